@@ -1,4 +1,5 @@
-"""Pre-training speed and memory beside transformers.BertForMaskedLM: real steps of BERT-base on one CPU thread.
+"""Pre-training speed and memory beside transformers.BertForMaskedLM: real steps of BERT-base on one
+CPU thread.
 
 python benchmarks/bert_step.py [--rounds 3] [--quick] [--json FILE]
 """

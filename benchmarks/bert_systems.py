@@ -1,4 +1,6 @@
-"""One pre-training step of NormScope's BERT and of transformers.BertForMaskedLM, at base size, on the same batches."""
+"""One pre-training step of NormScope's BERT and of transformers.BertForMaskedLM, at base size, on
+the same batches.
+"""
 
 # B = sequences, T = longest, N = packed tokens, M = masked tokens
 from collections.abc import Callable
@@ -19,7 +21,9 @@ PAD, IGNORED = 0, -100
 
 @dataclass(frozen=True)
 class Batch:
-    """Right-padded sequences as BERT packs them: a tenth is shorter, 15 % of the tokens are to be told."""
+    """Right-padded sequences as BERT packs them: a tenth is shorter, 15 % of the tokens are to be
+    told.
+    """
 
     tokens_BT: Tensor
     labels_BT: Tensor
@@ -31,9 +35,13 @@ class Batch:
         return int(self.lengths_B.sum())
 
     def flops(self) -> float:
-        """Of forward and backward, three times the products of forward: real tokens, and masked ones in the head."""
+        """Of forward and backward, three times the products of forward: real tokens, and masked
+        ones in the head.
+        """
         width, ffn_width, lengths = CONFIG.width, CONFIG.ffn_width, self.lengths_B.double()
-        block = self.tokens * (8.0 * width**2 + 4.0 * width * ffn_width) + 4.0 * width * float((lengths**2).sum())
+        block = self.tokens * (8.0 * width**2 + 4.0 * width * ffn_width) + 4.0 * width * float(
+            (lengths**2).sum()
+        )
         head = int((self.labels_BT != IGNORED).sum()) * 2.0 * (width**2 + width * VOCABULARY)
         return 3 * (CONFIG.blocks * block + head)
 
@@ -45,9 +53,13 @@ def make_bert_batches(count: int) -> list[Batch]:
 
 def _batch(generator: torch.Generator) -> Batch:
     short_B = torch.rand(SEQUENCES, generator=generator) < SHORT_SHARE
-    lengths_B = torch.where(short_B, torch.randint(8, LONGEST, (SEQUENCES,), generator=generator), LONGEST)
+    lengths_B = torch.where(
+        short_B, torch.randint(8, LONGEST, (SEQUENCES,), generator=generator), LONGEST
+    )
     real_BT = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
-    tokens_BT = torch.randint(1, VOCABULARY, real_BT.shape, generator=generator).masked_fill(~real_BT, PAD)
+    tokens_BT = torch.randint(1, VOCABULARY, real_BT.shape, generator=generator).masked_fill(
+        ~real_BT, PAD
+    )
     asked_BT = (torch.rand(real_BT.shape, generator=generator) < MASKED_SHARE) & real_BT
     return Batch(tokens_BT, tokens_BT.masked_fill(~asked_BT, IGNORED), lengths_B)
 

@@ -1,11 +1,12 @@
 """Preparing a corpus of documents beside Hugging Face `datasets` and `tokenizers` doing the same.
 
-Run: python benchmarks/corpora.py [--megabytes 64] [--processes 1] [--systems normscope datasets] [--folder FOLDER].
-A text of so many megabytes is made: documents of sentences, words by Zipf's law. Each system splits it into sentences,
-learns a byte-level BPE of 30,000 entries, encodes every sentence and saves the ids; the token counts must agree. Prints
-for each the seconds of the processor, the rate, and the peak memory of all its processes together (proportional set
-size: what several share is counted once). `--folder` keeps the text for another call. Without `datasets`, which is in
-the extra `bench`, NormScope is measured alone.
+Run: python benchmarks/corpora.py [--megabytes 64] [--processes 1] [--systems normscope datasets]
+[--folder FOLDER]. A text of so many megabytes is made: documents of sentences, words by Zipf's law.
+Each system splits it into sentences, learns a byte-level BPE of 30,000 entries, encodes every
+sentence and saves the ids; the token counts must agree. Prints for each the seconds of the
+processor, the rate, and the peak memory of all its processes together (proportional set
+size: what several share is counted once). `--folder` keeps the text for another call. Without
+`datasets`, which is in the extra `bench`, NormScope is measured alone.
 """
 
 import argparse
@@ -25,11 +26,17 @@ import numpy as np
 ENTRIES = 30_000
 _WORDS = 2_000_000
 """Different ones; the text of people has as many in some thousand million."""
-_SYLLABLES = [first + second for first in "bdfghjklmnprstvwz" for second in ("a", "e", "i", "o", "u", "ai", "on", "er")]
+_SYLLABLES = [
+    first + second
+    for first in "bdfghjklmnprstvwz"
+    for second in ("a", "e", "i", "o", "u", "ai", "on", "er")
+]
 
 
 def write_text(path: Path, megabytes: float) -> None:
-    """Documents of 1 to 12 paragraphs of 2 to 9 sentences of 5 to 30 words; the same text for the same size."""
+    """Documents of 1 to 12 paragraphs of 2 to 9 sentences of 5 to 30 words; the same text for the
+    same size.
+    """
     random = np.random.default_rng(0)
     words = [_word(number) for number in range(_WORDS)]
     # As steep as makes new words as rare as in Wikipedia: 40,000 different ones in 600,000.
@@ -40,7 +47,9 @@ def write_text(path: Path, megabytes: float) -> None:
             lengths = random.integers(5, 31, size=4000)
             chosen = np.searchsorted(chances, random.random(lengths.sum()) * chances[-1])
             spelt = iter([words[place] for place in chosen.tolist()])
-            sentences = [" ".join([next(spelt) for _ in range(length)]) for length in lengths.tolist()]
+            sentences = [
+                " ".join([next(spelt) for _ in range(length)]) for length in lengths.tolist()
+            ]
             text = _documents((f"{one[:1].upper()}{one[1:]}." for one in sentences), random)
             file.write(text[:left])
             left -= len(text)
@@ -62,7 +71,9 @@ def _documents(sentences: Iterator[str], random: np.random.Generator) -> str:
     text: list[str] = []
     while True:
         for _ in range(int(random.integers(1, 13))):
-            paragraph = [one for one, _ in zip(sentences, range(int(random.integers(2, 10))), strict=False)]
+            paragraph = [
+                one for one, _ in zip(sentences, range(int(random.integers(2, 10))), strict=False)
+            ]
             if not paragraph:
                 return "".join(text)
             text.append(" ".join(paragraph) + "\n")
@@ -77,12 +88,16 @@ def by_normscope(text: Path, out: Path, processes: int) -> int:
     valid = out.with_name("valid.txt")
     valid.write_text("A document.\n\nAnother one.\n")
     splits = {"train": (text,), "valid": (valid,)}
-    config = DocumentsConfig(out=out, splits=splits, tokeniser="bpe", vocabulary_size=ENTRIES, processes=processes)
+    config = DocumentsConfig(
+        out=out, splits=splits, tokeniser="bpe", vocabulary_size=ENTRIES, processes=processes
+    )
     return int(prepare_documents(config).counts["tokens"]["train"])
 
 
 def by_datasets(text: Path, out: Path, processes: int) -> int:
-    """As their own documentation does it: `load_dataset`, `map` in batches, `train_from_iterator`, `save_to_disk`."""
+    """As their own documentation does it: `load_dataset`, `map` in batches, `train_from_iterator`,
+    `save_to_disk`.
+    """
     import datasets
     import sentencex
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -90,12 +105,20 @@ def by_datasets(text: Path, out: Path, processes: int) -> int:
     datasets.disable_progress_bars()
     several = processes if processes > 1 else None
     documents = datasets.load_dataset(
-        "text", data_files=str(text), sample_by="paragraph", split="train", cache_dir=str(out / "cache")
+        "text",
+        data_files=str(text),
+        sample_by="paragraph",
+        split="train",
+        cache_dir=str(out / "cache"),
     )
 
     def split(batch: dict[str, list[str]]) -> dict[str, list[list[str]]]:
         pieces = (
-            [" ".join(one.split()) for line in document.split("\n") for one in sentencex.segment("en", line)]
+            [
+                " ".join(one.split())
+                for line in document.split("\n")
+                for one in sentencex.segment("en", line)
+            ]
             for document in batch["text"]
         )
         return {"sentences": [[one for one in document if one] for document in pieces]}
@@ -113,7 +136,8 @@ def by_datasets(text: Path, out: Path, processes: int) -> int:
         show_progress=False,
     )
     batches = (
-        [one for document in batch["sentences"] for one in document] for batch in sentences.iter(batch_size=1000)
+        [one for document in batch["sentences"] for one in document]
+        for batch in sentences.iter(batch_size=1000)
     )
     tokenizer.train_from_iterator(batches, trainer)
 
@@ -124,17 +148,30 @@ def by_datasets(text: Path, out: Path, processes: int) -> int:
 
     encoded = sentences.map(encode, batched=True, num_proc=several, remove_columns=["sentences"])
     encoded.save_to_disk(str(out / "saved"))
-    return sum(len(ids) for batch in encoded.iter(batch_size=1000) for document in batch["ids"] for ids in document)
+    return sum(
+        len(ids)
+        for batch in encoded.iter(batch_size=1000)
+        for document in batch["ids"]
+        for ids in document
+    )
 
 
-SYSTEMS: dict[str, Callable[[Path, Path, int], int]] = {"normscope": by_normscope, "datasets": by_datasets}
+SYSTEMS: dict[str, Callable[[Path, Path, int], int]] = {
+    "normscope": by_normscope,
+    "datasets": by_datasets,
+}
 
 
 def measured(system: str, text: Path, processes: int) -> dict[str, float]:
     """Run one system in a process of its own."""
     with tempfile.TemporaryDirectory(dir=text.parent) as folder:
         words = [sys.executable, __file__, "--alone", system, str(text), folder, str(processes)]
-        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "HF_HOME": folder}
+        environment = {
+            **os.environ,
+            "TOKENIZERS_PARALLELISM": "false",
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": folder,
+        }
         before, began = os.times(), time.perf_counter()
         child = subprocess.Popen(words, stdout=subprocess.PIPE, env=environment, text=True)
         peak = _Peak(child.pid)
@@ -142,7 +179,12 @@ def measured(system: str, text: Path, processes: int) -> dict[str, float]:
         after = os.times()
         if child.returncode:
             raise SystemExit(f"{system} failed; what it said stands above")
-        seconds = after.children_user + after.children_system - before.children_user - before.children_system
+        seconds = (
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
         return {
             "tokens": int(said.splitlines()[-1]),
             "cpu_seconds": seconds,
@@ -153,7 +195,9 @@ def measured(system: str, text: Path, processes: int) -> dict[str, float]:
 
 
 class _Peak:
-    """The most memory that a process and its children have at once, asked for ten times a second."""
+    """The most memory that a process and its children have at once, asked for ten times a
+    second.
+    """
 
     def __init__(self, pid: int) -> None:
         self._most, self._pid, self._over = 0, pid, threading.Event()
@@ -177,12 +221,16 @@ def _bytes_of(pid: int) -> int:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return 0
-    own = next((int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    own = next(
+        (int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0
+    )
     return own + sum(_bytes_of(int(child)) for child in children)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=float, default=64)
     parser.add_argument("--processes", type=int, default=1)
     installed = [system for system in SYSTEMS if importlib.util.find_spec(system)]

@@ -1,8 +1,10 @@
-"""Sentences per second of beam search at the paper's size, beside CTranslate2 and Hugging Face `generate`.
+"""Sentences per second of beam search at the paper's size, beside CTranslate2 and Hugging Face
+`generate`.
 
-All decode the same random sources (25±15 tokens) to exactly 32 tokens with beam 5 on one thread, one after the other in
-every round; CTranslate2 has the weights of ours. Rates are per second of the process's CPU time, medians over rounds;
-ratios are within a round. Peak memory is that of a fresh process which decodes the batch once.
+All decode the same random sources (25±15 tokens) to exactly 32 tokens with beam 5 on one thread,
+one after the other in every round; CTranslate2 has the weights of ours. Rates are per second of the
+process's CPU time, medians over rounds; ratios are within a round. Peak memory is that of a fresh
+process which decodes the batch once.
 """
 
 import argparse
@@ -52,7 +54,12 @@ def ours(dtype: torch.dtype) -> Decode:
     """As `normscope translate` computes; the end token is held back until it is forced."""
     fast_matmul(torch.device("cpu"))
     model = model_of_ours().to(dtype)
-    config = BeamConfig(beam=BEAM, max_length_ratio=0, max_length_extra=OUTPUT_TOKENS - 1, min_length=OUTPUT_TOKENS - 1)
+    config = BeamConfig(
+        beam=BEAM,
+        max_length_ratio=0,
+        max_length_extra=OUTPUT_TOKENS - 1,
+        min_length=OUTPUT_TOKENS - 1,
+    )
 
     def decode(batch: list[Tensor]) -> int:
         return len(beam_search(model, batch, config)[0][0].tokens)
@@ -65,12 +72,18 @@ def ctranslate2(compute_type: str) -> Decode:
     try:
         from ctranslate2 import Translator
     except ImportError as error:
-        raise SystemExit("the comparison needs CTranslate2: in a clone, pip install '.[bench]'") from error
+        raise SystemExit(
+            "the comparison needs CTranslate2: in a clone, pip install '.[bench]'"
+        ) from error
     words = [f"word{i}" for i in range(VOCABULARY)]
     words[: EOS + 2] = ["<s>", "<pad>", "</s>", "<unk>"]
     with tempfile.TemporaryDirectory() as folder:
-        write_ctranslate2(model_of_ours(), Path(folder), Words(ids={}, source=words, target=words, files={}))
-        translator = Translator(folder, device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=1)
+        write_ctranslate2(
+            model_of_ours(), Path(folder), Words(ids={}, source=words, target=words, files={})
+        )
+        translator = Translator(
+            folder, device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=1
+        )
 
     def decode(batch: list[Tensor]) -> int:
         found = translator.translate_batch(
@@ -89,7 +102,9 @@ def hugging_face(dtype: torch.dtype) -> Decode:
     try:
         from transformers import MarianConfig, MarianMTModel
     except ImportError as error:
-        raise SystemExit("the comparison needs transformers: in a clone, pip install '.[bench]'") from error
+        raise SystemExit(
+            "the comparison needs transformers: in a clone, pip install '.[bench]'"
+        ) from error
     sizes: dict[str, Any] = {
         f"{side}_{name}": value
         for side in ("encoder", "decoder")
@@ -139,7 +154,9 @@ SYSTEMS: dict[str, tuple[Callable[[], Decode], bool]] = {
 
 
 def use_onednn(on: bool) -> None:
-    """Send float32 products to oneDNN: twice as fast as MKL on AMD, and still float32 where there is no AMX."""
+    """Send float32 products to oneDNN: twice as fast as MKL on AMD, and still float32 where there
+    is no AMX.
+    """
     torch.backends.mkldnn.matmul.fp32_precision = "bf16" if on else "none"  # type: ignore[attr-defined]
 
 
@@ -150,7 +167,9 @@ def timed(decode: Decode, batch: list[Tensor], onednn: bool) -> float:
     tokens = decode(batch)
     elapsed_seconds = time.process_time() - start
     if tokens != OUTPUT_TOKENS:
-        raise SystemExit(f"decoded {tokens} tokens instead of {OUTPUT_TOKENS}: the comparison would not be fair")
+        raise SystemExit(
+            f"decoded {tokens} tokens instead of {OUTPUT_TOKENS}: the comparison would not be fair"
+        )
     return len(batch) / elapsed_seconds
 
 
@@ -162,15 +181,21 @@ def peak_megabytes(name: str, sentences: int) -> float:
     status = Path("/proc/self/status")
     if status.exists():  # rusage counts what the parent had when it forked
         return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
 
 
 def main() -> None:
     """Measure and print one line a system."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="8 sentences, one round, float32 only")
-    parser.add_argument("--rounds", type=int, default=3, help="timed runs of each system (default 3)")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, help="which; ratios are to the first (default all)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="timed runs of each system (default 3)"
+    )
+    parser.add_argument(
+        "--systems", nargs="+", choices=SYSTEMS, help="which; ratios are to the first (default all)"
+    )
     options = parser.parse_args()
     sentences, rounds = (8, 1) if options.quick else (32, options.rounds)
     names = options.systems or [name for name in SYSTEMS if not options.quick or "fp32" in name]
@@ -187,8 +212,13 @@ def main() -> None:
     print(f"{'system':28}{'sentences/s':>12}{'range':>16}{'ratio':>8}{'peak MB':>10}")
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for name in names:
-            median, spread = statistics.median(rates[name]), f"{min(rates[name]):.2f}-{max(rates[name]):.2f}"
-            ratio = statistics.median(rate / base for rate, base in zip(rates[name], rates[names[0]], strict=True))
+            median, spread = (
+                statistics.median(rates[name]),
+                f"{min(rates[name]):.2f}-{max(rates[name]):.2f}",
+            )
+            ratio = statistics.median(
+                rate / base for rate, base in zip(rates[name], rates[names[0]], strict=True)
+            )
             peak = pool.apply(peak_megabytes, (name, sentences))
             print(f"{name:28}{median:12.2f}{spread:>16}{ratio:8.2f}{peak:10.0f}", flush=True)
 

@@ -1,8 +1,9 @@
 """The diagnosis of a model beside one plain forward and backward pass of it.
 
-Run: python benchmarks/doctor.py [--model gpt2 | llama-1b] [--threads 1] [--rounds 3] [--sides plain diagnosis].
-Each side runs in processes of its own, in turn, on the same model and tokens; prints the median of each in seconds of
-the processor with quartiles, its ratio to the plain pass, and the ratio of their peak memory.
+Run: python benchmarks/doctor.py [--model gpt2 | llama-1b] [--threads 1] [--rounds 3] [--sides plain
+diagnosis]. Each side runs in processes of its own, in turn, on the same model and tokens; prints
+the median of each in seconds of the processor with quartiles, its ratio to the plain pass, and the
+ratio of their peak memory.
 """
 
 import argparse
@@ -57,7 +58,9 @@ def diagnosis(model: Any, tokens: Any) -> None:
     """Everything that `normscope doctor` finds out."""
     import normscope
 
-    found = normscope.diagnose(model, {"input_ids": tokens, "labels": tokens}, optimizer="adamw", wanted_rate=6e-4)
+    found = normscope.diagnose(
+        model, {"input_ids": tokens, "labels": tokens}, optimizer="adamw", wanted_rate=6e-4
+    )
     assert found.stacks[0].blocks == model.config.num_hidden_layers
     assert found.advice is not None
     assert found.advice.wanted_place == "in range"
@@ -99,7 +102,10 @@ def main() -> None:
         for name in options.sides:
             command = [sys.executable, __file__, "--measure", name, "--model", options.model]
             done = subprocess.run(
-                [*command, "--threads", str(options.threads)], stdout=subprocess.PIPE, text=True, check=True
+                [*command, "--threads", str(options.threads)],
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
             )
             found[name].append(json.loads(done.stdout.splitlines()[-1]))
             print(f"round {number + 1}, {name}: {found[name][-1]}", file=sys.stderr)

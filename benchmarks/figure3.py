@@ -1,10 +1,11 @@
-"""What the gradient norm of every parameter costs over a plain forward and backward, at the paper's size on one thread.
+"""What the gradient norm of every parameter costs over a plain forward and backward, at the paper's
+size on one thread.
 
     python benchmarks/figure3.py [--rounds 9] [--quick] [--json FILE]
 
-All arms run in one process on the same batch and take turns, the first of a round being another each time; what is
-compared are ratios within a round. Times are the process's CPU time: on a shared core that leaves out the time that
-neighbours took.
+All arms run in one process on the same batch and take turns, the first of a round being another
+each time; what is compared are ratios within a round. Times are the process's CPU time: on a shared
+core that leaves out the time that neighbours took.
 """
 
 import argparse
@@ -25,7 +26,16 @@ from normscope.model import EncoderDecoder, Layout, ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.tasks.loss import smoothed_cross_entropy
 from normscope.train.device import keep_freed_memory
-from step_systems import BLOCKS, FFN_WIDTH, HEADS, SMOOTHING, VOCABULARY, WIDTH, Batch, make_step_batches
+from step_systems import (
+    BLOCKS,
+    FFN_WIDTH,
+    HEADS,
+    SMOOTHING,
+    VOCABULARY,
+    WIDTH,
+    Batch,
+    make_step_batches,
+)
 
 DROPOUT = 0.1
 TARGET = 1.05
@@ -53,7 +63,9 @@ def ours(model: EncoderDecoder, batch: Batch) -> Norms:
 def one_by_one(model: EncoderDecoder, batch: Batch) -> Norms:
     plain(model, batch)
     return {
-        n: torch.nn.utils.get_total_norm([p.grad]).item() for n, p in model.named_parameters() if p.grad is not None
+        n: torch.nn.utils.get_total_norm([p.grad]).item()
+        for n, p in model.named_parameters()
+        if p.grad is not None
     }
 
 
@@ -83,9 +95,13 @@ ARMS: dict[str, Step] = {
 
 
 def measure(model: EncoderDecoder, batch: Batch, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each arm, one entry a round. Raises AssertionError where two arms find other norms."""
+    """Seconds of each arm, one entry a round. Raises AssertionError where two arms find other
+    norms.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in ARMS}
-    for number in range(-1, rounds):  # the round before the first lets the allocator meet every shape
+    for number in range(
+        -1, rounds
+    ):  # the round before the first lets the allocator meet every shape
         order = list(ARMS)[number % len(ARMS) :] + list(ARMS)[: number % len(ARMS)]
         found: dict[str, Norms] = {}
         for name in order:
@@ -122,19 +138,40 @@ def report(seconds: dict[str, list[float]], alone: float) -> dict[str, Any]:
     print(f"{'arm':46}{'seconds':>9}{'ratio':>8}{'from':>8}{'to':>8}")
     for name, values in seconds.items():
         ratios = sorted(value / plain for value, plain in zip(values, base, strict=True))
-        ratio, low, high = statistics.median(ratios), ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+        ratio, low, high = (
+            statistics.median(ratios),
+            ratios[len(ratios) // 4],
+            ratios[-1 - len(ratios) // 4],
+        )
         print(f"{name:46}{statistics.median(values):9.3f}{ratio:8.3f}{low:8.3f}{high:8.3f}")
-        rows.append({"arm": name, "seconds": values, "ratio": ratio, "lower_quartile": low, "upper_quartile": high})
+        rows.append(
+            {
+                "arm": name,
+                "seconds": values,
+                "ratio": ratio,
+                "lower_quartile": low,
+                "upper_quartile": high,
+            }
+        )
     share = alone / statistics.median(base)
     print(f"gradient_norms alone: {1000 * alone:.1f} ms, {share:.2%} of a forward and backward")
     reached = rows[1]["ratio"] <= TARGET
     print(f"at most {TARGET} times a forward and backward: {'reached' if reached else 'missed'}")
-    return {"arms": rows, "norms_alone_seconds": alone, "norms_alone_share": share, "reached": reached}
+    return {
+        "arms": rows,
+        "norms_alone_seconds": alone,
+        "norms_alone_share": share,
+        "reached": reached,
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9, help="timed turns of every arm (default 9)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=9, help="timed turns of every arm (default 9)"
+    )
     parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     options = parser.parse_args()
@@ -158,8 +195,14 @@ def main() -> None:
     seconds = measure(model, batch, 1 if options.quick else options.rounds)
     result = report(seconds, norm_seconds(model, 20))
     if options.json:
-        machine = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
-        options.json.write_text(json.dumps({"environment": machine} | result, indent=1) + "\n", encoding="utf-8")
+        machine = {
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+        }
+        options.json.write_text(
+            json.dumps({"environment": machine} | result, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What the driver of a grid costs: runs that end at once, by thousands, so that all of the time is its own.
+"""What the driver of a grid costs: runs that end at once, by thousands, so that all of the time is
+its own.
 
-`python benchmarks/grid.py [COUNT …]` prints, for each number of runs, what the driver takes: seconds of the processor
-for making and writing the configurations and for driving the runs, seconds by the clock in which it waits for the disk
-to synchronise, how often it does, and memory.
+`python benchmarks/grid.py [COUNT …]` prints, for each number of runs, what the driver takes:
+seconds of the processor for making and writing the configurations and for driving the runs, seconds
+by the clock in which it waits for the disk to synchronise, how often it does, and memory.
 """
 
 import itertools
@@ -46,7 +47,9 @@ class Stub:
             if self._update < UPDATES:
                 self._update += 1
                 counts = {"update": self._update, "lr": 1e-3, "epoch": self._update / UPDATES}
-                self._log.append({"event": "update", "nll_nats": 5.0, "gradient_norm": 1.0} | counts)
+                self._log.append(
+                    {"event": "update", "nll_nats": 5.0, "gradient_norm": 1.0} | counts
+                )
         if self._update == UPDATES:
             self._log.append({"event": "validation", "update": UPDATES, "nll_nats": 4.0})
             self._log.append({"event": "finished", "update": UPDATES, "best_update": UPDATES})
@@ -58,7 +61,9 @@ class Stub:
 
 def cells(folder: Path, count: int) -> list[Cell]:
     """So many seeds of one configuration."""
-    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=count)
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=count
+    )
     return grid.cells(load(None, [f"train.duration={UPDATES}", "train.threads=1"]), folder)
 
 
@@ -92,7 +97,9 @@ def main(counts: Sequence[int]) -> None:
                     states = pool.run_cells(made, at_once=at_once, watch=display)
                 times.append(time.process_time() - Stub.seconds)
                 assert all(state.status == "finished" for state in states)
-            making, writing, driving = (after - before for before, after in itertools.pairwise(times))
+            making, writing, driving = (
+                after - before for before, after in itertools.pairwise(times)
+            )
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux gives KiB
             print(
                 f"{count:>8}{at_once:>9}{making:>10.1f}{writing:>11.1f}{synced.times:>8}{synced.seconds:>10.1f}"

@@ -1,11 +1,12 @@
-"""How costs grow: of a comparison with its runs, of a report with its arms, of a diagnosis with its model, of a corpus
-with its text.
+"""How costs grow: of a comparison with its runs, of a report with its arms, of a diagnosis with its
+model, of a corpus with its text.
 
-Run: python benchmarks/growth.py [compare] [report] [diagnosis] [corpora] [--sizes N …] [--rounds 1] [--folder FOLDER].
-Every point is measured in a process of its own: seconds of the processor, those of its children too, and megabytes at
-most. Prints a table for each curve with the exponent of each step: from the size before, seconds grow as the size to
-that power. `--folder` keeps the points, and what it has is not measured again. All of it takes some ten minutes of a
-core; 10,000 runs and the text of 200 MB take most of them.
+Run: python benchmarks/growth.py [compare] [report] [diagnosis] [corpora] [--sizes N …] [--rounds 1]
+[--folder FOLDER]. Every point is measured in a process of its own: seconds of the processor, those
+of its children too, and megabytes at most. Prints a table for each curve with the exponent of each
+step: from the size before, seconds grow as the size to that power. `--folder` keeps the points, and
+what it has is not measured again. All of it takes some ten minutes of a core; 10,000 runs and the
+text of 200 MB take most of them.
 """
 
 import argparse
@@ -40,9 +41,11 @@ COMMANDS = {"runs": 0, "finished runs": 1, "dry run": 2}
 
 
 def comparison(runs: int, folder: Path, *, command: str) -> Point:
-    """`normscope compare` on stand-ins for so many runs of ten arms, whose own seconds are not counted.
+    """`normscope compare` on stand-ins for so many runs of ten arms, whose own seconds are not
+    counted.
 
-    command: all of them run, 100 at a time; the same again, of which all are finished; or a dry run of them.
+    command: all of them run, 100 at a time; the same again, of which all are finished; or a dry run
+    of them.
     """
     file = folder / f"driven-{runs}.json"
     if not file.exists():
@@ -73,24 +76,31 @@ def _driven(connection: Connection, runs: int) -> None:
                     prepare(cells, Path(out))
                 else:
                     with GridDisplay(stderr()) as display:
-                        options = pool.PoolOptions(command="normscope compare", processes=100, watch=display)
+                        options = pool.PoolOptions(
+                            command="normscope compare", processes=100, watch=display
+                        )
                         run_comparison(cells, Path(out), options)
             seconds = time.process_time() - begun - grid.Stub.seconds
-            points.append({"seconds": seconds, "peak_mb": _peak_mb(), "synchronisations": synced.times})
+            points.append(
+                {"seconds": seconds, "peak_mb": _peak_mb(), "synchronisations": synced.times}
+            )
     connection.send(points)
 
 
 def report(arms: int, folder: Path, *, rates: int) -> Point:
-    """`normscope report` on a comparison of so many arms, of one seed each, that differ in placement, rate and warm-up.
+    """`normscope report` on a comparison of so many arms, of one seed each, that differ in
+    placement, rate and warm-up.
 
-    rates: how many; with more than one the page draws the best of each ladder of rates, else every arm.
+    rates: how many; with more than one the page draws the best of each ladder of rates, else every
+    arm.
     """
     out = folder / f"report-{arms}-{rates}"
     if not (out / "comparison.json").exists():
         _make_runs(out, arms, rates)
     measured = _child([sys.executable, "-m", "normscope", "report", str(out)])
     sizes = {
-        f"{name.partition('.')[0]}_mb": (out / name).stat().st_size / 1e6 for name in ("report.html", "results.json")
+        f"{name.partition('.')[0]}_mb": (out / name).stat().st_size / 1e6
+        for name in ("report.html", "results.json")
     }
     return measured | sizes
 
@@ -108,7 +118,12 @@ def _make_runs(out: Path, arms: int, rates: int) -> None:
         log = MetricsLog(cell.folder.metrics_file, LogMark())
         for update in range(1, UPDATES + 1):
             nats = 2 + 4 / (1 + update / (20 + number % 7))
-            counts = {"update": update, "lr": 1e-3, "epoch": update / 50, "target_tokens": 128 * update}
+            counts = {
+                "update": update,
+                "lr": 1e-3,
+                "epoch": update / 50,
+                "target_tokens": 128 * update,
+            }
             log.append({"event": "update", "nll_nats": nats, "gradient_norm": 1 / update} | counts)
             if update % (UPDATES // VALIDATIONS) == 0:
                 log.append({"event": "validation", "update": update, "nll_nats": nats})
@@ -121,16 +136,27 @@ def _make_runs(out: Path, arms: int, rates: int) -> None:
 def _base(updates: int) -> Any:
     from normscope.runs.config import load
 
-    settings = [f"train.duration={updates}", "data.toy_pairs=100", "data.max_tokens=128", "model.width=16"]
+    settings = [
+        f"train.duration={updates}",
+        "data.toy_pairs=100",
+        "data.max_tokens=128",
+        "model.width=16",
+    ]
     return load(None, [*settings, "model.heads=2", "model.ffn_width=32"])
 
 
 def _grid(seeds: int, arms: int, rates: int = 1) -> Any:
     from normscope.compare.grid import Grid
 
-    placements = [(name, 10 * number) for name in ("pre-ln", "post-ln") for number in range(arms // rates // 2)]
+    placements = [
+        (name, 10 * number)
+        for name in ("pre-ln", "post-ln")
+        for number in range(arms // rates // 2)
+    ]
     ladder = tuple(1e-4 * 1.5**number for number in range(rates))
-    return Grid(placements_and_warmups=tuple(placements), peak_lrs=ladder, optimizers=("adam",), seeds=seeds)
+    return Grid(
+        placements_and_warmups=tuple(placements), peak_lrs=ladder, optimizers=("adam",), seeds=seeds
+    )
 
 
 def _child(words: list[str]) -> Point:
@@ -140,7 +166,10 @@ def _child(words: list[str]) -> Point:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(words)} ended with {process.returncode}")
-    return {"seconds": used.ru_utime + used.ru_stime, "peak_mb": used.ru_maxrss / 1024}  # Linux gives KiB
+    return {
+        "seconds": used.ru_utime + used.ru_stime,
+        "peak_mb": used.ru_maxrss / 1024,
+    }  # Linux gives KiB
 
 
 def gpt2(blocks: int = 4, width: int = 64, tokens: int = 64) -> tuple[Any, Any]:
@@ -173,8 +202,8 @@ SIDES = {"plain": plain, "diagnosis": diagnosis}
 def model(size: int, folder: Path, *, axis: str, side: str) -> Point:
     """A side of a GPT-2 of 4 blocks of width 64 over 64 tokens with one of the three changed.
 
-    In a process forked from this one, which has imported what a side needs and done it once for a small model: neither
-    counts. The peak is what the process grows by.
+    In a process forked from this one, which has imported what a side needs and done it once for a
+    small model: neither counts. The peak is what the process grows by.
     """
     import torch
 
@@ -182,7 +211,9 @@ def model(size: int, folder: Path, *, axis: str, side: str) -> Point:
     torch.manual_seed(0)
     SIDES[side](*gpt2(blocks=2))
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=_side, args=(theirs, axis, side, size))
+    process = multiprocessing.get_context("fork").Process(
+        target=_side, args=(theirs, axis, side, size)
+    )
     process.start()
     theirs.close()
     measured: Point = ours.recv()
@@ -207,12 +238,18 @@ def _peak_mb() -> float:
 
 
 def corpus(megabytes: float, folder: Path) -> Point:
-    """`normscope data documents` on so much of the synthetic text of `corpora.py`, by one process."""
+    """`normscope data documents` on so much of the synthetic text of `corpora.py`, by one
+    process.
+    """
     text = folder / f"text-{megabytes:g}.txt"
     if not text.exists():
         corpora.write_text(text, megabytes)
     found = corpora.measured("normscope", text, processes=1)
-    return {"seconds": found["cpu_seconds"], "peak_mb": found["peak_megabytes"], "tokens": found["tokens"]}
+    return {
+        "seconds": found["cpu_seconds"],
+        "peak_mb": found["peak_megabytes"],
+        "tokens": found["tokens"],
+    }
 
 
 CURVES: dict[str, tuple[str, Callable[..., Point], list[int]]] = {
@@ -224,13 +261,22 @@ CURVES: dict[str, tuple[str, Callable[..., Point], list[int]]] = {
     "report, ladders of 5 rates": ("arms", partial(report, rates=5), [10, 100, 1000]),
     **{
         f"{side}, {axis}": (axis, partial(model, axis=axis, side=side), sizes)
-        for axis, sizes in (("blocks", [4, 16, 64, 256]), ("width", [64, 256, 1024]), ("tokens", [64, 256, 1024]))
+        for axis, sizes in (
+            ("blocks", [4, 16, 64, 256]),
+            ("width", [64, 256, 1024]),
+            ("tokens", [64, 256, 1024]),
+        )
         for side in ("plain", "diagnosis")
     },
     "corpus": ("MB", corpus, [20, 50, 200]),
 }
 """By name: the unit of its sizes, what measures a point, and the sizes."""
-PARTS = {"compare": ("compare",), "report": ("report",), "diagnosis": ("plain", "diagnosis"), "corpora": ("corpus",)}
+PARTS = {
+    "compare": ("compare",),
+    "report": ("report",),
+    "diagnosis": ("plain", "diagnosis"),
+    "corpora": ("corpus",),
+}
 
 
 def point(name: str, size: int, folder: Path, rounds: int) -> Point:
@@ -251,7 +297,12 @@ def table(name: str, unit: str, points: dict[int, Point]) -> None:
     sizes = list(points)
     for before, size in zip([None, *sizes], sizes, strict=False):
         step = "" if before is None else f"{exponent(points, before, size):.2f}"
-        print(f"{size:>8}" + "".join(f"{value:>14,.3f}" for value in points[size].values()) + f"{step:>10}", flush=True)
+        print(
+            f"{size:>8}"
+            + "".join(f"{value:>14,.3f}" for value in points[size].values())
+            + f"{step:>10}",
+            flush=True,
+        )
 
 
 def exponent(points: dict[int, Point], before: int, size: int) -> float:
@@ -260,8 +311,12 @@ def exponent(points: dict[int, Point], before: int, size: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=list(PARTS), metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "parts", nargs="*", default=list(PARTS), metavar="PART", help=f"of {', '.join(PARTS)}"
+    )
     parser.add_argument("--sizes", nargs="+", type=int, help="of every curve, instead of its own")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--folder", type=Path)
@@ -271,7 +326,11 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name, (unit, _, sizes) in CURVES.items():
             if any(name.startswith(PARTS[part]) for part in options.parts):
-                table(name, unit, {n: point(name, n, folder, options.rounds) for n in options.sizes or sizes})
+                table(
+                    name,
+                    unit,
+                    {n: point(name, n, folder, options.rounds) for n in options.sizes or sizes},
+                )
 
 
 if __name__ == "__main__":

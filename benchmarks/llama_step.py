@@ -1,4 +1,5 @@
-"""Training speed and memory beside transformers.LlamaForCausalLM: real steps of a small Llama on one CPU thread.
+"""Training speed and memory beside transformers.LlamaForCausalLM: real steps of a small Llama on
+one CPU thread.
 
 python benchmarks/llama_step.py [--rounds 3] [--quick] [--json FILE]
 """

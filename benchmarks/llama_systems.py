@@ -1,4 +1,6 @@
-"""One training step of NormScope's Llama preset and of transformers.LlamaForCausalLM on the same batches."""
+"""One training step of NormScope's Llama preset and of transformers.LlamaForCausalLM on the same
+batches.
+"""
 
 # B = sequences, T = longest, N = packed tokens
 from collections.abc import Callable
@@ -27,7 +29,9 @@ def config() -> DecoderConfig:
         "blocks": 12,
         "attention.key_value_heads": KEY_VALUE_HEADS,
     }
-    found = load(None, ['model.preset="llama"', *(f"model.{name}={value}" for name, value in sizes.items())]).model
+    found = load(
+        None, ['model.preset="llama"', *(f"model.{name}={value}" for name, value in sizes.items())]
+    ).model
     assert isinstance(found, DecoderConfig)
     return replace(found, output="tied")
 
@@ -52,12 +56,17 @@ class Batch:
         attention = 4.0 * shape.width * (shape.query_width + shape.key_value_width)
         block = self.tokens * (attention + 6.0 * CONFIG.width * CONFIG.ffn_width)
         scores = 4.0 * shape.query_width * SEQUENCES * LENGTH**2
-        return 3 * (CONFIG.blocks * (block + scores) + self.tokens * 2.0 * CONFIG.width * VOCABULARY)
+        return 3 * (
+            CONFIG.blocks * (block + scores) + self.tokens * 2.0 * CONFIG.width * VOCABULARY
+        )
 
 
 def make_llama_batches(count: int) -> list[Batch]:
     generator = torch.Generator().manual_seed(0)
-    drawn = [torch.randint(VOCABULARY, (SEQUENCES, LENGTH + 1), generator=generator) for _ in range(count)]
+    drawn = [
+        torch.randint(VOCABULARY, (SEQUENCES, LENGTH + 1), generator=generator)
+        for _ in range(count)
+    ]
     return [Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()) for tokens in drawn]
 
 
@@ -102,7 +111,9 @@ def normscope_step(precision: Precision) -> Callable[[Batch], float]:
         layout = Layout(torch.full((SEQUENCES,), LENGTH))
         with autocast(device, precision):
             hidden_ND = model(batch.tokens_BT.flatten(), layout)
-            loss, _ = smoothed_cross_entropy(hidden_ND, model.output_rows(), batch.targets_BT.flatten(), 0.0)
+            loss, _ = smoothed_cross_entropy(
+                hidden_ND, model.output_rows(), batch.targets_BT.flatten(), 0.0
+            )
         (loss / batch.tokens).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return loss.item() / batch.tokens

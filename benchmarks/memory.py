@@ -1,10 +1,12 @@
-"""Resident memory and processor seconds of a long training on a CPU, by what oneDNN is given to compute.
+"""Resident memory and processor seconds of a long training on a CPU, by what oneDNN is given to
+compute.
 
-Two processes train the same model on the toy language. Batches hold numbers of tokens that hardly ever come again, and
-on processors with AVX-512 oneDNN compiles and keeps a product for every shape. One arm sends every product there, the
-other the large ones, in round numbers of rows, as NormScope does on processors that are not Intel's. A third, by
-`--arm none UPDATES WIDTH`, does as on Intel's. On a processor with AMX, `ONEDNN_MAX_CPU_ISA=AVX512_CORE` shows what one
-without it does. Usage: `python benchmarks/memory.py FOLDER [UPDATES [WIDTH]]`; FOLDER gets JSON and a picture.
+Two processes train the same model on the toy language. Batches hold numbers of tokens that hardly
+ever come again, and on processors with AVX-512 oneDNN compiles and keeps a product for every shape.
+One arm sends every product there, the other the large ones, in round numbers of rows, as NormScope
+does on processors that are not Intel's. A third, by `--arm none UPDATES WIDTH`, does as on Intel's.
+On a processor with AMX, `ONEDNN_MAX_CPU_ISA=AVX512_CORE` shows what one without it does. Usage:
+`python benchmarks/memory.py FOLDER [UPDATES [WIDTH]]`; FOLDER gets JSON and a picture.
 """
 
 import json
@@ -18,7 +20,9 @@ ARMS = {"every": "every product", "large": "large products, round rows"}
 
 
 def train(updates: int, width: int, arm: str) -> None:
-    """Train, and print a JSON line [update, megabytes, seconds of the processor] a hundred times."""
+    """Train, and print a JSON line [update, megabytes, seconds of the processor] a hundred
+    times.
+    """
     import time
 
     import torch
@@ -34,14 +38,37 @@ def train(updates: int, width: int, arm: str) -> None:
     every = max(1, updates // 100)
 
     def watch(event: Event) -> None:
-        if event["event"] == "update" and (event["update"] % every == 0 or event["update"] in (1, 10)):
-            print(json.dumps([event["update"], _resident_megabytes(), time.process_time()]), flush=True)
+        if event["event"] == "update" and (
+            event["update"] % every == 0 or event["update"] in (1, 10)
+        ):
+            print(
+                json.dumps([event["update"], _resident_megabytes(), time.process_time()]),
+                flush=True,
+            )
 
-    settings = [f"model.width={width}", f"model.ffn_width={4 * width}", "model.heads=2", "model.encoder_blocks=1"]
-    settings += ["model.decoder_blocks=1", "train.threads=1", 'train.device="cpu"', "data.max_tokens=128"]
-    settings += ["data.toy_pairs=20000", f"train.duration={updates}", f"train.validate_every={updates}"]
+    settings = [
+        f"model.width={width}",
+        f"model.ffn_width={4 * width}",
+        "model.heads=2",
+        "model.encoder_blocks=1",
+    ]
+    settings += [
+        "model.decoder_blocks=1",
+        "train.threads=1",
+        'train.device="cpu"',
+        "data.max_tokens=128",
+    ]
+    settings += [
+        "data.toy_pairs=20000",
+        f"train.duration={updates}",
+        f"train.validate_every={updates}",
+    ]
     with tempfile.TemporaryDirectory() as folder:
-        train_run(load(None, [*settings, f"train.checkpoint_every={updates}"]), Path(folder) / "run", listeners=[watch])
+        train_run(
+            load(None, [*settings, f"train.checkpoint_every={updates}"]),
+            Path(folder) / "run",
+            listeners=[watch],
+        )
 
 
 def main(folder: Path, updates: int, width: int) -> None:
@@ -61,9 +88,15 @@ def main(folder: Path, updates: int, width: int) -> None:
 def collect(folder: Path, width: int) -> None:
     """Join what the arms wrote, and draw it."""
     files = [folder / f"{arm}.jsonl" for arm in ARMS]
-    curves = {path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in files}
+    curves = {
+        path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in files
+    }
     columns = ["update", "resident megabytes", "processor seconds"]
-    facts = {"width": width, "max_cpu_isa": os.environ.get("ONEDNN_MAX_CPU_ISA", ""), "columns": columns}
+    facts = {
+        "width": width,
+        "max_cpu_isa": os.environ.get("ONEDNN_MAX_CPU_ISA", ""),
+        "columns": columns,
+    }
     (folder / "memory.json").write_text(json.dumps(facts | {"arms": curves}) + "\n")
     _draw(curves, folder / "memory.svg", f"Resident memory of a training on a CPU, width {width}")
     for path in files:

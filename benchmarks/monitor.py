@@ -1,8 +1,10 @@
-"""What the doctor's monitor costs: one measurement over one training step of Hugging Face's GPT-2, in CPU time.
+"""What the doctor's monitor costs: one measurement over one training step of Hugging Face's GPT-2,
+in CPU time.
 
     python benchmarks/monitor.py [--rounds 5]
 
-A step is forward, backward and AdamW. The first measurement of a training also names what it finds; it stands apart.
+A step is forward, backward and AdamW. The first measurement of a training also names what it finds;
+it stands apart.
 """
 
 import argparse
@@ -26,14 +28,23 @@ def cpu_seconds(run: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def ratios(blocks: int, width: int, sequences: int, tokens: int, rounds: int) -> tuple[float, list[float]]:
-    """Of the first measurement to the median step, and of later ones to the step of the same round."""
+def ratios(
+    blocks: int, width: int, sequences: int, tokens: int, rounds: int
+) -> tuple[float, list[float]]:
+    """Of the first measurement to the median step, and of later ones to the step of the same
+    round.
+    """
     import transformers
 
     torch.manual_seed(0)
     model = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
-            vocab_size=VOCABULARY, n_embd=width, n_layer=blocks, n_head=4, bos_token_id=0, eos_token_id=0
+            vocab_size=VOCABULARY,
+            n_embd=width,
+            n_layer=blocks,
+            n_head=4,
+            bos_token_id=0,
+            eos_token_id=0,
         )
     ).train()
     ids_BT = torch.randint(0, VOCABULARY, (sequences, tokens))
@@ -58,7 +69,9 @@ def ratios(blocks: int, width: int, sequences: int, tokens: int, rounds: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)

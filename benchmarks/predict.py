@@ -1,10 +1,12 @@
-"""Predictions over depth: seconds of the processor and memory from 100 blocks to 10,000, and the power of depth.
+"""Predictions over depth: seconds of the processor and memory from 100 blocks to 10,000, and the
+power of depth.
 
-Run: python benchmarks/predict.py [--placements pre-ln post-ln] [--blocks 100 1000] [--rounds 3] [--stack decoder].
-Every figure is of a process of its own, the best of so many; the memory is what the prediction adds to the process's
-peak, and the power is that by which the seconds grow between the last two depths. `--together 1000` instead predicts,
-in one process, every placement that is defined for the stack at that depth: each one, the first 32 of them as the
-registry has them, and all.
+Run: python benchmarks/predict.py [--placements pre-ln post-ln] [--blocks 100 1000] [--rounds 3]
+[--stack decoder]. Every figure is of a process of its own, the best of so many; the memory is what
+the prediction adds to the process's peak, and the power is that by which the seconds grow between
+the last two depths. `--together 1000` instead predicts, in one process, every placement that is
+defined for the stack at that depth: each one, the first 32 of them as the registry has them, and
+all.
 """
 
 import argparse
@@ -35,7 +37,16 @@ def measure(placement: str, stack: _Stack, blocks: int) -> None:
 
 def best(placement: str, stack: str, blocks: int, rounds: int) -> dict[str, float]:
     """The fewest seconds of so many processes, with the memory of that one."""
-    command = [sys.executable, __file__, "--measure", placement, "--stack", stack, "--blocks", str(blocks)]
+    command = [
+        sys.executable,
+        __file__,
+        "--measure",
+        placement,
+        "--stack",
+        stack,
+        "--blocks",
+        str(blocks),
+    ]
     found = []
     for _ in range(rounds):
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -46,7 +57,11 @@ def best(placement: str, stack: str, blocks: int, rounds: int) -> dict[str, floa
 def growth(options: argparse.Namespace) -> None:
     """Print a row for each placement."""
     depths = sorted(options.blocks)
-    print("| placement | " + " | ".join(f"{depth:,} blocks: s | MB" for depth in depths) + " | power of depth |")
+    print(
+        "| placement | "
+        + " | ".join(f"{depth:,} blocks: s | MB" for depth in depths)
+        + " | power of depth |"
+    )
     print("|" + " --- |" * (2 + 2 * len(depths)))
     for placement in options.placements:
         found = [best(placement, options.stack, depth, options.rounds) for depth in depths]
@@ -82,7 +97,9 @@ def together(stack: _Stack, blocks: int, rounds: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--placements", nargs="+", default=DEFAULT)
     parser.add_argument("--blocks", nargs="+", type=int, default=[100, 1000, 10_000])
     parser.add_argument("--stack", choices=["encoder", "decoder"], default="encoder")

@@ -1,6 +1,9 @@
-"""One training step of NormScope and of torch.nn.Transformer, at the paper's size, on the same batches."""
+"""One training step of NormScope and of torch.nn.Transformer, at the paper's size, on the same
+batches.
+"""
 
-# B = sentences, S / T = longest source / target, N / M = packed source / target tokens, D = width, V = vocabulary
+# B = sentences, S / T = longest source / target, N / M = packed source / target tokens, D = width,
+# V = vocabulary
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +27,9 @@ PlacementName = Literal["post", "pre"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids, as both systems read them; the decoder's input stands in for its output too, as nothing is learnt."""
+    """Padded ids, as both systems read them; the decoder's input stands in for its output too, as
+    nothing is learnt.
+    """
 
     source_BS: Tensor
     target_BT: Tensor
@@ -36,7 +41,9 @@ class Batch:
         return int(self.target_lengths_B.sum())
 
     def flops(self) -> float:
-        """Of forward and backward on real tokens: three times the products of forward, nothing for padding."""
+        """Of forward and backward on real tokens: three times the products of forward, nothing for
+        padding.
+        """
         source, target = self.source_lengths_B.double(), self.target_lengths_B.double()
         n, m = float(source.sum()), float(target.sum())
         projection, ffn = 2.0 * WIDTH * WIDTH, 4.0 * WIDTH * FFN_WIDTH
@@ -48,20 +55,29 @@ class Batch:
 
 
 def make_step_batches(count: int) -> list[Batch]:
-    """`count` length-bucketed batches, evenly spaced from short to long, of sentences of 25 ± 15 tokens."""
+    """`count` length-bucketed batches, evenly spaced from short to long, of sentences of 25 ± 15
+    tokens.
+    """
     generator = np.random.default_rng(0)
     source = np.clip(generator.normal(25, 15, 20_000).round(), 3, 100).astype(np.int64)
-    target = np.clip((source * np.exp(generator.normal(0, 0.15, len(source)))).round(), 3, LONGEST).astype(np.int64)
+    target = np.clip(
+        (source * np.exp(generator.normal(0, 0.15, len(source)))).round(), 3, LONGEST
+    ).astype(np.int64)
     batches = make_batches(source, target, max_tokens=MAX_TOKENS, seed=0)
     chosen = [batches[(2 * i + 1) * len(batches) // (2 * count)] for i in range(count)]
     return [_batch(source[rows], target[rows], seed=i) for i, rows in enumerate(chosen)]
 
 
 def _batch(
-    source_lengths: "np.typing.NDArray[np.int64]", target_lengths: "np.typing.NDArray[np.int64]", seed: int
+    source_lengths: "np.typing.NDArray[np.int64]",
+    target_lengths: "np.typing.NDArray[np.int64]",
+    seed: int,
 ) -> Batch:
     generator = torch.Generator().manual_seed(seed)
-    source_lengths_B, target_lengths_B = torch.from_numpy(source_lengths), torch.from_numpy(target_lengths)
+    source_lengths_B, target_lengths_B = (
+        torch.from_numpy(source_lengths),
+        torch.from_numpy(target_lengths),
+    )
 
     def ids(lengths_B: Tensor) -> Tensor:
         longest = int(lengths_B.max())
@@ -72,20 +88,32 @@ def _batch(
 
 
 class TorchTransformer(nn.Module):
-    """torch.nn.Transformer as its tutorials join it: scaled tied embeddings, sinusoids, padding and causal masks."""
+    """torch.nn.Transformer as its tutorials join it: scaled tied embeddings, sinusoids, padding and
+    causal masks.
+    """
 
     def __init__(self, placement: PlacementName) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=WIDTH**-0.5)
-        position = torch.arange(LONGEST)[:, None] * torch.exp(torch.arange(0, WIDTH, 2) * -(math.log(1e4) / WIDTH))
+        position = torch.arange(LONGEST)[:, None] * torch.exp(
+            torch.arange(0, WIDTH, 2) * -(math.log(1e4) / WIDTH)
+        )
         self.register_buffer("sinusoids", torch.cat([position.sin(), position.cos()], 1))
         self.dropout = nn.Dropout(DROPOUT)
         self.transformer = nn.Transformer(
-            WIDTH, HEADS, BLOCKS, BLOCKS, FFN_WIDTH, DROPOUT, batch_first=True, norm_first=placement == "pre"
+            WIDTH,
+            HEADS,
+            BLOCKS,
+            BLOCKS,
+            FFN_WIDTH,
+            DROPOUT,
+            batch_first=True,
+            norm_first=placement == "pre",
         )
         for layer in [*self.transformer.encoder.layers, *self.transformer.decoder.layers]:
-            # Residual dropout alone, as in the paper's recipe: this module's one rate reaches two more places.
+            # Residual dropout alone, as in the paper's recipe: this module's one rate reaches two
+            # more places.
             layer.dropout.p = 0.0
             layer.self_attn.dropout = 0.0
             if hasattr(layer, "multihead_attn"):
@@ -101,7 +129,9 @@ class TorchTransformer(nn.Module):
         hidden_BTD = self.transformer(
             self.embed(batch.source_BS),
             self.embed(batch.target_BT),
-            tgt_mask=torch.ones(batch.target_BT.shape[1], batch.target_BT.shape[1], dtype=torch.bool).triu(1),
+            tgt_mask=torch.ones(
+                batch.target_BT.shape[1], batch.target_BT.shape[1], dtype=torch.bool
+            ).triu(1),
             src_key_padding_mask=source_pad,
             tgt_key_padding_mask=target_pad,
             memory_key_padding_mask=source_pad,
@@ -136,7 +166,9 @@ def normscope_step(placement: PlacementName, precision: Precision) -> Callable[[
     device = torch.device("cpu")
     keep_freed_memory()
     fast_matmul(device)
-    config = ModelConfig(placement=f"{placement}-ln", width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, dropout=DROPOUT)
+    config = ModelConfig(
+        placement=f"{placement}-ln", width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, dropout=DROPOUT
+    )
     model = EncoderDecoder(config, VOCABULARY, VOCABULARY).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
 
@@ -146,7 +178,9 @@ def normscope_step(placement: PlacementName, precision: Precision) -> Callable[[
         target_M = target.pack(batch.target_BT)
         with autocast(device, precision):
             hidden_MD = model(source.pack(batch.source_BS), source, target_M, target)
-            loss, _ = smoothed_cross_entropy(hidden_MD, model.target_embedding.weight, target_M, SMOOTHING)
+            loss, _ = smoothed_cross_entropy(
+                hidden_MD, model.target_embedding.weight, target_M, SMOOTHING
+            )
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return loss.item() / batch.target_tokens

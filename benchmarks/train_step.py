@@ -1,4 +1,5 @@
-"""Training speed and memory beside torch.nn.Transformer: real steps at the paper's size on one CPU thread.
+"""Training speed and memory beside torch.nn.Transformer: real steps at the paper's size on one CPU
+thread.
 
 python benchmarks/train_step.py [--rounds 3] [--quick] [--json FILE]
 """

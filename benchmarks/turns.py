@@ -1,7 +1,8 @@
-"""Systems that take turns: each in a process of its own, on one core, so that switches and peaks of memory stay apart.
+"""Systems that take turns: each in a process of its own, on one core, so that switches and peaks of
+memory stay apart.
 
-Rates are per second of the process's CPU time: on an idle core that is the clock's, and on a shared one it leaves out
-the time that neighbours took.
+Rates are per second of the process's CPU time: on an idle core that is the clock's, and on a shared
+one it leaves out the time that neighbours took.
 """
 
 import argparse
@@ -26,7 +27,9 @@ from normscope.train.device import Precision
 
 Step = Callable[[Any], object]
 SHARE_OF_PEAK: dict[Precision, float] = {"fp32": 0.85, "bf16": 0.8}
-"""The targets: what a step does of the arithmetic that the best product of the same run does in the same time."""
+"""The targets: what a step does of the arithmetic that the best product of the same run does in the
+same time.
+"""
 
 
 @dataclass
@@ -55,9 +58,15 @@ def on_one_core() -> None:
 
 
 def take_turns(
-    arms: Sequence[Arm], batches: Callable[[], Sequence[Any]], *, tokens: float, flops: float, rounds: int
+    arms: Sequence[Arm],
+    batches: Callable[[], Sequence[Any]],
+    *,
+    tokens: float,
+    flops: float,
+    rounds: int,
 ) -> None:
-    """Start the arms one after another, then let them take turns over the batches for `rounds` rounds.
+    """Start the arms one after another, then let them take turns over the batches for `rounds`
+    rounds.
 
     tokens, flops: of all batches together.
     """
@@ -83,8 +92,12 @@ def take_turns(
         process.join()
 
 
-def _work(connection: Connection, make: Callable[[], Step], batches: Callable[[], Sequence[Any]]) -> None:
-    """In the arm's process: two passes over the batches untimed, then one timed pass for every message but None."""
+def _work(
+    connection: Connection, make: Callable[[], Step], batches: Callable[[], Sequence[Any]]
+) -> None:
+    """In the arm's process: two passes over the batches untimed, then one timed pass for every
+    message but None.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(0)
     step, all_batches = make(), batches()
@@ -100,7 +113,9 @@ def _work(connection: Connection, make: Callable[[], Step], batches: Callable[[]
 
 
 def gemm_rates(shapes: Sequence[tuple[int, int, int]]) -> dict[str, float]:
-    """Best GFLOP per second of these products: fp32 by torch's default, fp32 through oneDNN, and bf16."""
+    """Best GFLOP per second of these products: fp32 by torch's default, fp32 through oneDNN, and
+    bf16.
+    """
     matmul = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before, rates = matmul.fp32_precision, {}
     try:
@@ -134,15 +149,22 @@ def report(arms: Sequence[Arm], samples: Sequence[dict[str, float]]) -> dict[str
     samples: of `gemm_rates`, taken between the groups.
     """
     rates = {name: max(sample[name] for sample in samples) for name in samples[0]}
-    peaks: dict[Precision, float] = {"fp32": max(rates["fp32 default"], rates["fp32 oneDNN"]), "bf16": rates["bf16"]}
+    peaks: dict[Precision, float] = {
+        "fp32": max(rates["fp32 default"], rates["fp32 oneDNN"]),
+        "bf16": rates["bf16"],
+    }
     print("best GEMM, GFLOP/s: " + ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items()))
-    print(f"{'system':28}{'precision':>10}{'group':>10}{'tokens/s':>10}{'ratio':>8}{'of peak':>9}{'peak MB':>9}")
+    print(
+        f"{'system':28}{'precision':>10}{'group':>10}{'tokens/s':>10}{'ratio':>8}{'of peak':>9}{'peak MB':>9}"
+    )
     rows: list[dict[str, Any]] = []
     for arm in arms:
         base = next(a for a in arms if a.group == arm.group)
         rate = statistics.median(arm.tokens_per_second)
         # Round by round, as both arms of a round meet the same neighbours.
-        ratio = statistics.median(x / y for x, y in zip(arm.tokens_per_second, base.tokens_per_second, strict=True))
+        ratio = statistics.median(
+            x / y for x, y in zip(arm.tokens_per_second, base.tokens_per_second, strict=True)
+        )
         share = statistics.median(arm.gflops) / peaks[arm.precision]
         print(
             f"{arm.system:28}{arm.precision:>10}{arm.group:>10}{rate:>10.0f}{ratio:>8.2f}{share:>9.0%}{arm.peak_mb:>9.0f}"
@@ -158,7 +180,10 @@ def report(arms: Sequence[Arm], samples: Sequence[dict[str, float]]) -> dict[str
         if "target" in row:
             speed = "reached" if row["reached"] else "missed"
             memory = "not above" if row["memory_not_above"] else "above"
-            print(f"{row['precision']} {row['group']}: {row['target']} {speed}; memory {memory} the first's")
+            print(
+                f"{row['precision']} {row['group']}: {row['target']} {speed}; memory {memory} the "
+                "first's"
+            )
     return {"gemm_gflops": rates, "arms": rows}
 
 
@@ -170,12 +195,18 @@ def compare_steps(
     tokens_of: Callable[[Any], int],
     shapes: Sequence[tuple[int, int, int]],
 ) -> None:
-    """The command line of a benchmark of training steps: every group takes turns on the same batches, and is reported.
+    """The command line of a benchmark of training steps: every group takes turns on the same
+    batches, and is reported.
 
-    description: the module's. make_batches: so many batches, each with `flops()`. tokens_of: those that are counted.
+    description: the module's. make_batches: so many batches, each with `flops()`. tokens_of: those
+    that are counted.
     """
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3, help="timed passes over the batches (default 3)")
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="timed passes over the batches (default 3)"
+    )
     parser.add_argument("--quick", action="store_true", help="one round of one batch")
     parser.add_argument("--json", type=Path, help="write all numbers to this file")
     options = parser.parse_args()
@@ -194,5 +225,11 @@ def compare_steps(
 
 def save(result: dict[str, Any], file: Path) -> None:
     """With what it was measured on."""
-    machine = {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
-    file.write_text(json.dumps({"environment": machine} | result, indent=1) + "\n", encoding="utf-8")
+    machine = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+    file.write_text(
+        json.dumps({"environment": machine} | result, indent=1) + "\n", encoding="utf-8"
+    )

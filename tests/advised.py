@@ -18,16 +18,28 @@ def landscape(best, stuck=99):
 
 
 def case_of(**changes) -> AdviceCase:
-    sizes = {"model": "decoder", "text": "toy", "initialisation": "normal-0.02", "placement": "pre-ln"}
+    sizes = {
+        "model": "decoder",
+        "text": "toy",
+        "initialisation": "normal-0.02",
+        "placement": "pre-ln",
+    }
     return AdviceCase(**sizes | {"blocks": 1, "width": 16, "tokens": 64, "length": 16} | changes)
 
 
 def facts_of(**changes) -> RateFacts:
-    return RateFacts(**{"optimizer": "adam", "width": 32, "sublayers": 12, "normed_sums": 0.0} | changes)
+    return RateFacts(
+        **{"optimizer": "adam", "width": 32, "sublayers": 12, "normed_sums": 0.0} | changes
+    )
 
 
 def ladder_of(best, *, stuck=99, again=None, updates=1000, **changes) -> Ladder:
     """Of a bowl about a rung; again: outcomes of a second seed."""
     outcomes = climb(2, landscape(best, stuck))
-    sizes = {"case": case_of(**changes), "updates": updates, "outcomes": outcomes, "again": again or {}}
+    sizes = {
+        "case": case_of(**changes),
+        "updates": updates,
+        "outcomes": outcomes,
+        "again": again or {},
+    }
     return Ladder(**sizes, unigram_nats=UNIGRAM, bigram_nats=BIGRAM)

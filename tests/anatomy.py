@@ -1,8 +1,8 @@
 """The house in numbers: its size in syntax nodes, lines and files, its docstrings and its nouns.
 
-`python tests/anatomy.py` prints them, `--rooms` a row a room, `--homonyms` the nouns that several modules
-define. Sizes are there to be looked at and have no limit; what a test holds stands in `test_anatomy.py` and
-`test_architecture.py`.
+`python tests/anatomy.py` prints them, `--rooms` a row a room, `--homonyms` the nouns that several
+modules define. Sizes are there to be looked at and have no limit; what a test holds stands in
+`test_anatomy.py` and `test_architecture.py`.
 """
 
 import ast
@@ -67,7 +67,9 @@ def parsed(file: Path) -> ast.Module:
 
 
 def docstring_nodes(tree: ast.Module) -> Iterator[ast.Constant]:
-    """Yields every docstring of a module, those that stand under fields and constants among them."""
+    """Yields every docstring of a module, those that stand under fields and constants among
+    them.
+    """
     for node in ast.walk(tree):
         # A lambda has a body too, which is no list.
         body = getattr(node, "body", None)
@@ -89,7 +91,9 @@ def size_of(found: list[Path]) -> Size:
         described = set()
         for docstring in docstring_nodes(tree):
             docstrings.append(len(docstring.value))
-            described.update(range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1))
+            described.update(
+                range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1)
+            )
         all_lines += len(text)
         nodes += sum(1 for _ in ast.walk(tree))
         for number, line in enumerate(text, start=1):
@@ -99,7 +103,9 @@ def size_of(found: list[Path]) -> Size:
 
 
 def nouns(file: Path) -> Iterator[Noun]:
-    """Yields public classes and type aliases at a module's top: names in CapWords that stand for a type."""
+    """Yields public classes and type aliases at a module's top: names in CapWords that stand for a
+    type.
+    """
     for node in parsed(file).body:
         match node:
             case ast.ClassDef(name=name):
@@ -116,7 +122,9 @@ def nouns(file: Path) -> Iterator[Noun]:
 
 
 def names_a_type(name: str, value: ast.expr) -> bool:
-    """Tells whether `name = value` makes a type alias: a name in CapWords for an expression of types, or a new type."""
+    """Tells whether `name = value` makes a type alias: a name in CapWords for an expression of
+    types, or a new type.
+    """
     if name.isupper() or not name[:1].isupper():
         return False
     made = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
@@ -155,13 +163,14 @@ def long_functions(most: int = MOST_LINES_OF_A_FUNCTION) -> dict[str, int]:
 def rooms() -> dict[str, Size]:
     """Returns the size of every folder that holds Python files, by its name."""
     folders = sorted({file.parent for file in files()})
-    return {folder.relative_to(SOURCE).as_posix(): size_of(sorted(folder.glob("*.py"))) for folder in folders}
+    return {
+        folder.relative_to(SOURCE).as_posix(): size_of(sorted(folder.glob("*.py")))
+        for folder in folders
+    }
 
 
 def _row(name: str, size: Size) -> str:
-    return (
-        f"{name:45}{size.files:6}{size.lines:9,}{size.nodes:11,}{size.nodes_a_line:9.1f}{size.median_docstring:11.0f}"
-    )
+    return f"{name:45}{size.files:6}{size.lines:9,}{size.nodes:11,}{size.nodes_a_line:9.1f}{size.median_docstring:11.0f}"
 
 
 def main() -> None:
@@ -178,8 +187,14 @@ def main() -> None:
         print(_row(package or "both", size_of(files(package))))
     print()
     print(f"homonyms             {len(homonyms())}, at most {MOST_HOMONYMS}")
-    print(f"files too long       {len(long_files())}, over {MOST_LINES_OF_A_FILE} lines: {long_files()}")
-    print(f"functions too long   {len(long_functions())}, over {MOST_LINES_OF_A_FUNCTION} lines: {long_functions()}")
+    print(
+        f"files too long       {len(long_files())}, over {MOST_LINES_OF_A_FILE} lines: "
+        f"{long_files()}"
+    )
+    print(
+        f"functions too long   {len(long_functions())}, over {MOST_LINES_OF_A_FUNCTION} lines: "
+        f"{long_functions()}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Stacks as they are drawn, one step of an optimiser on them, and what moves: the oracle for predicted changes."""
+"""Stacks as they are drawn, one step of an optimiser on them, and what moves: the oracle for
+predicted changes.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,18 +26,23 @@ _SPAN = 32
 def changes_of(
     placement: str, model: ModelSetting, updates: Sequence[str], draws: int
 ) -> list[dict[str, dict[str, Any]]]:
-    """For each draw, seeds from 1, and each update: mean squares of changes at a rate of 1, sub-layer by sub-layer.
+    """For each draw, seeds from 1, and each update: mean squares of changes at a rate of 1,
+    sub-layer by sub-layer.
 
-    Of an encoder in the theory's setting; its loss is cross-entropy at random targets over one sequence.
+    Of an encoder in the theory's setting; its loss is cross-entropy at random targets over one
+    sequence.
 
-    own: of F(x), by F's own new weights at its old input; amplified: of the rest of F(x)'s change; total: of all of it.
-    stream: of the state that curves show, from the embedding on. output: of the stack's, and output_two of two tokens
-    of it; loss: what the update takes off, to first order.
+    own: of F(x), by F's own new weights at its old input; amplified: of the rest of F(x)'s change;
+    total: of all of it.
+    stream: of the state that curves show, from the embedding on. output: of the stack's, and
+    output_two of two tokens of it; loss: what the update takes off, to first order.
     """
     return [_changes(placement, model, updates, seed) for seed in range(1, draws + 1)]
 
 
-def _changes(placement: str, model: ModelSetting, updates: Sequence[str], seed: int) -> dict[str, dict[str, Any]]:
+def _changes(
+    placement: str, model: ModelSetting, updates: Sequence[str], seed: int
+) -> dict[str, dict[str, Any]]:
     seed_weights(seed)
     kind, width = named(placement), model.width
     stack = Stack(kind(model.shape("encoder")), StackConfig(), initialisation=None)
@@ -49,11 +56,15 @@ def _changes(placement: str, model: ModelSetting, updates: Sequence[str], seed: 
     moved = _trained(stack)
     before = _Run(stack, x_ND, context)
     nn.functional.cross_entropy(before.output @ rows.T, targets).backward()  # type: ignore[no-untyped-call]
-    return {update: _moved(stack, moved, before, _STEPS[update], x_ND, context) for update in updates}
+    return {
+        update: _moved(stack, moved, before, _STEPS[update], x_ND, context) for update in updates
+    }
 
 
 def _trained(stack: Stack) -> list[nn.Parameter]:
-    """Matrices of sub-layers but for the identity in W_O's place, and the formula's own numbers; no norms or biases."""
+    """Matrices of sub-layers but for the identity in W_O's place, and the formula's own numbers; no
+    norms or biases.
+    """
     stack.requires_grad_(False)
     matrices = [m for s in stack.sublayers() for name, m in s.f.matrices() if name != "output"]
     own = [weight for name, weight in stack.named_parameters() if ".placed." in name]
@@ -80,8 +91,13 @@ class _Run:
             self.states.append(hidden(state).detach().clone())
 
         hooks = [sublayer.register_forward_hook(of_sublayer) for sublayer in stack.sublayers()]
-        hooks.append(stack.blocks[0].register_forward_pre_hook(lambda _, inputs: of_state(inputs[0])))
-        hooks += [block.register_forward_hook(lambda _, __, state: of_state(state)) for block in stack.blocks]
+        hooks.append(
+            stack.blocks[0].register_forward_pre_hook(lambda _, inputs: of_state(inputs[0]))
+        )
+        hooks += [
+            block.register_forward_hook(lambda _, __, state: of_state(state))
+            for block in stack.blocks
+        ]
         try:
             self.output: Tensor = stack(x_ND, context)
         finally:
@@ -121,7 +137,10 @@ def _moved(
         "own": [_square(change) for change in own],
         "amplified": [_square(all_ - change) for all_, change in zip(total, own, strict=True)],
         "total": [_square(change) for change in total],
-        "stream": [_square((new - old) / _RATE) for new, old in zip(after.states, before.states, strict=True)],
+        "stream": [
+            _square((new - old) / _RATE)
+            for new, old in zip(after.states, before.states, strict=True)
+        ],
         "output": one,
         "output_two": (every - tokens * one) / (tokens * (tokens - 1)),
         "loss": loss,
@@ -133,11 +152,15 @@ def _square(x_ND: Tensor) -> float:
 
 
 def _orthogonal(gradient: Tensor) -> Tensor:
-    """Its orthogonal factor times Muon's scale; what is no matrix is AdamW's. The rank is at most the tokens'."""
+    """Its orthogonal factor times Muon's scale; what is no matrix is AdamW's. The rank is at most
+    the tokens'.
+    """
     if gradient.ndim < 2:
         return gradient.sign()
     # Its columns are sums of one vector a token: some random sums of them span them all.
-    span = torch.linalg.qr(gradient @ torch.randn(gradient.shape[1], _SPAN, dtype=gradient.dtype))[0]
+    span = torch.linalg.qr(gradient @ torch.randn(gradient.shape[1], _SPAN, dtype=gradient.dtype))[
+        0
+    ]
     left, sizes, right = torch.linalg.svd(span.T @ gradient, full_matrices=False)
     there = sizes > 1e-9 * sizes[0]
     scale: float = _MUON_SCALE * max(gradient.shape) ** 0.5

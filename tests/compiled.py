@@ -1,4 +1,6 @@
-"""A compiled model beside the same model uncompiled; to be called in a process of its own, see `forked.call`."""
+"""A compiled model beside the same model uncompiled; to be called in a process of its own, see
+`forked.call`.
+"""
 
 from collections.abc import Callable
 
@@ -8,7 +10,14 @@ from torch._inductor import config
 
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig
 
-SIZES = {"width": 16, "ffn_width": 24, "heads": 2, "encoder_blocks": 1, "decoder_blocks": 1, "dropout": 0.0}
+SIZES = {
+    "width": 16,
+    "ffn_width": 24,
+    "heads": 2,
+    "encoder_blocks": 1,
+    "decoder_blocks": 1,
+    "dropout": 0.0,
+}
 
 
 class Encoder(nn.Module):
@@ -30,7 +39,9 @@ def small_model() -> tuple[EncoderDecoder, Layout]:
 @torch.no_grad()
 def stack_by_inductor() -> None:
     """What the code generator makes of a stack computes what the stack computes."""
-    config.compile_threads = 1  # the workers that compile side by side would each import torch first
+    config.compile_threads = (
+        1  # the workers that compile side by side would each import torch first
+    )
     model, layout = small_model()
     encoder, x_ND = Encoder(model), torch.randn(8, 16)
     compiled = torch.compile(encoder, fullgraph=True)

@@ -1,4 +1,6 @@
-"""Pictures drawn once: matplotlib takes a tenth of a second for each, and most pages of the tests share theirs."""
+"""Pictures drawn once: matplotlib takes a tenth of a second for each, and most pages of the tests
+share theirs.
+"""
 
 import pickle
 from collections.abc import Callable

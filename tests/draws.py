@@ -31,7 +31,8 @@ def simulate(placement, model, draws, seed=0):
             q=np.mean([one[kind].q for one in drawn], axis=0),
             p=np.mean([one[kind].p for one in drawn], axis=0),
             squares={
-                name: np.mean([one[kind].squares[name] for one in drawn], axis=0) for name in drawn[0][kind].squares
+                name: np.mean([one[kind].squares[name] for one in drawn], axis=0)
+                for name in drawn[0][kind].squares
             },
         )
         for kind in drawn[0]

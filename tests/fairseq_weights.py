@@ -54,11 +54,17 @@ def load(path: Path) -> tuple[EncoderDecoder, dict[str, NDArray[np.generic]]]:
         model = EncoderDecoder(config, vocabulary, vocabulary)
     finally:
         torch.set_default_dtype(default)
-    model.load_state_dict(renamed({n[2:]: torch.from_numpy(a) for n, a in arrays.items() if n.startswith("w:")}))
+    model.load_state_dict(
+        renamed({n[2:]: torch.from_numpy(a) for n, a in arrays.items() if n.startswith("w:")})
+    )
     return model, arrays
 
 
 def renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors under our names, without the copies that fairseq's encoder keeps for torch's fused layer."""
-    copies = tuple(f".{m}_{kind}" for m in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias"))
+    """The same tensors under our names, without the copies that fairseq's encoder keeps for torch's
+    fused layer.
+    """
+    copies = tuple(
+        f".{m}_{kind}" for m in ("in_proj", "out_proj", "fc1", "fc2") for kind in ("weight", "bias")
+    )
     return {our_name(name): tensor for name, tensor in tensors.items() if not name.endswith(copies)}

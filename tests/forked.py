@@ -1,8 +1,10 @@
-"""Commands as processes of their own that find torch imported: forked from a server that has trained one update.
+"""Commands as processes of their own that find torch imported: forked from a server that has
+trained one update.
 
-Python needs seconds of a core to import torch; the runs of these tests need a fraction of one. The first such process
-of a test session starts the server; where pytest has workers, the process that starts them does, one for all.
-`tiny.start` starts a process from nothing, for tests that are about that.
+Python needs seconds of a core to import torch; the runs of these tests need a fraction of one. The
+first such process of a test session starts the server; where pytest has workers, the process that
+starts them does, one for all. `tiny.start` starts a process from nothing, for tests that are about
+that.
 """
 
 import atexit
@@ -37,10 +39,14 @@ class Forked:
 
     stdin = None
 
-    def __init__(self, function: Callable[..., None], *arguments: Any, out: Path, err: Path) -> None:
+    def __init__(
+        self, function: Callable[..., None], *arguments: Any, out: Path, err: Path
+    ) -> None:
         self._files = [out, err]
         address = serve()
-        self._process = _SERVER.Process(target=_call, args=(function, arguments, self._files, address))
+        self._process = _SERVER.Process(
+            target=_call, args=(function, arguments, self._files, address)
+        )
         self._process.start()
 
     @property
@@ -82,7 +88,9 @@ class Forked:
 
 
 def serve() -> str:
-    """Where the server is, which is started unless it runs; processes that are started later find it too."""
+    """Where the server is, which is started unless it runs; processes that are started later find
+    it too.
+    """
     if (address := os.environ.get(_ADDRESS)) is not None:
         _use(address)
         return address
@@ -96,7 +104,8 @@ def _use(address: str) -> None:
     """Python would have each process start a server of its own."""
     server = forkserver._forkserver
     if server._forkserver_address is None:
-        # Sent to what is forked, as the end of a pipe by which the server knows that its starter lives.
+        # Sent to what is forked, as the end of a pipe by which the server knows that its starter
+        # lives.
         server._forkserver_alive_fd = os.open(os.devnull, os.O_WRONLY)
     server._forkserver_address, server.ensure_running = address, lambda: None
 
@@ -119,7 +128,8 @@ def start(*words: str, cwd: Path | None = None, stdin: bytes = b"") -> Forked:
 def pool_forks() -> Iterator[None]:
     """Within it runs of a grid are forked from the tests' own server, which has torch imported.
 
-    They do not end with their parent: a test that kills it has the runs started as the product starts them.
+    They do not end with their parent: a test that kills it has the runs started as the product
+    starts them.
     """
     from normscope.compare import pool
 
@@ -128,7 +138,15 @@ def pool_forks() -> Iterator[None]:
         cell.log_file.touch()
         environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
         given = cell.configuration.encode()
-        return Forked(_normscope, words[2:], environment, Path.cwd(), given, out=cell.log_file, err=cell.log_file)
+        return Forked(
+            _normscope,
+            words[2:],
+            environment,
+            Path.cwd(),
+            given,
+            out=cell.log_file,
+            err=cell.log_file,
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pool, "process_of", forked)
@@ -139,12 +157,17 @@ def pool_forks() -> Iterator[None]:
 def _server_finds_warm() -> Iterator[None]:
     """Where it is started here: in one thread, with the tests' folder on its path."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv(
+            "PYTHONPATH",
+            os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
+        )
         patch.setenv("OMP_NUM_THREADS", "1")
         yield
 
 
-def _call(function: Callable[..., None], arguments: tuple[Any, ...], files: list[Path], address: str) -> None:
+def _call(
+    function: Callable[..., None], arguments: tuple[Any, ...], files: list[Path], address: str
+) -> None:
     os.setsid()
     os.environ[_ADDRESS] = address
     for number, path in enumerate(files, 1):
@@ -154,7 +177,9 @@ def _call(function: Callable[..., None], arguments: tuple[Any, ...], files: list
     function(*arguments)
 
 
-def _normscope(words: Sequence[str], environment: dict[str, str], folder: Path, stdin: bytes) -> None:
+def _normscope(
+    words: Sequence[str], environment: dict[str, str], folder: Path, stdin: bytes
+) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

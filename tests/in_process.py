@@ -1,4 +1,6 @@
-"""The pool's work in this process, for tests that look at the runs: each of its processes would import torch anew."""
+"""The pool's work in this process, for tests that look at the runs: each of its processes would
+import torch anew.
+"""
 
 import sys
 from collections.abc import Callable, Iterable

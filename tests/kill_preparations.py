@@ -1,8 +1,10 @@
-"""Kill preparations of corpora again and again with SIGKILL, and compare what comes of them with ones left alone.
+"""Kill preparations of corpora again and again with SIGKILL, and compare what comes of them with
+ones left alone.
 
-Run: PYTHONPATH=src:tests python tests/kill_preparations.py [KILLS]; 40 take about a minute of a core. Half of the kills
-come at a random file operation in the corpus's folder, of a single process that kills itself there
-(`sys.addaudithook` sees opening, renaming, removing …); the others at a random moment, of two processes at once.
+Run: PYTHONPATH=src:tests python tests/kill_preparations.py [KILLS]; 40 take about a minute of a
+core. Half of the kills come at a random file operation in the corpus's folder, of a single process
+that kills itself there (`sys.addaudithook` sees opening, renaming, removing …); the others at a
+random moment, of two processes at once.
 """
 
 import contextlib
@@ -25,7 +27,19 @@ from normscope.data.parallel.prepare import PrepareConfig, prepare
 PART_CHARACTERS = 1500
 """So that a small text has many parts."""
 FILE_OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate")
-WORDS = ["red", "house", "stands", "runs", "horse", "there", "here", "today", "not", "under", "bridge"]
+WORDS = [
+    "red",
+    "house",
+    "stands",
+    "runs",
+    "horse",
+    "there",
+    "here",
+    "today",
+    "not",
+    "under",
+    "bridge",
+]
 
 Make = Callable[[Path, int], object]
 """Prepares a corpus at a path by so many processes."""
@@ -36,14 +50,19 @@ def documents(folder: Path, count: int = 120) -> Make:
     draw = random.Random(1)
     text = folder / "text.txt"
     paragraphs = (
-        " ".join(f"{' '.join(draw.choices(WORDS, k=6)).capitalize()} {number}." for _ in range(1 + draw.randrange(4)))
+        " ".join(
+            f"{' '.join(draw.choices(WORDS, k=6)).capitalize()} {number}."
+            for _ in range(1 + draw.randrange(4))
+        )
         + "\n" * (1 + draw.randrange(2))
         for number in range(count)
     )
     text.write_text("".join(paragraphs), encoding="utf-8")
     splits = {"train": (text,)}
     return lambda out, processes: prepare_documents(
-        DocumentsConfig(out=out, splits=splits, tokeniser="bpe", vocabulary_size=300, processes=processes)
+        DocumentsConfig(
+            out=out, splits=splits, tokeniser="bpe", vocabulary_size=300, processes=processes
+        )
     )
 
 
@@ -73,7 +92,9 @@ def stored(out: Path) -> dict[str, bytes]:
 
 
 def child(make: Make, out: Path, processes: int = 1, *, kill_at: int | None = None) -> int:
-    """Begin or go on with a preparation in a forked child; returns its process id. kill_at: an operation, from 1."""
+    """Begin or go on with a preparation in a forked child; returns its process id. kill_at: an
+    operation, from 1.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -101,12 +122,18 @@ def child(make: Make, out: Path, processes: int = 1, *, kill_at: int | None = No
 
 
 def ended(pid: int) -> bool:
-    """Wait for a child; True where it came to its end, False where it was killed. Anything else is a failure."""
+    """Wait for a child; True where it came to its end, False where it was killed. Anything else is
+    a failure.
+    """
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL, f"a preparation died of signal {os.WTERMSIG(status)}"
+        assert os.WTERMSIG(status) == signal.SIGKILL, (
+            f"a preparation died of signal {os.WTERMSIG(status)}"
+        )
         return False
-    assert os.WEXITSTATUS(status) == 0, "a preparation that went on after a kill failed; see the traceback above"
+    assert os.WEXITSTATUS(status) == 0, (
+        "a preparation that went on after a kill failed; see the traceback above"
+    )
     return True
 
 
@@ -142,13 +169,20 @@ def main(kills: int) -> None:
                     if ended(pid):
                         whole += 1
                         assert stored(out) == wanted, "other bytes after kills"
-                        assert sorted(one.name for one in folder.iterdir() if one.name.startswith(".")) == []
+                        assert (
+                            sorted(one.name for one in folder.iterdir() if one.name.startswith("."))
+                            == []
+                        )
                         shutil.rmtree(out)
                     else:
                         killed += 1
                         went_on += any(folder.glob(".unfinished-corpus/parts/train-*"))
                 print(f"{kind.__name__}, {processes} processes: {killed} kills", end="")
-                print(f" ({went_on} with parts to go on from), {whole} whole corpora of the same bytes", flush=True)
+                print(
+                    f" ({went_on} with parts to go on from), {whole} whole corpora of the same "
+                    "bytes",
+                    flush=True,
+                )
 
 
 def _kill(pid: int) -> None:

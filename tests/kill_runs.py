@@ -1,9 +1,10 @@
-"""Kill a run again and again with SIGKILL, in forked children, and compare what comes of it with a run left alone.
+"""Kill a run again and again with SIGKILL, in forked children, and compare what comes of it with a
+run left alone.
 
-To be called in a process of its own: see `forked.call`. Forking it for every run saves the seconds that importing torch
-takes. Half of the promise is about kills
-at any moment, so a child is killed after a random time; the other half about kills while files change, so a child
-kills itself at a random file operation of its own (`sys.addaudithook` sees opening, renaming, removing …), half of
+To be called in a process of its own: see `forked.call`. Forking it for every run saves the seconds
+that importing torch takes. Half of the promise is about kills at any moment, so a child is killed
+after a random time; the other half about kills while files change, so a child kills itself at a
+random file operation of its own (`sys.addaudithook` sees opening, renaming, removing …), half of
 the times one on a file that is not yet whole.
 """
 
@@ -36,7 +37,12 @@ def child(folder: Path, *, kill_at_operation: int | None = None, on: str = "") -
 
     def count(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal seen
-        if event in FILE_OPERATIONS and arguments and str(folder) in (path := str(arguments[0])) and on in path:
+        if (
+            event in FILE_OPERATIONS
+            and arguments
+            and str(folder) in (path := str(arguments[0]))
+            and on in path
+        ):
             seen += 1
             if seen == kill_at_operation:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -52,7 +58,9 @@ def child(folder: Path, *, kill_at_operation: int | None = None, on: str = "") -
 
 
 def ended(pid: int) -> bool:
-    """Wait for a child; True where it came to its end, False where it was killed. Anything else is a failure."""
+    """Wait for a child; True where it came to its end, False where it was killed. Anything else is
+    a failure.
+    """
     _, status = os.waitpid(pid, 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL, f"a run died of signal {os.WTERMSIG(status)}"
@@ -62,7 +70,9 @@ def ended(pid: int) -> bool:
 
 
 def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
-    """Kill `timed` children at a random time and `at_files` at a file operation; prints a report as JSON."""
+    """Kill `timed` children at a random time and `at_files` at a file operation; prints a report as
+    JSON.
+    """
     torch.set_num_threads(1)
     run.train_run(tiny(*RUN), place / "alone")
     wanted = result(place / "alone", UPDATES)
@@ -74,7 +84,12 @@ def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
     dice = random.Random(seed)
     kinds = ["time"] * timed + ["file"] * (at_files // 2) + ["saving"] * (at_files - at_files // 2)
     dice.shuffle(kinds)
-    runs, killed, killed_while_saving, updates_at_kill = 0, {"time": 0, "file": 0, "saving": 0}, 0, []
+    runs, killed, killed_while_saving, updates_at_kill = (
+        0,
+        {"time": 0, "file": 0, "saving": 0},
+        0,
+        [],
+    )
     done = False
     while kinds or not done:
         folder = place / f"killed-{runs}"
@@ -82,7 +97,8 @@ def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
             done = ended(child(folder))
         elif kinds[0] == "time":
             pid = child(folder)
-            # A run is killed several times on its way, so a third of its time is far enough to reach every part of it.
+            # A run is killed several times on its way, so a third of its time is far enough to
+            # reach every part of it.
             time.sleep(dice.uniform(0, duration / 3))
             os.kill(pid, signal.SIGKILL)
             done = ended(pid)
@@ -91,12 +107,25 @@ def kill_runs(place: Path, seed: int, timed: int, at_files: int) -> None:
         else:
             done = ended(child(folder, kill_at_operation=dice.randint(2, 12), on=".unfinished-"))
         if done:
-            assert result(folder, UPDATES) == wanted, f"{folder} is not as the run that was left alone"
+            assert result(folder, UPDATES) == wanted, (
+                f"{folder} is not as the run that was left alone"
+            )
             assert not leftovers(folder)
             runs += 1
         else:
             killed[kinds.pop(0)] += 1
             killed_while_saving += bool(leftovers(folder))
             metrics = folder / "metrics.jsonl"
-            updates_at_kill.append(metrics.read_bytes().count(b'"event": "update"') if metrics.exists() else 0)
-    print(json.dumps({"runs": runs, "killed_while_saving": killed_while_saving, "at": updates_at_kill, **killed}))
+            updates_at_kill.append(
+                metrics.read_bytes().count(b'"event": "update"') if metrics.exists() else 0
+            )
+    print(
+        json.dumps(
+            {
+                "runs": runs,
+                "killed_while_saving": killed_while_saving,
+                "at": updates_at_kill,
+                **killed,
+            }
+        )
+    )

@@ -1,4 +1,6 @@
-"""How much of a test is left to `make test-all`: cases after the first of their kind, and examples of a property."""
+"""How much of a test is left to `make test-all`: cases after the first of their kind, and examples
+of a property.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar

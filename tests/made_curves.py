@@ -1,4 +1,6 @@
-"""Curves of figures 2, 4 and 6 that nobody trained: what the claims say of them is known beforehand."""
+"""Curves of figures 2, 4 and 6 that nobody trained: what the claims say of them is known
+beforehand.
+"""
 
 import random
 from collections.abc import Mapping
@@ -26,13 +28,21 @@ def curve(
     )
 
 
-def trained_of(lasts: Mapping[TranslationArm, float], *, epoch: int, seeds: int = 3, spread: float = 0.01) -> Trained:
+def trained_of(
+    lasts: Mapping[TranslationArm, float], *, epoch: int, seeds: int = 3, spread: float = 0.01
+) -> Trained:
     """One curve a seed for every arm, which ends within `spread` of the arm's loss."""
     curves = {
         arm: [
-            curve(arm, last + spread * random.Random(f"{arm.title} {arm.pair} {seed}").uniform(-1, 1), epoch=epoch)
+            curve(
+                arm,
+                last + spread * random.Random(f"{arm.title} {arm.pair} {seed}").uniform(-1, 1),
+                epoch=epoch,
+            )
             for seed in range(seeds)
         ]
         for arm, last in lasts.items()
     }
-    return Trained(curves=curves, unigram_nats={arm.pair: UNIGRAM for arm in lasts}, texts=[], trained_by={})
+    return Trained(
+        curves=curves, unigram_nats={arm.pair: UNIGRAM for arm in lasts}, texts=[], trained_by={}
+    )

@@ -1,4 +1,6 @@
-"""Sequences and their masks, in a file of their own: worker processes import it, and not what tests need beside."""
+"""Sequences and their masks, in a file of their own: worker processes import it, and not what tests
+need beside.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,4 +39,8 @@ def as_lists(masked: tuple[NDArray[np.int64], ...]) -> list[list[int]]:
 def masks_of(indices: list[int]) -> list[list[list[int]]]:
     """What a worker makes."""
     made = [masker(), masker(whole_words=True)]
-    return [as_lists(m.mask(sequence(60, i), seed=5, epoch=i % 3, index=i)) for i in indices for m in made]
+    return [
+        as_lists(m.mask(sequence(60, i), seed=5, epoch=i % 3, index=i))
+        for i in indices
+        for m in made
+    ]

@@ -1,17 +1,20 @@
-"""Change the source in small ways and see whether a test fails: `make mutants`, or `make mutants MUTANTS=2000`.
+"""Change the source in small ways and see whether a test fails: `make mutants`, or `make mutants
+MUTANTS=2000`.
 
     python tests/mutants.py COUNT [ROOM ...]
 
-mutmut makes the mutants, finds for each function the tests that reach it, and runs those in a forked process for each
-mutant, the fastest first. This script draws the sample: the same for the same source, of every room alike, a smaller
-one the beginning of a larger one. Verdicts are kept in `mutants/`, so that a run that was stopped goes on, and one that
-is repeated runs what is new, and again what survived tests that have changed since; `mutants/survivors.md` shows the
-score of each room and each survivor as a difference.
+mutmut makes the mutants, finds for each function the tests that reach it, and runs those in a
+forked process for each mutant, the fastest first. This script draws the sample: the same for the
+same source, of every room alike, a smaller one the beginning of a larger one. Verdicts are kept in
+`mutants/`, so that a run that was stopped goes on, and one that is repeated runs what is new, and
+again what survived tests that have changed since; `mutants/survivors.md` shows the score of each
+room and each survivor as a difference.
 
-Where rooms are named, the tests of these alone run; those of all are to run once before the first mutant does. They may
-find less than all would, and a call with other rooms begins anew.
+Where rooms are named, the tests of these alone run; those of all are to run once before the first
+mutant does. They may find less than all would, and a call with other rooms begins anew.
 
-Text is not counted: a string with a blank in it, changed or left out, which is for people; and what is raised.
+Text is not counted: a string with a blank in it, changed or left out, which is for people; and what
+is raised.
 """
 
 import ast
@@ -47,12 +50,16 @@ def narrow(rooms: list[str]) -> None:
     settings = config()
     settings.only_mutate = [files for files in settings.only_mutate if files.split("/")[2] in rooms]
     settings.pytest_add_cli_args_test_selection = [
-        tests for tests in settings.pytest_add_cli_args_test_selection if ABOUT.get(tests, tests.split("/")[1]) in rooms
+        tests
+        for tests in settings.pytest_add_cli_args_test_selection
+        if ABOUT.get(tests, tests.split("/")[1]) in rooms
     ]
 
 
 def generated() -> dict[str, SourceFileMutationData]:
-    """Write the mutants of every file that has changed; the file of every mutant, by the mutant's name."""
+    """Write the mutants of every file that has changed; the file of every mutant, by the mutant's
+    name.
+    """
     Path("mutants").mkdir(exist_ok=True)
     mutmut.copy_src_dir()
     mutmut.copy_also_copy_files()
@@ -69,7 +76,9 @@ def forget_survivors(files: dict[str, SourceFileMutationData]) -> None:
         return
     for file in {id(file): file for file in files.values()}.values():
         codes = file.exit_code_by_key
-        codes |= {name: None for name, code in codes.items() if status_by_exit_code[code] not in FOUND}
+        codes |= {
+            name: None for name, code in codes.items() if status_by_exit_code[code] not in FOUND
+        }
         file.save()
 
 
@@ -92,12 +101,16 @@ def is_text(name: str, path: Path) -> bool:
     """Whether the mutant differs in words for people alone."""
     functions = read_functions_from_index(name, path)
     assert functions is not None, f"{path} has no index of its mutants; delete the folder mutants"
-    before, after = (ast.dump(_Wordless().visit(ast.parse(libcst.Module([f]).code.strip()))) for f in functions)
+    before, after = (
+        ast.dump(_Wordless().visit(ast.parse(libcst.Module([f]).code.strip()))) for f in functions
+    )
     return before == after
 
 
 class _Wordless(ast.NodeTransformer):
-    """Takes out what people read: strings with a blank, such that none at all is the same, and what is raised."""
+    """Takes out what people read: strings with a blank, such that none at all is the same, and what
+    is raised.
+    """
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         return ast.Constant(None) if isinstance(node.value, str) and " " in node.value else node
@@ -132,8 +145,8 @@ def report(names: list[str], files: dict[str, SourceFileMutationData]) -> str:
 def main(count: int, rooms: list[str]) -> None:
     # The tests run from a copy of theirs, beside which no shared folder lies.
     os.environ.setdefault("NORMSCOPE_SHARED", str(Path("../shared").resolve()))
-    # One process runs the tests several times, each time with new objects of their classes; what is registered later
-    # inherits it.
+    # One process runs the tests several times, each time with new objects of their classes; what is
+    # registered later inherits it.
     once = hypothesis.HealthCheck.differing_executors
     hypothesis.settings.register_profile("repeated", suppress_health_check=[once])
     hypothesis.settings.load_profile("repeated")
@@ -141,7 +154,9 @@ def main(count: int, rooms: list[str]) -> None:
         narrow(rooms)
     files = generated()
     forget_survivors(files)
-    chosen = list(islice(in_drawn_order(files, rooms or sorted({room(name) for name in files})), count))
+    chosen = list(
+        islice(in_drawn_order(files, rooms or sorted({room(name) for name in files})), count)
+    )
     left = [name for name in chosen if files[name].exit_code_by_key[name] is None]
     print(f"{len(files)} mutants, {len(chosen)} drawn, {len(left)} of these without a verdict")
     try:
@@ -155,6 +170,7 @@ def main(count: int, rooms: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # Processes that tests start would run this file anew, under another folder, if it could be found.
+    # Processes that tests start would run this file anew, under another folder, if it could be
+    # found.
     del sys.modules["__main__"].__file__
     main(int(sys.argv[1]), sys.argv[2:])

@@ -1,10 +1,12 @@
-"""Notebooks of the manual, executed without a kernel: cells in order in one namespace, the last expression shown.
+"""Notebooks of the manual, executed without a kernel: cells in order in one namespace, the last
+expression shown.
 
     python tests/notebooks.py docs/gallery.ipynb
 
-writes a notebook anew with the outputs that its code gives now. Jupyter shows a last expression by its `_repr_html_`
-and `__repr__`, and so does this; what a cell prints comes before it. A cell with the tag `varies` has numbers that
-another processor may round otherwise; one with the tag `trained` shows runs, which a test makes shorter.
+writes a notebook anew with the outputs that its code gives now. Jupyter shows a last expression by
+its `_repr_html_` and `__repr__`, and so does this; what a cell prints comes before it. A cell with
+the tag `varies` has numbers that another processor may round otherwise; one with the tag `trained`
+shows runs, which a test makes shorter.
 """
 
 import ast
@@ -52,7 +54,12 @@ def _outputs(source: str, names: dict[str, object], count: int) -> Iterator[Outp
         data = {"text/plain": repr(value).splitlines(keepends=True)}
         if hasattr(value, "_repr_html_"):
             data = {"text/html": value._repr_html_().splitlines(keepends=True), **data}
-        yield {"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"}
+        yield {
+            "data": data,
+            "execution_count": count,
+            "metadata": {},
+            "output_type": "execute_result",
+        }
 
 
 def told(cell: Cell) -> list[str]:
@@ -80,8 +87,13 @@ def load(file: Path) -> dict[str, Any]:
 def main(file: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         done = executed(load(file), Path(folder))
-    file.write_text(json.dumps(done, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    print(f"{file}: {sum(cell['cell_type'] == 'code' for cell in done['cells'])} cells", file=sys.stderr)
+    file.write_text(
+        json.dumps(done, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+    )
+    print(
+        f"{file}: {sum(cell['cell_type'] == 'code' for cell in done['cells'])} cells",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

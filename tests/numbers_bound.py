@@ -1,17 +1,21 @@
-"""Every number that the repository says of its results, bound to the key of the data that it comes from.
+"""Every number that the repository says of its results, bound to the key of the data that it comes
+from.
 
-Beside a reading lies `numbers.tsv`: a line for each of its numbers in order, with a tab and a key of `results.json`, or
-none where the number is not a result, such as a year. The index, the README and the manual, as far as they speak of a
-folder of results, share `results/numbers.tsv`. So the text stays text, and a result that changes fails the test at the
-sentence that it belongs to. After a change of either: `python tests/numbers_bound.py`, which keeps what still holds,
-looks for keys of what is new, and says what it could not bind.
+Beside a reading lies `numbers.tsv`: a line for each of its numbers in order, with a tab and a key
+of `results.json`, or none where the number is not a result, such as a year. The index, the README
+and the manual, as far as they speak of a folder of results, share `results/numbers.tsv`. So the
+text stays text, and a result that changes fails the test at the sentence that it belongs to. After
+a change of either: `python tests/numbers_bound.py`, which keeps what still holds, looks for keys of
+what is new, and says what it could not bind.
 
-All other numbers of these pages, settings in examples, references, years, have no data that they could be held against.
-They are sealed: `numbers_sealed.tsv` lists every number by page and section as it was last written on purpose, so that
-none changes unseen. The same command seals what stands there now.
+All other numbers of these pages, settings in examples, references, years, have no data that they
+could be held against. They are sealed: `numbers_sealed.tsv` lists every number by page and section
+as it was last written on purpose, so that none changes unseen. The same command seals what stands
+there now.
 
-A key is a path, `arms/3/seeds/0/bleu`; `*` stands for every entry, `|mean`, `|min` and `|max` for what is made of them,
-`|100` for per cent, a minus before it for the other sign. `claims/NAME/found#2` is the third number of a sentence.
+A key is a path, `arms/3/seeds/0/bleu`; `*` stands for every entry, `|mean`, `|min` and `|max` for
+what is made of them, `|100` for per cent, a minus before it for the other sign.
+`claims/NAME/found#2` is the third number of a sentence.
 """
 
 import json
@@ -26,15 +30,22 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-PAGES = ("results/README.md", "README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md")))
+PAGES = (
+    "results/README.md",
+    "README.md",
+    *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md")),
+)
 WRITTEN_BY_CODE = ("docs/choosing.md", "docs/choosing-tables.md", "docs/placements.md")
 """Pages that have tests of their own."""
 _WORDS = (
-    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen"
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen"
 )
 WORDS = {word: number for number, word in enumerate([*_WORDS.split(), "nineteen", "twenty"], 2)}
 _NUMBER = r"[−-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:e[−-]?\d+)?"
-_TOKEN = re.compile(rf"(?<![\w.,^_/]){_NUMBER}(?![\w/]|[.,]\d)|\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE)
+_TOKEN = re.compile(
+    rf"(?<![\w.,^_/]){_NUMBER}(?![\w/]|[.,]\d)|\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE
+)
 _HIDDEN = re.compile(
     r"```.*?^```|`[^`\n]*`|!\[[^]]*\]\([^)]*\)|(?<=\])\([^)]*\)|<abbr title=.*?</abbr>|<[^>\n]+>|<!--.*?-->"
     r"|arXiv:[\d.]+|\b(?:19|20)\d\d\b|\b(?:section|eq\.|figure|table|appendix|lemma|theorem)s? \(?[\d.]+",
@@ -44,7 +55,9 @@ SEALED = Path(__file__).with_name("numbers_sealed.tsv")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _STRINGS = ("found", "conditions", "statement")
 _LEAST_SCORE = 4.0
-"""How well a key's words must go with those about a whole number, which is in the data by chance."""
+"""How well a key's words must go with those about a whole number, which is in the data by
+chance.
+"""
 
 
 class Said(NamedTuple):
@@ -83,7 +96,9 @@ def numbers_in(text: str) -> list[str]:
 
 
 def at(data: Any, key: str) -> float:
-    """What the key leads to. Raises LookupError, ValueError or TypeError where there is nothing of the kind."""
+    """What the key leads to. Raises LookupError, ValueError or TypeError where there is nothing of
+    the kind.
+    """
     sign, key = (-1, key[1:]) if key.startswith("-") else (1, key)
     path, *ops = key.split("|")
     path, _, place = path.partition("#")
@@ -107,7 +122,9 @@ def _walk(data: Any, parts: Sequence[str]) -> list[Any]:
     for part in parts:
         part = part.replace("~1", "/").replace("~2", "|").replace("~3", "#")
         if part == "*":
-            found = [one for some in found for one in (some.values() if isinstance(some, dict) else some)]
+            found = [
+                one for some in found for one in (some.values() if isinstance(some, dict) else some)
+            ]
         elif part.startswith("name="):
             found = [one for some in found for one in some if one["name"] == part[5:]]
         else:
@@ -126,7 +143,9 @@ def data_of(folder: str) -> Any:
 
 
 def said_in(page: Path) -> list[Said]:
-    """Every number of a reading; of another page, those of paragraphs that speak of a folder of results."""
+    """Every number of a reading; of another page, those of paragraphs that speak of a folder of
+    results.
+    """
     text = page.read_text(encoding="utf-8")
     own = page.parent.name if page.parent.parent == RESULTS else ""
     bare = _HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
@@ -146,10 +165,18 @@ def said_in(page: Path) -> list[Said]:
             for match in _TOKEN.finditer(cell):
                 words = [(word, 1.0) for word in _words(near)]
                 if row:
-                    words += [(word, 3.0) for word in _words(lines[number].strip("|").split("|")[0])]
-                    words += [(word, 2.0) for word in _words(header[place] if place < len(header) else "")]
-                before = (shown[number - 1] + " " if not row and number else "") + cell[: match.start()]
-                found.append(Said(match[0], number + 1, tuple(words), before, cell[match.end() :], folder))
+                    words += [
+                        (word, 3.0) for word in _words(lines[number].strip("|").split("|")[0])
+                    ]
+                    words += [
+                        (word, 2.0) for word in _words(header[place] if place < len(header) else "")
+                    ]
+                before = (shown[number - 1] + " " if not row and number else "") + cell[
+                    : match.start()
+                ]
+                found.append(
+                    Said(match[0], number + 1, tuple(words), before, cell[match.end() :], folder)
+                )
     return found
 
 
@@ -164,15 +191,23 @@ def _folder(lines: Sequence[str], number: int) -> str:
             and not lines[first].startswith("- ")
         ):
             first -= 1
-        while last + 1 < len(lines) and lines[last + 1].strip() and not lines[last + 1].startswith(("|", "- ", "#")):
+        while (
+            last + 1 < len(lines)
+            and lines[last + 1].strip()
+            and not lines[last + 1].startswith(("|", "- ", "#"))
+        ):
             last += 1
-    named = re.findall(r"\((?:\.\./)?(?:results/)?([a-z0-9_]+)/README\.md\)", "\n".join(lines[first : last + 1]))
+    named = re.findall(
+        r"\((?:\.\./)?(?:results/)?([a-z0-9_]+)/README\.md\)", "\n".join(lines[first : last + 1])
+    )
     there = [name for name in dict.fromkeys(named) if (RESULTS / name / "results.json").is_file()]
     return there[0] if len(there) == 1 else ""
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[a-zµ₀-₉]{2,}[\w*]*|\d+(?:\.\d+)?", text.lower().replace("-", " ").replace("_", " "))
+    return re.findall(
+        r"[a-zµ₀-₉]{2,}[\w*]*|\d+(?:\.\d+)?", text.lower().replace("-", " ").replace("_", " ")
+    )
 
 
 class Key(NamedTuple):
@@ -193,18 +228,38 @@ def keys_of(folder: str) -> list[Key]:
             names = [one for one in value.values() if isinstance(one, str) and len(one) < 80]
             words = words | frozenset(word for one in names for word in _words(one))
             for key, one in value.items():
-                visit(one, f"{path}/{_escaped(key)}" if path else _escaped(key), words | frozenset(_words(key)))
+                visit(
+                    one,
+                    f"{path}/{_escaped(key)}" if path else _escaped(key),
+                    words | frozenset(_words(key)),
+                )
         elif isinstance(value, list):
-            numbers = [one for one in value if isinstance(one, int | float) and not isinstance(one, bool)]
+            numbers = [
+                one for one in value if isinstance(one, int | float) and not isinstance(one, bool)
+            ]
             if len(numbers) == len(value) > 1:
-                made = {"mean": math.fsum(numbers) / len(numbers), "min": min(numbers), "max": max(numbers)}
-                found.extend(Key(f"{path}/*|{name}", one, words | {name}) for name, one in made.items())
+                made = {
+                    "mean": math.fsum(numbers) / len(numbers),
+                    "min": min(numbers),
+                    "max": max(numbers),
+                }
+                found.extend(
+                    Key(f"{path}/*|{name}", one, words | {name}) for name, one in made.items()
+                )
             if value and all(isinstance(one, dict) for one in value) and path.endswith("seeds"):
                 for key in value[0]:
                     own = [one.get(key) for one in value]
-                    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in own):
+                    if all(
+                        isinstance(one, int | float) and not isinstance(one, bool) for one in own
+                    ):
                         mean = math.fsum(own) / len(own)
-                        found.append(Key(f"{path}/*/{_escaped(key)}|mean", mean, words | frozenset(_words(key))))
+                        found.append(
+                            Key(
+                                f"{path}/*/{_escaped(key)}|mean",
+                                mean,
+                                words | frozenset(_words(key)),
+                            )
+                        )
             for place, one in enumerate(value):
                 visit(one, f"{path}/{place}", words)
         elif isinstance(value, int | float) and not isinstance(value, bool):
@@ -217,7 +272,9 @@ def keys_of(folder: str) -> list[Key]:
         for name in _STRINGS:
             text = claim.get(name, "")
             for place, match in enumerate(_TOKEN.finditer(text)):
-                near = frozenset(_words(claim["name"]) + _words(text[max(0, match.start() - 60) : match.start()]))
+                near = frozenset(
+                    _words(claim["name"]) + _words(text[max(0, match.start() - 60) : match.start()])
+                )
                 key = f"claims/name={_escaped(claim['name'])}/{name}#{place}"
                 found.append(Key(key, value_of(match[0]), near))
     return found
@@ -234,15 +291,21 @@ def _by_text(folder: str, form: str) -> dict[float, list[Key]]:
 
 
 def form_of(token: str) -> str:
-    """How a value is written as the token is: with as many decimals, or digits before the power of ten."""
+    """How a value is written as the token is: with as many decimals, or digits before the power of
+    ten.
+    """
     if token.lower() in WORDS:
         return ".0f"
     digits, power, _ = token.partition("e")
-    return f".{len(re.sub('[^0-9]', '', digits))}g" if power else f".{len(digits.partition('.')[2])}f"
+    return (
+        f".{len(re.sub('[^0-9]', '', digits))}g" if power else f".{len(digits.partition('.')[2])}f"
+    )
 
 
 def bound(said: Said, previous: str) -> str:
-    """The key whose words go best with those about the number; empty where none goes well enough."""
+    """The key whose words go best with those about the number; empty where none goes well
+    enough.
+    """
     token, value = said.token, value_of(said.token)
     best, most = "", -1.0
     weights: dict[str, float] = {}
@@ -257,7 +320,9 @@ def bound(said: Said, previous: str) -> str:
         key = one.key if agrees(token, one.value) else f"-{one.key}"
         if not agrees(token, at(data_of(said.folder), key)):
             continue
-        score = math.fsum(weights[near] for near in one.words & weights.keys()) - 0.02 * len(one.words)
+        score = math.fsum(weights[near] for near in one.words & weights.keys()) - 0.02 * len(
+            one.words
+        )
         if key.startswith("claims/") or key.startswith("-claims/"):
             score += 1.0
         if after and _neighbours(previous, key):
@@ -315,7 +380,9 @@ def stored(page: Path) -> list[tuple[str, str]]:
 
 
 def wrong_in(said: Sequence[Said], rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """What does not hold: another number than is bound, a number that the data does not have, one without a key."""
+    """What does not hold: another number than is bound, a number that the data does not have, one
+    without a key.
+    """
     if [one.token for one in said] != [token for token, _ in rows]:
         for one, (token, _) in zip(said, rows, strict=False):
             if one.token != token:
@@ -342,7 +409,9 @@ def bind(page: Path) -> list[tuple[str, str]]:
     said, old = said_in(page), stored(page)
     rows: list[tuple[str, str]] = [(one.token, "") for one in said]
     known = [False] * len(said)
-    matcher = SequenceMatcher(None, [token for token, _ in old], [one.token for one in said], autojunk=False)
+    matcher = SequenceMatcher(
+        None, [token for token, _ in old], [one.token for one in said], autojunk=False
+    )
     for a, b, size in matcher.get_matching_blocks():
         for step in range(size):
             token, key = old[a + step]
@@ -357,7 +426,9 @@ def bind(page: Path) -> list[tuple[str, str]]:
 
 
 def sections(text: str) -> list[tuple[str, list[str]]]:
-    """Headings, the text before the first one as "", each with every number that stands under it, in order."""
+    """Headings, the text before the first one as "", each with every number that stands under it,
+    in order.
+    """
     parts = re.split(r"^(#+ .*)$", text, flags=re.MULTILINE)
     headings = ["", *(heading.lstrip("# ") for heading in parts[1::2])]
     titles = ["", *parts[1::2]]
@@ -368,7 +439,11 @@ def sections(text: str) -> list[tuple[str, list[str]]]:
 def sealed(page: Path) -> list[tuple[str, list[str]]]:
     """The same as it was last written on purpose."""
     rows = [line.split("\t") for line in SEALED.read_text(encoding="utf-8").splitlines()]
-    return [(heading, numbers.split(" ")) for name, heading, numbers in rows if name == str(page.relative_to(ROOT))]
+    return [
+        (heading, numbers.split(" "))
+        for name, heading, numbers in rows
+        if name == str(page.relative_to(ROOT))
+    ]
 
 
 def unsealed(text: str, page: Path) -> Iterator[str]:
@@ -377,9 +452,16 @@ def unsealed(text: str, page: Path) -> Iterator[str]:
     for heading, numbers in now:
         if (heading, numbers) not in before:
             old = next((kept for name, kept in before if name == heading), [])
-            new = next((a for a, b in zip(numbers, [*old, *[""] * len(numbers)], strict=False) if a != b), "fewer")
+            new = next(
+                (a for a, b in zip(numbers, [*old, *[""] * len(numbers)], strict=False) if a != b),
+                "fewer",
+            )
             yield f"{heading or 'the beginning'}: {new} is not what was sealed"
-    yield from (f"{heading}: its numbers are gone" for heading, numbers in before if heading not in dict(now))
+    yield from (
+        f"{heading}: its numbers are gone"
+        for heading, numbers in before
+        if heading not in dict(now)
+    )
 
 
 def main() -> int:
@@ -393,7 +475,8 @@ def main() -> int:
     SEALED.write_text("\n".join(kept) + "\n", encoding="utf-8")
     for page in pages():
         before, rows, said = stored(page), bind(page), said_in(page)
-        # A key is looked for by its value and the words about it: whether it is the right one is for a reader to see.
+        # A key is looked for by its value and the words about it: whether it is the right one is
+        # for a reader to see.
         for (token, key), one in zip(rows, said, strict=True):
             if key and (token, key) not in before:
                 print(f"{page.relative_to(ROOT)}, line {one.line}: {token} is taken from {key}")
@@ -401,7 +484,9 @@ def main() -> int:
             print(f"{page.relative_to(ROOT)}: {line}")
             left = 1
         if page.parent.parent == RESULTS:
-            kept_in(page).write_text("".join(f"{token}\t{key}\n" for token, key in rows), encoding="utf-8")
+            kept_in(page).write_text(
+                "".join(f"{token}\t{key}\n" for token, key in rows), encoding="utf-8"
+            )
         else:
             shared += [f"{page.relative_to(ROOT)}\t{token}\t{key}\n" for token, key in rows]
     (RESULTS / "numbers.tsv").write_text("".join(shared), encoding="utf-8")

@@ -1,6 +1,8 @@
-"""Transformers from their papers' equations, on padded grids and with explicit matrices: what our modules compare with.
+"""Transformers from their papers' equations, on padded grids and with explicit matrices: what our
+modules compare with.
 
-Nothing of ours is imported. Weights come as a dict of tensors under the names that our modules give them.
+Nothing of ours is imported. Weights come as a dict of tensors under the names that our modules give
+them.
 """
 
 # B = sentences, T / S = longest query / key sentence, D = width
@@ -35,7 +37,9 @@ def length(x: Tensor) -> Tensor:
 
 @dataclass
 class ReferenceNorms:
-    """The norms of one sub-layer or end. ε is of LayerNorm and RMSNorm: no vector here is short enough for others."""
+    """The norms of one sub-layer or end. ε is of LayerNorm and RMSNorm: no vector here is short
+    enough for others.
+    """
 
     w: dict[str, Tensor]
     at: str
@@ -74,7 +78,9 @@ class ReferenceNorms:
 
 @dataclass
 class ReferenceSublayer:
-    """F(x) of one kind in one block (counted from 1), with its norms and the prefix of its weights."""
+    """F(x) of one kind in one block (counted from 1), with its norms and the prefix of its
+    weights.
+    """
 
     stack: "ReferenceStack"
     block: int
@@ -92,7 +98,10 @@ class ReferenceSublayer:
         return self.stack.w[f"{self.at}placed.{name}"]
 
     def affine(self, matrix: str, x: Tensor, *, bias: float = 1.0) -> Tensor:
-        return x @ self.stack.w[f"{self.at}f.{matrix}.weight"].T + bias * self.stack.w[f"{self.at}f.{matrix}.bias"]
+        return (
+            x @ self.stack.w[f"{self.at}f.{matrix}.weight"].T
+            + bias * self.stack.w[f"{self.at}f.{matrix}.bias"]
+        )
 
     def __call__(self, x: Tensor, **inside: Function) -> Tensor:
         def within(place: str, y: Tensor) -> Tensor:
@@ -102,7 +111,9 @@ class ReferenceSublayer:
             hidden = within("hidden", self.affine("ffn_in", x)).clamp(min=0)
             return self.affine("ffn_out", within("output", hidden))
         keys = self.stack.memory if self.kind == "cross_attention" else x
-        query, key, value = (within(n, self.affine(n, y)) for n, y in (("query", x), ("key", keys), ("value", keys)))
+        query, key, value = (
+            within(n, self.affine(n, y)) for n, y in (("query", x), ("key", keys), ("value", keys))
+        )
         scale = 1 / math.sqrt(x.shape[-1] // self.stack.heads)
         return self.affine("output", within("output", self.attend(query, key, value, scale)))
 
@@ -110,7 +121,9 @@ class ReferenceSublayer:
         """Σ_s softmax_s(scale · query · key_s) value_s, head by head."""
         keep = self.stack.memory_keep if self.kind == "cross_attention" else self.stack.keep
         mixed = []
-        for q, k, v in zip(*(x.chunk(self.stack.heads, -1) for x in (query, key, value)), strict=True):
+        for q, k, v in zip(
+            *(x.chunk(self.stack.heads, -1) for x in (query, key, value)), strict=True
+        ):
             weights = torch.where(keep, (scale * torch.einsum("btk,bsk->bts", q, k)).exp(), 0.0)
             mixed.append(weights / weights.sum(-1, keepdim=True) @ v)
         return torch.cat(mixed, -1)
@@ -118,7 +131,9 @@ class ReferenceSublayer:
 
 @dataclass
 class ReferenceStack:
-    """What the equations of one stack need. `at`: the prefix of its weights' names; `keep`: of its self-attention."""
+    """What the equations of one stack need. `at`: the prefix of its weights' names; `keep`: of its
+    self-attention.
+    """
 
     w: dict[str, Tensor]
     at: str

@@ -1,4 +1,6 @@
-"""Small float64 stacks and models beside the reference, and the comparison of outputs and of every gradient."""
+"""Small float64 stacks and models beside the reference, and the comparison of outputs and of every
+gradient.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +17,16 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
 
 def perturbed(module: nn.Module, seed: int) -> nn.Module:
-    """The module in float64 with every parameter moved off its initial value, so that no 0 or 1 hides a mistake."""
+    """The module in float64 with every parameter moved off its initial value, so that no 0 or 1
+    hides a mistake.
+    """
     generator = torch.Generator().manual_seed(seed)
     module = module.double()
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter += 0.2 * torch.randn(
+                parameter.shape, generator=generator, dtype=torch.float64
+            )
         schedule(module, SCHEDULED)
     return module
 
@@ -32,18 +38,32 @@ def schedule(module: nn.Module, value: float) -> None:
             number.fill_(value)
 
 
-def small_stack(placement: str, kind: str, blocks: int, norm: str = "layer-norm", seed: int = 0) -> Stack:
+def small_stack(
+    placement: str, kind: str, blocks: int, norm: str = "layer-norm", seed: int = 0
+) -> Stack:
     """An encoder-only or decoder-only stack, without cross-attention."""
     torch.manual_seed(seed)
-    shape = StackShape(kind=kind, width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, **{f"{kind}_blocks": blocks})
+    shape = StackShape(
+        kind=kind, width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, **{f"{kind}_blocks": blocks}
+    )
     return perturbed(Stack(named(placement)(shape), StackConfig(norm=norm)), seed)
 
 
-def small_model(placement: str, norm: str = "layer-norm", seed: int = 0, **changes: object) -> EncoderDecoder:
+def small_model(
+    placement: str, norm: str = "layer-norm", seed: int = 0, **changes: object
+) -> EncoderDecoder:
     """2 encoder and 3 decoder blocks over 20 tokens."""
     torch.manual_seed(seed)
-    sizes = {"width": WIDTH, "ffn_width": FFN_WIDTH, "heads": HEADS, "encoder_blocks": 2, "decoder_blocks": 3}
-    config = ModelConfig(**{"placement": placement, "norm": norm, "dropout": 0.0, **sizes, **changes})
+    sizes = {
+        "width": WIDTH,
+        "ffn_width": FFN_WIDTH,
+        "heads": HEADS,
+        "encoder_blocks": 2,
+        "decoder_blocks": 3,
+    }
+    config = ModelConfig(
+        **{"placement": placement, "norm": norm, "dropout": 0.0, **sizes, **changes}
+    )
     return perturbed(EncoderDecoder(config, 20, 20), seed)
 
 
@@ -55,28 +75,42 @@ def random_tokens(lengths: list[int], seed: int) -> Tensor:
 
 
 def cotangent(shape: torch.Size) -> Tensor:
-    """What outputs are multiplied with before the backward pass: any fixed numbers that treat no direction alike."""
+    """What outputs are multiplied with before the backward pass: any fixed numbers that treat no
+    direction alike.
+    """
     return torch.randn(shape, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
 
 
-def assert_same_gradients(module: nn.Module, weights: dict[str, Tensor], tolerance: float = 1e-10) -> None:
+def assert_same_gradients(
+    module: nn.Module, weights: dict[str, Tensor], tolerance: float = 1e-10
+) -> None:
     for name, parameter in module.named_parameters():
-        expected = torch.zeros_like(weights[name]) if weights[name].grad is None else weights[name].grad
+        expected = (
+            torch.zeros_like(weights[name]) if weights[name].grad is None else weights[name].grad
+        )
         found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            found, expected, rtol=tolerance, atol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def assert_stack_matches(
     stack: Stack, equations: Equations, *, norm: str = "layer-norm", epsilon: float = 1e-5
 ) -> None:
-    """Output, input gradient and every parameter's gradient of a stack without cross-attention, to 1e-10."""
+    """Output, input gradient and every parameter's gradient of a stack without cross-attention, to
+    1e-10.
+    """
     lengths, causal = SOURCE_LENGTHS, stack.placement.stack.kind == "decoder"
     layout = Layout(torch.tensor(lengths))
-    x_BTD = torch.randn(3, 7, WIDTH, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    x_BTD = torch.randn(
+        3, 7, WIDTH, generator=torch.Generator().manual_seed(5), dtype=torch.float64
+    )
     ours, theirs = x_BTD.clone().requires_grad_(), x_BTD.clone().requires_grad_()
     weights = leaves(stack)
     blocks, keep = stack.placement.stack.blocks, keep_keys(lengths, 7, causal=causal)
-    reference = ReferenceStack(weights, "", blocks, HEADS, keep, norm=norm, epsilon=epsilon, scheduled=SCHEDULED)
+    reference = ReferenceStack(
+        weights, "", blocks, HEADS, keep, norm=norm, epsilon=epsilon, scheduled=SCHEDULED
+    )
     found = stack(layout.pack(ours), Context(layout=layout, causal=causal))
     expected = layout.pack(equations.length * equations.stack(theirs, reference))
     torch.testing.assert_close(found, expected, **CLOSE)
@@ -89,7 +123,9 @@ def assert_stack_matches(
 def assert_model_matches(
     model: EncoderDecoder, equations: Equations, *, norm: str = "layer-norm", epsilon: float = 1e-5
 ) -> None:
-    """Logits and every parameter's gradient of an encoder-decoder, embeddings included, to 1e-10."""
+    """Logits and every parameter's gradient of an encoder-decoder, embeddings included, to
+    1e-10.
+    """
     source, target = random_tokens(SOURCE_LENGTHS, 1), random_tokens(TARGET_LENGTHS, 2)
     layouts = [Layout(torch.tensor(lengths)) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)]
     weights = leaves(model)
@@ -101,7 +137,9 @@ def assert_model_matches(
 
     either = {"norm": norm, "epsilon": epsilon, "scheduled": SCHEDULED}
     encoder_keep = keep_keys(SOURCE_LENGTHS, 7, causal=False)
-    encoder = ReferenceStack(weights, "encoder.", model.config.encoder_blocks, HEADS, encoder_keep, **either)
+    encoder = ReferenceStack(
+        weights, "encoder.", model.config.encoder_blocks, HEADS, encoder_keep, **either
+    )
     decoder = ReferenceStack(
         weights,
         "decoder.",
@@ -109,13 +147,17 @@ def assert_model_matches(
         HEADS,
         keep_keys(TARGET_LENGTHS, 6, causal=True),
         kinds=("attention", "cross_attention", "feed_forward"),
-        memory=equations.stack(embedded(source, weights.get("source_embedding.weight", table)), encoder),
+        memory=equations.stack(
+            embedded(source, weights.get("source_embedding.weight", table)), encoder
+        ),
         memory_keep=keep_keys(SOURCE_LENGTHS, 6, causal=False),
         **either,
     )
     hidden = equations.stack(embedded(target, table), decoder)
     expected = layouts[1].pack(equations.logits(hidden, table, weights))
-    found = model.logits(model(layouts[0].pack(source), layouts[0], layouts[1].pack(target), layouts[1]))
+    found = model.logits(
+        model(layouts[0].pack(source), layouts[0], layouts[1].pack(target), layouts[1])
+    )
     torch.testing.assert_close(found, expected, **CLOSE)
     for output in (found, expected):
         (output * cotangent(output.shape)).sum().backward()

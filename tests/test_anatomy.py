@@ -8,7 +8,9 @@ import anatomy
 
 def test_a_noun_has_one_meaning():
     found = anatomy.homonyms()
-    assert len(found) <= anatomy.MOST_HOMONYMS, f"several modules define these; rename the newest: {list(found)}"
+    assert len(found) <= anatomy.MOST_HOMONYMS, (
+        f"several modules define these; rename the newest: {list(found)}"
+    )
 
 
 def test_sizes_are_printed(capsys, monkeypatch):
@@ -17,7 +19,9 @@ def test_sizes_are_printed(capsys, monkeypatch):
     anatomy.main()
     printed = capsys.readouterr().out
     print(printed)
-    assert [line.split()[0] for line in printed.splitlines() if line.startswith(("norm", "both"))] == [
+    assert [
+        line.split()[0] for line in printed.splitlines() if line.startswith(("norm", "both"))
+    ] == [
         "normscope",
         "normscope_studies",
         "both",
@@ -27,15 +31,33 @@ def test_sizes_are_printed(capsys, monkeypatch):
 def test_nouns_are_classes_and_aliases_for_others(tmp_path: Path):
     file = tmp_path / "module.py"
     file.write_text(
-        "Item = TypeVar('Item')\nPair = tuple[int, int]\nNumber = int | float\nLIMIT = 3\nmade = dict[str, int]\n"
-        "class Stack: ...\nclass _Hidden: ...\n_Key = tuple[int, str]\nKnown = frozen()\n"
+        "Item = TypeVar('Item')\n"
+        "Pair = tuple[int, int]\n"
+        "Number = int | float\n"
+        "LIMIT = 3\n"
+        "made = dict[str, int]\n"
+        "class Stack: ...\n"
+        "class _Hidden: ...\n"
+        "_Key = tuple[int, str]\n"
+        "Known = frozen()\n"
     )
     assert [noun.name for noun in anatomy.nouns(file)] == ["Item", "Pair", "Number", "Stack"]
 
 
 def test_a_file_is_measured_by_what_it_says(tmp_path: Path):
     file = tmp_path / "module.py"
-    file.write_text('"""Says\nwhat."""\n\n# Why.\nLIMIT = 3\n"""Of what."""\n\n\ndef f(x):\n    return x + LIMIT\n')
+    file.write_text(
+        '"""Says\n'
+        'what."""\n'
+        "\n"
+        "# Why.\n"
+        "LIMIT = 3\n"
+        '"""Of what."""\n'
+        "\n"
+        "\n"
+        "def f(x):\n"
+        "    return x + LIMIT\n"
+    )
     size = anatomy.size_of([file])
     assert (size.files, size.lines, size.code_lines) == (1, 10, 3)
     assert sorted(size.docstrings) == [8, 10]
@@ -45,6 +67,8 @@ def test_a_file_is_measured_by_what_it_says(tmp_path: Path):
 
 def test_long_functions_are_found(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(anatomy, "SOURCE", tmp_path)
-    (tmp_path / "module.py").write_text("def f():\n    x = 1\n    return x\n\n\ndef g():\n    return 1\n")
+    (tmp_path / "module.py").write_text(
+        "def f():\n    x = 1\n    return x\n\n\ndef g():\n    return 1\n"
+    )
     assert anatomy.long_functions(most=2) == {"module.py:1 f": 3}
     assert anatomy.long_files(most=6) == {"module.py": 7}

@@ -1,5 +1,5 @@
-"""The house keeps its shape: imports run downwards, placements are known by name in one room, no shelf is
-crowded.
+"""The house keeps its shape: imports run downwards, placements are known by name in one room, no
+shelf is crowded.
 
 Each test lists whoever offends; below each stands a test that its search finds what it looks for.
 """
@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "provenance": set(),
     "signals": set(),
     "processes": set(),
-    # A folder is known as a run by its configuration file, and a disk that does not say so is an error of one line.
+    # A folder is known as a run by its configuration file, and a disk that does not say so is an
+    # error of one line.
     "settings": {"files"},
     "placement": set(),
     "theory": {"placement"},
@@ -40,23 +41,47 @@ MAY_IMPORT = {
     "data": {"files"},
     "optim": {"settings"},
     "report": {"files"},
-    # Advice is about optimisers and names known rates; a diagnosis is drawn as a report draws, and its page written
-    # whole or not at all.
+    # Advice is about optimisers and names known rates; a diagnosis is drawn as a report draws, and
+    # its page written whole or not at all.
     "doctor": {"choosing", "files", "measure", "theory", "placement", "optim", "report"},
     # What is followed is what the doctor found, and what is added is what our own models have.
     "transplant": {"doctor", "files", "measure", "model", "placement"},
     "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
     "decode": {"data", "model"},
-    # A task is all that is particular to what a model learns: how its runs are configured, trained, decoded and loaded.
+    # A task is all that is particular to what a model learns: how its runs are configured, trained,
+    # decoded and loaded.
     "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train", "transplant"},
-    # What they adapt: TensorBoard shows the training loop's events, and other trainers show the doctor's measurements.
+    # What they adapt: TensorBoard shows the training loop's events, and other trainers show the
+    # doctor's measurements.
     "adapters": {"files", "doctor", "history", "monitor", "report"},
     # A run may be measured over depth while it trains.
     "runs": {"doctor", "files", "measure", "model", "optim", "settings", "tasks", "train"},
-    "exchange": {"files", "data", "model", "optim", "placement", "runs", "settings", "tasks", "train"},
-    "targets": {"adapters", "doctor", "history", "measure", "model", "optim", "runs", "settings", "tasks", "train"},
+    "exchange": {
+        "files",
+        "data",
+        "model",
+        "optim",
+        "placement",
+        "runs",
+        "settings",
+        "tasks",
+        "train",
+    },
+    "targets": {
+        "adapters",
+        "doctor",
+        "history",
+        "measure",
+        "model",
+        "optim",
+        "runs",
+        "settings",
+        "tasks",
+        "train",
+    },
     "catalogue": {"placement", "report"},
-    # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn as a report draws.
+    # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn
+    # as a report draws.
     "history": {"doctor", "optim", "report"},
     "monitor": {"doctor", "measure", "report"},
     # What `compare` and `demo` run on: grids of runs.
@@ -70,7 +95,17 @@ MAY_IMPORT = {
         "placement",
         "processes",
     }
-    | {"placement", "processes", "provenance", "report", "runs", "settings", "signals", "tasks", "train"},
+    | {
+        "placement",
+        "processes",
+        "provenance",
+        "report",
+        "runs",
+        "settings",
+        "signals",
+        "tasks",
+        "train",
+    },
     # Evidence is what studies have found, looked up by what can be trained.
     "choosing": {"placement", "report", "settings", "theory"},
     # What Python offers, as the command line does: above everything that it joins.
@@ -103,7 +138,17 @@ MAY_IMPORT = {
         "optim",
         "placement",
     }
-    | {"processes", "provenance", "report", "runs", "settings", "signals", "targets", "tasks", "theory"}
+    | {
+        "processes",
+        "provenance",
+        "report",
+        "runs",
+        "settings",
+        "signals",
+        "targets",
+        "tasks",
+        "theory",
+    }
     | {"compare", "history", "monitor", "train", "transplant"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
@@ -144,7 +189,11 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
             found = [f"{full}.{alias.name}" for alias in node.names]
         else:
             continue
-        yield from ((node.lineno, name) for name in found if name.split(".")[0] in ("normscope", "normscope_studies"))
+        yield from (
+            (node.lineno, name)
+            for name in found
+            if name.split(".")[0] in ("normscope", "normscope_studies")
+        )
 
 
 def forbidden(path: Path) -> list[str]:
@@ -171,7 +220,11 @@ def compared(tree: ast.AST, names: set[str]) -> list[int]:
     lines = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare | ast.MatchValue):
-            constants = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+            constants = {
+                n.value
+                for n in ast.walk(node)
+                if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            }
             if constants & names:
                 lines.append(node.lineno)
     return lines
@@ -204,9 +257,17 @@ def asks_for_a_task(tree: ast.AST, names: set[str]) -> list[int]:
     """Lines that ask which task a configuration has, by its class or by a task's name."""
     lines = compared(tree, names)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "isinstance"
+        ):
             asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
-            lines += [node.lineno] if any(name.endswith(("RunConfig", "LoadedRun")) for name in asked) else []
+            lines += (
+                [node.lineno]
+                if any(name.endswith(("RunConfig", "LoadedRun")) for name in asked)
+                else []
+            )
     return lines
 
 
@@ -223,7 +284,11 @@ def test_tasks_are_told_apart_in_their_own_room_alone():
 
 
 @pytest.mark.parametrize(
-    "source", ['if config.task == "translation": pass', "x = isinstance(config, MaskedRunConfig | OwnRunConfig)"]
+    "source",
+    [
+        'if config.task == "translation": pass',
+        "x = isinstance(config, MaskedRunConfig | OwnRunConfig)",
+    ],
 )
 def test_the_search_for_tasks_finds_what_it_looks_for(source):
     assert asks_for_a_task(ast.parse(source), {"translation"})
@@ -248,9 +313,16 @@ def test_the_import_search_finds_what_it_looks_for(tmp_path, monkeypatch):
     room.mkdir(parents=True)
     path = room / "file.py"
     path.write_text(
-        "import torch\nimport normscope.train\nfrom normscope.data import text\nfrom .. import cli\n"
-        "from ..tasks.loss import f\nfrom ..placement import named\nfrom . import stack\nfrom .attention import g\n"
-        "from ..errors import UserError\nfrom normscope_studies import lemmas\n"
+        "import torch\n"
+        "import normscope.train\n"
+        "from normscope.data import text\n"
+        "from .. import cli\n"
+        "from ..tasks.loss import f\n"
+        "from ..placement import named\n"
+        "from . import stack\n"
+        "from .attention import g\n"
+        "from ..errors import UserError\n"
+        "from normscope_studies import lemmas\n"
     )
     assert [line.split()[-1] for line in forbidden(path)] == [
         "normscope.train",
@@ -269,11 +341,17 @@ def known(path: Path, modules: Container[str]) -> set[str]:
 
 
 def in_circles(knows: Mapping[str, set[str]]) -> set[str]:
-    """The modules that stay when those that know none of the others, or are known by none, are taken away in turn."""
+    """The modules that stay when those that know none of the others, or are known by none, are
+    taken away in turn.
+    """
     left = dict(knows)
     while True:
         known = {other for others in left.values() for other in others}
-        kept = {name: others & left.keys() for name, others in left.items() if name in known and others & left.keys()}
+        kept = {
+            name: others & left.keys()
+            for name, others in left.items()
+            if name in known and others & left.keys()
+        }
         if kept == left:
             return set(left)
         left = kept
@@ -282,7 +360,9 @@ def in_circles(knows: Mapping[str, set[str]]) -> set[str]:
 def test_no_module_stands_in_a_circle():
     modules = {module_of(path): path for path in ALL_FILES}
     # A package's own names stand in its __init__, which imports them.
-    assert in_circles({name: known(path, modules) - {name} for name, path in modules.items()}) == set()
+    assert (
+        in_circles({name: known(path, modules) - {name} for name, path in modules.items()}) == set()
+    )
 
 
 def test_the_search_for_circles_finds_what_it_looks_for(tmp_path, monkeypatch):
@@ -290,8 +370,12 @@ def test_the_search_for_circles_finds_what_it_looks_for(tmp_path, monkeypatch):
     path = tmp_path / "normscope" / "model" / "file.py"
     path.parent.mkdir(parents=True)
     path.write_text(
-        "from typing import TYPE_CHECKING\nfrom . import stack\nif TYPE_CHECKING:\n    from .attention import g\n"
-        "def f():\n    from .late import h\n"
+        "from typing import TYPE_CHECKING\n"
+        "from . import stack\n"
+        "if TYPE_CHECKING:\n"
+        "    from .attention import g\n"
+        "def f():\n"
+        "    from .late import h\n"
     )
     modules = {"normscope.model.stack", "normscope.model.attention", "normscope.model.late"}
     assert known(path, modules) == modules
@@ -305,7 +389,9 @@ CATALOGUES = {
     ROOT / "doctor" / "rules",
     ROOT / "doctor" / "mistakes",
 }
-"""Folders that hold a file an entry, and so as many as there are entries; rules stand in folders of their own."""
+"""Folders that hold a file an entry, and so as many as there are entries; rules stand in folders of
+their own.
+"""
 
 
 def is_catalogue(folder: Path) -> bool:

@@ -34,11 +34,17 @@ FIELDS = [
 
 def made(config: type, **values: object) -> object:
     """With any value for a section that has no default: names are looked at first."""
-    needed = {f.name: None for f in dataclasses.fields(config) if f.default is f.default_factory is dataclasses.MISSING}
+    needed = {
+        f.name: None
+        for f in dataclasses.fields(config)
+        if f.default is f.default_factory is dataclasses.MISSING
+    }
     return config(**needed | values)
 
 
-@pytest.mark.parametrize(("config", "name", "names"), FIELDS, ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize(
+    ("config", "name", "names"), FIELDS, ids=lambda value: getattr(value, "__name__", str(value))
+)
 def test_a_name_that_is_none_is_refused_and_those_allowed_are_told(config, name, names):
     with pytest.raises(ValueError, match=rf"{name} must be .*{names[-1]}.*, got 'cosin'"):
         made(config, **{name: "cosin"})

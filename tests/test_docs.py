@@ -107,10 +107,18 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.thorough] if Path(page).stem in LONG else []) for page in PAGES]
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.thorough] if Path(page).stem in LONG else [])
+        for page in PAGES
+    ],
 )
 def test_examples_run(
-    page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    page: str,
+    desk: Path,
+    read: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     for library in NEEDS.get(page, ()):
         pytest.importorskip(library)
@@ -125,7 +133,9 @@ def test_examples_run(
 
 
 def _read(page: str, desk: Path, read: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the examples of a page, unless they have run, after those of the page that it goes on from."""
+    """Run the examples of a page, unless they have run, after those of the page that it goes on
+    from.
+    """
     if page in read:
         return
     if page in GOES_ON_FROM:

@@ -1,4 +1,6 @@
-"""Folders that appear whole or not at all: what is left by failures and kills, and what takes their place."""
+"""Folders that appear whole or not at all: what is left by failures and kills, and what takes their
+place.
+"""
 
 import errno
 import fcntl
@@ -35,7 +37,9 @@ def replaced_path(out):
 
 
 def listed(folder):
-    """What is ours in `out`; every test replaces that, and what happens to anything else is told in `test_ours.py`."""
+    """What is ours in `out`; every test replaces that, and what happens to anything else is told in
+    `test_ours.py`.
+    """
     return {"new": "", "old": ""}
 
 
@@ -50,7 +54,11 @@ def listing(folder):
 
 
 def contents(folder):
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.fixture
@@ -94,7 +102,11 @@ def test_nothing_is_left_of_a_failure(out, failure):
 )
 def test_failures_of_the_file_system_are_told(out, number, message):
     doing = f"writing {out}"
-    with pytest.raises(UserError, match=f"{doing}: {message}"), disk_errors(doing), whole_folder(out, listed):
+    with (
+        pytest.raises(UserError, match=f"{doing}: {message}"),
+        disk_errors(doing),
+        whole_folder(out, listed),
+    ):
         raise OSError(number, os.strerror(number))
     assert listing(out.parent) == ["out"]
 
@@ -144,7 +156,11 @@ def test_a_folder_being_written_is_left_alone(out):
 
 def test_a_place_below_a_file_is_told(out):
     message = "a file stands where a folder is needed"
-    with pytest.raises(UserError, match=message), disk_errors("writing"), whole_folder(out / "old" / "below"):
+    with (
+        pytest.raises(UserError, match=message),
+        disk_errors("writing"),
+        whole_folder(out / "old" / "below"),
+    ):
         pass
 
 
@@ -153,7 +169,11 @@ def test_a_place_without_permission_is_told(out):
     out.parent.chmod(0o500)
     try:
         message = "no permission to write"
-        with pytest.raises(UserError, match=message), disk_errors("writing"), whole_folder(out.parent / "new"):
+        with (
+            pytest.raises(UserError, match=message),
+            disk_errors("writing"),
+            whole_folder(out.parent / "new"),
+        ):
             pass
     finally:
         out.parent.chmod(0o700)
@@ -182,7 +202,9 @@ def test_what_a_run_clears_at_its_start_is_what_it_made_itself(out):
     assert listing(out.parent) == [UNFINISHED + "thesis", "out"]
 
 
-def test_what_killed_writers_left_is_removed_by_the_next_one_and_what_is_being_written_stays(tmp_path):
+def test_what_killed_writers_left_is_removed_by_the_next_one_and_what_is_being_written_stays(
+    tmp_path,
+):
     file = tmp_path / "page.json"
     endings = ("page.json-abcd1234", "page.json-0e1d0e1d", "page-abcd1234")
     abandoned, held, other = (tmp_path / (UNFINISHED + ending) for ending in endings)
@@ -254,10 +276,15 @@ def test_files_have_the_mode_of_the_umask_whoever_writes_them(tmp_path, umask):
     assert stat.S_IMODE((tmp_path / "new/model.safetensors").stat().st_mode) == 0o666 & ~umask
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder in which none can be made is Linux's /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self").is_dir(), reason="a folder in which none can be made is Linux's /proc"
+)
 def test_where_no_folder_can_be_made_the_place_is_told() -> None:
     out = Path("/proc/normscope-corpus")
-    with pytest.raises(UserError, match="no folder can be made in /proc; choose another place"), whole_folder(out):
+    with (
+        pytest.raises(UserError, match="no folder can be made in /proc; choose another place"),
+        whole_folder(out),
+    ):
         pass
     with (
         pytest.raises(UserError, match="no folder can be made in /proc; choose another place"),

@@ -1,4 +1,6 @@
-"""Every relative link of README, the manual and the results leads to a file that is there, and to a heading of it."""
+"""Every relative link of README, the manual and the results leads to a file that is there, and to a
+heading of it.
+"""
 
 import re
 import subprocess
@@ -32,7 +34,9 @@ def anchors(page: Path) -> set[str]:
     for heading in re.findall(r"^#+ +(.*?) *$", text(page), re.MULTILINE):
         shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
         slug = re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
-        used = sum(1 for name in found if name == slug or re.fullmatch(re.escape(slug) + r"-\d+", name))
+        used = sum(
+            1 for name in found if name == slug or re.fullmatch(re.escape(slug) + r"-\d+", name)
+        )
         found.add(f"{slug}-{used}" if used else slug)
     return found
 
@@ -45,14 +49,20 @@ def wrong(page: Path, root: Path) -> list[str]:
             continue
         path, _, anchor = target.partition("#")
         file = (page.parent / unquote(path)).resolve() if path else page
-        if not file.exists() or not file.is_relative_to(root) or (anchor and unquote(anchor) not in anchors(file)):
+        if (
+            not file.exists()
+            or not file.is_relative_to(root)
+            or (anchor and unquote(anchor) not in anchors(file))
+        ):
             found.append(target)
     return found
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
-    """A number of somebody else's, which a result does not hold, is no link: <abbr title="published">41.02</abbr>."""
+    """A number of somebody else's, which a result does not hold, is no link: <abbr
+    title="published">41.02</abbr>.
+    """
     assert wrong(ROOT / page, ROOT) == []
 
 
@@ -63,7 +73,10 @@ def test_every_page_of_the_manual_is_reached_from_the_readme() -> None:
         if page in reached:
             continue
         reached.add(page)
-        targets = [(page.parent / target.partition("#")[0]).resolve() for target in _LINK.findall(text(page))]
+        targets = [
+            (page.parent / target.partition("#")[0]).resolve()
+            for target in _LINK.findall(text(page))
+        ]
         left += [target for target in targets if target.suffix == ".md" and target.is_file()]
     manual = {page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "site"}
     assert manual | set(ROOT.glob("results/*/README.md")) <= reached
@@ -71,7 +84,9 @@ def test_every_page_of_the_manual_is_reached_from_the_readme() -> None:
 
 def test_no_link_leads_to_a_file_that_is_not_committed() -> None:
     """One that lies here alone would be missing in a clone."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if listed.returncode:
         pytest.skip("needs a git checkout")
     kept = {(ROOT / name).resolve() for name in listed.stdout.splitlines()}
@@ -85,10 +100,22 @@ def test_no_link_leads_to_a_file_that_is_not_committed() -> None:
 
 
 def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
-    (tmp_path / "other.md").write_text("# One, two\n\n## `x` and x\n\n```\n# no heading\n```\n<a id='no'></a>\n")
+    (tmp_path / "other.md").write_text(
+        "# One, two\n\n## `x` and x\n\n```\n# no heading\n```\n<a id='no'></a>\n"
+    )
     page = tmp_path / "page.md"
     page.write_text(
-        "[a](other.md) [b](other.md#one-two) [c](other.md#x-and-x) [d](#here) [e](https://example.org/no)\n\n# Here\n"
-        "[f](missing.md) [g](other.md#no-heading) ![h](no.svg) [i](../out.md) [j](#there) `[k](code.md)`\n"
+        "[a](other.md) [b](other.md#one-two) [c](other.md#x-and-x) [d](#here) "
+        "[e](https://example.org/no)\n"
+        "\n"
+        "# Here\n"
+        "[f](missing.md) [g](other.md#no-heading) ![h](no.svg) [i](../out.md) [j](#there) "
+        "`[k](code.md)`\n"
     )
-    assert wrong(page, tmp_path) == ["missing.md", "other.md#no-heading", "no.svg", "../out.md", "#there"]
+    assert wrong(page, tmp_path) == [
+        "missing.md",
+        "other.md#no-heading",
+        "no.svg",
+        "../out.md",
+        "#there",
+    ]

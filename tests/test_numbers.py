@@ -1,4 +1,6 @@
-"""Every number that is said of a result stands at its key in the data, and a changed one is noticed."""
+"""Every number that is said of a result stands at its key in the data, and a changed one is
+noticed.
+"""
 
 import random
 from pathlib import Path
@@ -6,7 +8,18 @@ from pathlib import Path
 import pytest
 
 import numbers_bound
-from numbers_bound import ROOT, Said, agrees, at, is_measured, pages, said_in, stored, unsealed, wrong_in
+from numbers_bound import (
+    ROOT,
+    Said,
+    agrees,
+    at,
+    is_measured,
+    pages,
+    said_in,
+    stored,
+    unsealed,
+    wrong_in,
+)
 
 PAGES = pages()
 
@@ -19,12 +32,16 @@ def changed(token: str, by: int) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_number_is_that_of_its_key(page: Path) -> None:
-    """Where it is not, `python tests/numbers_bound.py` binds what is new and names what it cannot bind."""
+    """Where it is not, `python tests/numbers_bound.py` binds what is new and names what it cannot
+    bind.
+    """
     assert list(wrong_in(said_in(page), stored(page))) == []
 
 
 def test_changed_digits_are_noticed() -> None:
-    """Of a changed text, all; and where its list was changed alike, every measured number by its value."""
+    """Of a changed text, all; and where its list was changed alike, every measured number by its
+    value.
+    """
     rng = random.Random(1)
     texts = values = measured = 0
     count = 0
@@ -38,7 +55,9 @@ def test_changed_digits_are_noticed() -> None:
             texts += [(other, rows[place][1])] != [rows[place]]
             if is_measured(one.token):
                 measured += 1
-                values += bool(list(wrong_in([one._replace(token=other)], [(other, rows[place][1])])))
+                values += bool(
+                    list(wrong_in([one._replace(token=other)], [(other, rows[place][1])]))
+                )
     assert count > 2000
     assert measured > 1000
     assert texts == count
@@ -57,10 +76,14 @@ def test_a_changed_digit_breaks_the_seal_wherever_it_stands() -> None:
         text = page.read_text(encoding="utf-8")
         places = [place for place, one in enumerate(text) if one.isdecimal()]
         for place in rng.sample(places, min(4, len(places))):
-            other = f"{text[:place]}{(int(text[place]) + rng.randint(1, 9)) % 10}{text[place + 1 :]}"
+            other = (
+                f"{text[:place]}{(int(text[place]) + rng.randint(1, 9)) % 10}{text[place + 1 :]}"
+            )
             assert list(unsealed(other, page)) != [], (page, text[max(0, place - 40) : place + 1])
     text = PAGES[0].read_text(encoding="utf-8")
-    assert list(unsealed(text + "\n## More\n\n12 more.\n", PAGES[0])) == ["More: 12 is not what was sealed"]
+    assert list(unsealed(text + "\n## More\n\n12 more.\n", PAGES[0])) == [
+        "More: 12 is not what was sealed"
+    ]
     assert next(unsealed(text.replace("\n## ", "\n## No "), PAGES[0])).startswith("No ")
 
 
@@ -74,7 +97,13 @@ def test_signs_whole_numbers_and_words_are_numbers() -> None:
     assert agrees("−0.5", -0.46)
     assert not agrees("0.5", -0.46)
     assert agrees("2.7e6", 2_712_000.0)
-    assert numbers_bound.numbers_in("−0.1 ± 0.25, ten of 1,024; x², 7e-4") == ["−0.1", "0.25", "ten", "1,024", "7e-4"]
+    assert numbers_bound.numbers_in("−0.1 ± 0.25, ten of 1,024; x², 7e-4") == [
+        "−0.1",
+        "0.25",
+        "ten",
+        "1,024",
+        "7e-4",
+    ]
 
 
 def test_a_measured_number_needs_a_key_and_a_text_its_list() -> None:

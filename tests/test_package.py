@@ -1,4 +1,6 @@
-"""What is shipped: a wheel and a source distribution with all that the package reads, and a wheel that runs."""
+"""What is shipped: a wheel and a source distribution with all that the package reads, and a wheel
+that runs.
+"""
 
 import os
 import re
@@ -41,7 +43,9 @@ def copied(folder: Path) -> Path:
     """What the repository holds of the package, and some that is no part of it."""
     for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / file, folder)
-    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(
+        ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+    )
     for other in ("tests", "results"):
         (folder / other).mkdir()
         (folder / other / "test_left_out.py").touch()
@@ -53,7 +57,9 @@ def build(folder: Path) -> Path:
     backend = "import setuptools.build_meta as b; b.build_wheel('dist'); b.build_sdist('dist')"
     environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}
     command = [sys.executable, "-c", backend]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return folder / "dist"
 
@@ -64,14 +70,26 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.thorough
-def test_builds_of_a_tag_have_its_version_and_the_same_bytes_whatever_the_files_dates(tmp_path: Path) -> None:
+def test_builds_of_a_tag_have_its_version_and_the_same_bytes_whatever_the_files_dates(
+    tmp_path: Path,
+) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     named = ["-c", "user.name=n", "-c", "user.email=e@x"]
-    for words in (["init", "-q"], ["add", "pyproject.toml"], [*named, "commit", "-qm", "m"], ["tag", "v9.8.7"]):
-        subprocess.run(["git", *words], cwd=copied(first) if words[0] == "init" else first, check=True)
+    for words in (
+        ["init", "-q"],
+        ["add", "pyproject.toml"],
+        [*named, "commit", "-qm", "m"],
+        ["tag", "v9.8.7"],
+    ):
+        subprocess.run(
+            ["git", *words], cwd=copied(first) if words[0] == "init" else first, check=True
+        )
     shutil.copytree(first, second, copy_function=shutil.copyfile)
-    contents = [{file.name: file.read_bytes() for file in build(folder).iterdir()} for folder in (first, second)]
+    contents = [
+        {file.name: file.read_bytes() for file in build(folder).iterdir()}
+        for folder in (first, second)
+    ]
     assert contents[0] == contents[1]
     assert sorted(contents[0]) == ["normscope-9.8.7-py3-none-any.whl", "normscope-9.8.7.tar.gz"]
     with zipfile.ZipFile(first / "dist/normscope-9.8.7-py3-none-any.whl") as archive:
@@ -84,11 +102,16 @@ def test_builds_of_a_tag_have_its_version_and_the_same_bytes_whatever_the_files_
 
 
 def bare(folder: Path, wheel: Path, extra: str) -> Path:
-    """Programs of an environment with the wheel, what it says that it requires, and nothing else of this one's."""
+    """Programs of an environment with the wheel, what it says that it requires, and nothing else of
+    this one's.
+    """
     venv.create(folder, with_pip=False, symlinks=True)
     (site,) = folder.glob("lib/python*/site-packages")
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    left = [Requirement(one) for one in [*listed["dependencies"], *listed["optional-dependencies"].get(extra, [])]]
+    left = [
+        Requirement(one)
+        for one in [*listed["dependencies"], *listed["optional-dependencies"].get(extra, [])]
+    ]
     seen: set[tuple[str, frozenset[str]]] = set()
     while left:
         one = left.pop()
@@ -100,24 +123,45 @@ def bare(folder: Path, wheel: Path, extra: str) -> Path:
             with suppress(FileExistsError):
                 (site / name).symlink_to(Path(str(found.locate_file(name))))
         for more in map(Requirement, found.requires or ()):
-            if more.marker is None or any(more.marker.evaluate({"extra": e}) for e in ("", *one.extras)):
+            if more.marker is None or any(
+                more.marker.evaluate({"extra": e}) for e in ("", *one.extras)
+            ):
                 left.append(more)
-    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install", "-q", "--no-deps"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(folder / "bin/python"),
+        "install",
+        "-q",
+        "--no-deps",
+    ]
     subprocess.run([*install, "--no-index", str(wheel)], check=True, capture_output=True)
     return folder / "bin"
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("extra", ["", "train"])
-def test_a_bare_environment_with_what_the_wheel_requires_is_enough(built: Path, tmp_path: Path, extra: str) -> None:
+def test_a_bare_environment_with_what_the_wheel_requires_is_enough(
+    built: Path, tmp_path: Path, extra: str
+) -> None:
     (wheel,) = built.glob("*.whl")
     programs = bare(tmp_path / "bare", wheel, extra)
     (tmp_path / "my_model.py").write_text(_MODEL)
 
     def said(*words: str) -> tuple[int, str]:
-        environment = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+        environment = {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+            "COLUMNS": "200",
+        }
         done = subprocess.run(
-            [str(programs / "normscope"), *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+            [str(programs / "normscope"), *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -133,7 +177,9 @@ def test_a_bare_environment_with_what_the_wheel_requires_is_enough(built: Path, 
         assert installation("train") in told
 
 
-def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_results(built: Path) -> None:
+def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_results(
+    built: Path,
+) -> None:
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     wanted = modules | {f"normscope/{name}" for name in DATA} | {"normscope_studies/paper.toml"}
     templates = {
@@ -146,7 +192,9 @@ def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_resu
         names = set(archive.namelist())
     assert wanted | templates <= names
     packages = {"normscope", "normscope_studies"}
-    assert {name.split("/")[0] for name in names} == packages | {f"normscope-{normscope.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in names} == packages | {
+        f"normscope-{normscope.__version__}.dist-info"
+    }
     (source,) = built.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -157,8 +205,19 @@ def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_resu
 @pytest.mark.thorough
 def test_an_installed_wheel_runs(built: Path, tmp_path: Path) -> None:
     (wheel,) = built.glob("*.whl")
-    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--no-compile"]
-    subprocess.run([*install, "--target", str(tmp_path / "site"), str(wheel)], check=True, capture_output=True)
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--quiet",
+        "--no-compile",
+    ]
+    subprocess.run(
+        [*install, "--target", str(tmp_path / "site"), str(wheel)], check=True, capture_output=True
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PYTHONPATH": str(tmp_path / "site")}
 
@@ -176,7 +235,9 @@ def test_an_installed_wheel_runs(built: Path, tmp_path: Path) -> None:
         return done.stdout
 
     where = "import normscope; print(normscope.__file__)"
-    found = subprocess.run([sys.executable, "-c", where], env=environment, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", where], env=environment, capture_output=True, text=True, check=True
+    )
     assert found.stdout.startswith(str(tmp_path / "site"))
     assert "Train and compare:" in normscope_says("--help")
     assert "\npre-ln " in normscope_says("predict", "pre-ln")
@@ -187,14 +248,26 @@ _FROM_AN_INDEX = re.compile(r"""pip3? install(?: +[^\s`]+)*? +['"]?normscope(?![
 
 def test_nobody_is_told_to_install_from_an_index_what_is_not_there() -> None:
     """Whoever registers a name that a text has users install runs code on their machines."""
-    for told in ("pip install normscope", "pip install . normscope", "pip install -U 'normscope[train]'"):
+    for told in (
+        "pip install normscope",
+        "pip install . normscope",
+        "pip install -U 'normscope[train]'",
+    ):
         assert _FROM_AN_INDEX.search(told)
-    for told in ("pip install . ./normscope", "pip install '.[train]'", "pip install git+https://x/normscope.git"):
+    for told in (
+        "pip install . ./normscope",
+        "pip install '.[train]'",
+        "pip install git+https://x/normscope.git",
+    ):
         assert not _FROM_AN_INDEX.search(told)
     kinds = (".py", ".md", ".toml", ".j2", ".js", ".json", ".yml", ".ipynb", ".lock", ".cff", "")
     places = ["src", "docs", "benchmarks", "results", "tests"]
     files = [file for place in places for file in (ROOT / place).rglob("*")] + list(ROOT.glob("*"))
-    texts = [file for file in files if file.is_file() and file.suffix in kinds and not file.name.startswith(".")]
+    texts = [
+        file
+        for file in files
+        if file.is_file() and file.suffix in kinds and not file.name.startswith(".")
+    ]
     telling = [
         file.relative_to(ROOT).as_posix()
         for file in texts
@@ -205,14 +278,24 @@ def test_nobody_is_told_to_install_from_an_index_what_is_not_there() -> None:
 
 def test_the_way_to_install_an_extra_is_written_in_one_place() -> None:
     extras = re.findall(
-        r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2], re.M
+        r"^(\w+) = \[",
+        (ROOT / "pyproject.toml").read_text().partition("optional-dependencies]")[2],
+        re.M,
     )
     assert "huggingface" in extras
     wrong = "'.[" if PUBLISHED else "'normscope["
     written = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
     code = ROOT / "src/normscope/errors.py"
-    assert [path for path in written if path != code and f"pip install {wrong}" in path.read_text("utf-8")] == []
-    asked = {name for path in written for name in re.findall(r"installation\('(\w+)'\)", path.read_text("utf-8"))}
+    assert [
+        path
+        for path in written
+        if path != code and f"pip install {wrong}" in path.read_text("utf-8")
+    ] == []
+    asked = {
+        name
+        for path in written
+        for name in re.findall(r"installation\('(\w+)'\)", path.read_text("utf-8"))
+    }
     assert {"huggingface", "lightning", "ctranslate2", "lion"} <= asked <= set(extras)
     assert ("clone" in installation("lion")) != PUBLISHED
 
@@ -275,7 +358,9 @@ except normscope.UserError as error:
 
 
 def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) -> None:
-    """The libraries of the extra are made absent in one interpreter, which looks at a model in every way there is."""
+    """The libraries of the extra are made absent in one interpreter, which looks at a model in
+    every way there is.
+    """
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     libraries = {re.split(r"\W", one)[0] for one in listed["optional-dependencies"]["train"]}
     assert not libraries & {re.split(r"\W", one)[0] for one in listed["dependencies"]}
@@ -288,14 +373,19 @@ def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) 
     def ran(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, *words]
         environment = os.environ | {"PYTHONPATH": paths}
-        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
 
     looked = ran("-c", _LOOKING.format(file=file))
     assert looked.returncode == 0, looked.stderr
     came = re.findall("came through: (.*)", looked.stdout)
     assert came == ["placements", "predict", "choose", "doctor", "doctor", "--help"]
     assert "refused: compare: this takes tokenizers" in looked.stdout
-    for words in (["demo"], ["data", "prepare", "corpus", "--train", "a", "b", "--languages", "de", "en"]):
+    for words in (
+        ["demo"],
+        ["data", "prepare", "corpus", "--train", "a", "b", "--languages", "de", "en"],
+    ):
         refused = ran("-m", "normscope", *words)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert installation("train") in " ".join(refused.stderr.split())

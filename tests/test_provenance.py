@@ -1,4 +1,6 @@
-"""The hash of the source changes with whatever may change a number, and with nothing else where pieces go by it."""
+"""The hash of the source changes with whatever may change a number, and with nothing else where
+pieces go by it.
+"""
 
 import json
 import shutil
@@ -82,7 +84,9 @@ def test_a_module_that_is_not_there_is_refused():
 def test_the_commit_says_what_was_modified(copy):
     def git(*words: str) -> None:
         named = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
-        subprocess.run(["git", "-C", str(copy.parent), *named, *words], check=True, capture_output=True)
+        subprocess.run(
+            ["git", "-C", str(copy.parent), *named, *words], check=True, capture_output=True
+        )
 
     forget()
     assert provenance.provenance()["commit"] == ""

@@ -28,7 +28,9 @@ def collect(words: tuple[str, ...]) -> None:
 
 
 def test_a_sample_has_every_test_and_the_whole_every_case():
-    sample, whole = (collected("train/test_checkpoint.py", *options) for options in ((), ("--whole",)))
+    sample, whole = (
+        collected("train/test_checkpoint.py", *options) for options in ((), ("--whole",))
+    )
     assert set(sample) < set(whole)
     assert {case.partition("[")[0] for case in sample} == {case.partition("[")[0] for case in whole}
     assert sample == collected("train/test_checkpoint.py")
@@ -44,5 +46,9 @@ def test_of_the_registry_each_test_takes_a_sample_and_all_of_them_every_placemen
     per_test = {test: [case for case in sample if case.startswith(f"{test}[")] for test in tests}
     assert all(0 < len(cases) < len(registered()) / 6 for cases in per_test.values())
     # Other tests of this process may have registered placements of their own.
-    ours = {name for name, placement in registered().items() if placement.__module__.startswith("normscope.")}
+    ours = {
+        name
+        for name, placement in registered().items()
+        if placement.__module__.startswith("normscope.")
+    }
     assert {case.partition("[")[2][:-1] for cases in per_test.values() for case in cases} >= ours

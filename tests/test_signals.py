@@ -1,4 +1,6 @@
-"""What asks for an end: noted in a run, one line everywhere else, and nothing where the user wants the run to go on."""
+"""What asks for an end: noted in a run, one line everywhere else, and nothing where the user wants
+the run to go on.
+"""
 
 import os
 import signal
@@ -122,7 +124,9 @@ main()
         (signal.SIGINT, "normscope.theory", ["predict", "pre-ln"], "no file is left half written"),
     ],
 )
-def test_a_signal_at_the_start_is_one_line(tmp_path, number: int, module: str, words: list[str], said: str) -> None:
+def test_a_signal_at_the_start_is_one_line(
+    tmp_path, number: int, module: str, words: list[str], said: str
+) -> None:
     program = [sys.executable, "-c", SIGNAL_AT_IMPORT, module, str(number), *words]
     done = subprocess.run(program, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (128 + number, ""), done.stderr

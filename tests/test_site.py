@@ -1,4 +1,6 @@
-"""The manual's site has every page and every public name; building it, which `make docs` does, needs Sphinx."""
+"""The manual's site has every page and every public name; building it, which `make docs` does,
+needs Sphinx.
+"""
 
 import importlib.util
 import re
@@ -44,7 +46,9 @@ def test_every_name_of_the_reference_is_there() -> None:
 
 
 def test_every_page_stands_in_the_menu(conf: ModuleType) -> None:
-    listed = {page for sections in conf.MENU.values() for pages in sections.values() for page in pages}
+    listed = {
+        page for sections in conf.MENU.values() for pages in sections.values() for page in pages
+    }
     shown = {path.removesuffix(".md") for path in conf.PAGES} | {conf.REFERENCE}
     assert listed <= shown
     below = {page for page in shown for folder in conf.FOLDERS.values() if page.startswith(folder)}
@@ -55,8 +59,12 @@ def test_every_page_stands_in_the_menu(conf: ModuleType) -> None:
 def test_pages_get_their_menu(conf: ModuleType) -> None:
     source = ["# Placements\n"]
     conf.with_menu(None, "docs/placements", source)
-    assert source[0].startswith("# Placements\n\n\n```{toctree}\n:hidden:\n:titlesonly:\n\n/docs/placements/")
-    assert source[0].count("/docs/placements/") == len(list((ROOT / "docs/placements").glob("*.md")))
+    assert source[0].startswith(
+        "# Placements\n\n\n```{toctree}\n:hidden:\n:titlesonly:\n\n/docs/placements/"
+    )
+    assert source[0].count("/docs/placements/") == len(
+        list((ROOT / "docs/placements").glob("*.md"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +73,10 @@ def test_pages_get_their_menu(conf: ModuleType) -> None:
         ("One line.", "One line.\n\n"),
         ("A sum.\n\nx, y: what is\nadded. Raises ValueError for text.\n", "A sum.\n\n"
          ":param x: what is added.\n:param y: what is added.\n:raises ValueError: for text.\n"),
-        ("A sum. Raises TypeError where\nx is none.", "A sum. \n\n:raises TypeError: where x is none.\n"),
+        ("A sum. Raises TypeError where\n"
+            "x is none.", "A sum. \n"
+            "\n"
+            ":raises TypeError: where x is none.\n"),
         ("Note: this is text; z: is no parameter.", "Note: this is text; z: is no parameter.\n\n"),
     ],
 )  # fmt: skip

@@ -30,10 +30,22 @@ SETTINGS = (
 )
 """1+1 blocks of width 16, dropout 0.1, on 300 sentences of the toy language, in one thread."""
 
-RUN = ("train.accumulation=3", "train.duration=30", "train.validate_every=10", "train.checkpoint_every=4")
-"""30 updates of three batches: several epochs, 3 validations, 9 checkpoints, and a batch order that matters."""
+RUN = (
+    "train.accumulation=3",
+    "train.duration=30",
+    "train.validate_every=10",
+    "train.checkpoint_every=4",
+)
+"""30 updates of three batches: several epochs, 3 validations, 9 checkpoints, and a batch order that
+matters.
+"""
 
-SHORT = ("train.duration=12", "train.validate_every=5", "train.checkpoint_every=4", "train.keep_checkpoints=5")
+SHORT = (
+    "train.duration=12",
+    "train.validate_every=5",
+    "train.checkpoint_every=4",
+    "train.keep_checkpoints=5",
+)
 
 MY_PLACEMENT = '''"""A placement nobody ships."""
 
@@ -66,7 +78,9 @@ def options(*settings: str) -> list[str]:
 
 
 def result(folder: Path, update: int) -> tuple[str, bytes]:
-    """What two runs must share to the bit: the SHA-256 of the weights after `update`, and every line of the metrics."""
+    """What two runs must share to the bit: the SHA-256 of the weights after `update`, and every
+    line of the metrics.
+    """
     weights = (folder / "checkpoints" / f"step-{update}" / "model.safetensors").read_bytes()
     return hashlib.sha256(weights).hexdigest(), (folder / "metrics.jsonl").read_bytes()
 
@@ -81,7 +95,9 @@ def write_events(folder: RunFolder, events: Iterable[Event]) -> None:
 
 
 def steps(folder: Path) -> list[int]:
-    return sorted(int(path.name.removeprefix("step-")) for path in (folder / "checkpoints").glob("step-*"))
+    return sorted(
+        int(path.name.removeprefix("step-")) for path in (folder / "checkpoints").glob("step-*")
+    )
 
 
 def leftovers(folder: Path) -> list[Path]:
@@ -95,7 +111,9 @@ def flip(file: Path, bit: int) -> None:
 
 
 def resealed(file: Path, **changes: Any) -> dict[str, Any]:
-    """Change a JSON file as one that knows of its seal would, None for a key that goes; what it held before."""
+    """Change a JSON file as one that knows of its seal would, None for a key that goes; what it
+    held before.
+    """
     before: dict[str, Any] = json.loads(file.read_text())
     changed = before | {"sha256_of_this_file": None} | changes
     table = {key: value for key, value in changed.items() if value is not None}
@@ -105,7 +123,9 @@ def resealed(file: Path, **changes: Any) -> dict[str, Any]:
 
 
 def start(*arguments: str, cwd: Path | None = None, program: str = "") -> "subprocess.Popen[bytes]":
-    """`normscope ARGUMENTS` as a process of its own; program: code that calls it, where more comes before."""
+    """`normscope ARGUMENTS` as a process of its own; program: code that calls it, where more comes
+    before.
+    """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = [sys.executable, *(("-c", program) if program else ("-m", "normscope")), *arguments]
     return subprocess.Popen(command, cwd=cwd, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes)

@@ -1,4 +1,6 @@
-"""The toy corpora of the tests: each made once a process, with few sentences and documents for validations to read."""
+"""The toy corpora of the tests: each made once a process, with few sentences and documents for
+validations to read.
+"""
 
 from functools import lru_cache
 

@@ -1,7 +1,9 @@
-"""Models of Hugging Face transformers as our stacks can be compared with them, and which weights of theirs are which.
+"""Models of Hugging Face transformers as our stacks can be compared with them, and which weights of
+theirs are which.
 
-They are built from small configurations with random weights; nothing is fetched. Whatever is no part of a placement is
-taken out: positions, gates of feed-forwards, and norms and attention that the library computes in float32.
+They are built from small configurations with random weights; nothing is fetched. Whatever is no
+part of a placement is taken out: positions, gates of feed-forwards, and norms and attention that
+the library computes in float32.
 """
 
 from collections.abc import Callable
@@ -13,11 +15,15 @@ from torch import Tensor, nn
 
 from stacks import FFN_WIDTH, HEADS, SOURCE_LENGTHS, WIDTH, perturbed
 
-transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `bench` extra)")
+transformers = pytest.importorskip(
+    "transformers", reason="needs Hugging Face transformers (the `bench` extra)"
+)
 
 BLOCKS = 3
 Names = dict[str, str]
-"""Our module or number in a block -> theirs in a layer; `name#2` is the last third of a packed matrix."""
+"""Our module or number in a block -> theirs in a layer; `name#2` is the last third of a packed
+matrix.
+"""
 
 
 def attention(at: str, output: str = "out_proj", kind: str = "attention") -> Names:
@@ -26,7 +32,12 @@ def attention(at: str, output: str = "out_proj", kind: str = "attention") -> Nam
 
 
 def bert_attention() -> Names:
-    names = {"query": "self.query", "key": "self.key", "value": "self.value", "output": "output.dense"}
+    names = {
+        "query": "self.query",
+        "key": "self.key",
+        "value": "self.value",
+        "output": "output.dense",
+    }
     return {f"attention.f.{name}": f"attention.{path}" for name, path in names.items()}
 
 
@@ -38,7 +49,11 @@ def norms(of_attention: str, of_feed_forward: str, name: str = "main") -> Names:
     return {f"attention.norm.{name}": of_attention, f"feed_forward.norm.{name}": of_feed_forward}
 
 
-BART_LAYER = attention("self_attn.") | feed_forward("fc1", "fc2") | norms("self_attn_layer_norm", "final_layer_norm")
+BART_LAYER = (
+    attention("self_attn.")
+    | feed_forward("fc1", "fc2")
+    | norms("self_attn_layer_norm", "final_layer_norm")
+)
 BART_CROSS = attention("encoder_attn.", kind="cross_attention") | {
     "cross_attention.norm.main": "encoder_attn_layer_norm"
 }
@@ -46,7 +61,9 @@ BART_CROSS = attention("encoder_attn.", kind="cross_attention") | {
 
 @dataclass(frozen=True, kw_only=True)
 class Theirs:
-    """One stack of a foreign model, and how to run it on (B, T, D) embeddings with a (B, T) mask of real tokens."""
+    """One stack of a foreign model, and how to run it on (B, T, D) embeddings with a (B, T) mask of
+    real tokens.
+    """
 
     layers: nn.ModuleList
     run: Callable[..., Tensor]
@@ -84,7 +101,9 @@ def sizes(**changes: object) -> dict[str, object]:
 
 
 def ready(model: nn.Module, without: tuple[str, ...] = ()) -> nn.Module:
-    """In float64 with every weight off its initial value; without: tables of positions, which become 0."""
+    """In float64 with every weight off its initial value; without: tables of positions, which
+    become 0.
+    """
     model = perturbed(model, 3).eval()
     with torch.no_grad():
         for name in without:
@@ -99,14 +118,22 @@ def bert() -> Theirs:
 
 
 def roberta_prelayernorm() -> Theirs:
-    model = ready(transformers.RobertaPreLayerNormModel(transformers.RobertaPreLayerNormConfig(**sizes())))
+    model = ready(
+        transformers.RobertaPreLayerNormModel(transformers.RobertaPreLayerNormConfig(**sizes()))
+    )
     run = on_encoder(model.encoder)
-    return Theirs(layers=model.encoder.layer, run=lambda x, keep: model.LayerNorm(run(x, keep)), final=model.LayerNorm)
+    return Theirs(
+        layers=model.encoder.layer,
+        run=lambda x, keep: model.LayerNorm(run(x, keep)),
+        final=model.LayerNorm,
+    )
 
 
 def on_encoder(encoder: nn.Module) -> Callable[..., Tensor]:
     """Past the embeddings, which add positions and have a norm of their own."""
-    return lambda x, keep: encoder(x, keep[:, None, None].expand(-1, 1, x.shape[1], -1)).last_hidden_state
+    return lambda x, keep: (
+        encoder(x, keep[:, None, None].expand(-1, 1, x.shape[1], -1)).last_hidden_state
+    )
 
 
 def vit() -> Theirs:
@@ -128,10 +155,14 @@ def layers(model: nn.Module) -> nn.ModuleList:
 
 
 def swin_v2() -> Theirs:
-    """Layers with one window over all 16 patches, their cosine attention replaced by a plain one."""
+    """Layers with one window over all 16 patches, their cosine attention replaced by a plain
+    one.
+    """
     from transformers.models.swinv2.modeling_swinv2 import Swinv2Layer
 
-    config = transformers.Swinv2Config(hidden_act="relu", window_size=4, mlp_ratio=FFN_WIDTH / WIDTH)
+    config = transformers.Swinv2Config(
+        hidden_act="relu", window_size=4, mlp_ratio=FFN_WIDTH / WIDTH
+    )
     model = nn.Module()
     model.layers = nn.ModuleList(Swinv2Layer(config, WIDTH, (4, 4), HEADS) for _ in range(BLOCKS))
     for layer in model.layers:
@@ -150,10 +181,14 @@ def swin_v2() -> Theirs:
 class PlainAttention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            nn.Linear(WIDTH, WIDTH) for _ in range(4)
+        )
 
     def forward(self, x: Tensor, mask: None, output_attentions: bool) -> tuple[Tensor]:
-        query, key, value = (f(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for f in list(self.children())[:3])
+        query, key, value = (
+            f(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for f in list(self.children())[:3]
+        )
         mixed = (query @ key.mT / (WIDTH // HEADS) ** 0.5).softmax(-1) @ value
         return (self.out_proj(mixed.transpose(1, 2).flatten(2)),)
 
@@ -167,7 +202,12 @@ def decoder_only(model: nn.Module, inside: nn.Module, final: nn.Module | None) -
 
 def gpt2() -> Theirs:
     config = transformers.GPT2Config(
-        vocab_size=20, n_embd=WIDTH, n_layer=BLOCKS, n_head=HEADS, n_inner=FFN_WIDTH, activation_function="relu"
+        vocab_size=20,
+        n_embd=WIDTH,
+        n_layer=BLOCKS,
+        n_head=HEADS,
+        n_inner=FFN_WIDTH,
+        activation_function="relu",
     )
     model = ready(transformers.GPT2Model(config), without=("wpe.weight",))
     return decoder_only(model, model, model.ln_f)
@@ -216,7 +256,9 @@ def olmo_2() -> Theirs:
     config = transformers.Olmo2Config(
         **sizes(num_key_value_heads=HEADS, rms_norm_eps=1e-5, pad_token_id=1, attention_bias=True)
     )
-    model = in_float64(ready(plain(transformers.Olmo2Model(config)), without=("rotary_emb.inv_freq",)), offset=0.0)
+    model = in_float64(
+        ready(plain(transformers.Olmo2Model(config)), without=("rotary_emb.inv_freq",)), offset=0.0
+    )
     return decoder_only(model, model, model.norm)
 
 
@@ -238,12 +280,16 @@ def gemma_2() -> Theirs:
 def plain(model: nn.Module) -> nn.Module:
     """With two matrices and a ReLU for the gated feed-forward of every layer."""
     for layer in model.layers:
-        layer.mlp = nn.Sequential(nn.Linear(WIDTH, FFN_WIDTH), nn.ReLU(), nn.Linear(FFN_WIDTH, WIDTH))
+        layer.mlp = nn.Sequential(
+            nn.Linear(WIDTH, FFN_WIDTH), nn.ReLU(), nn.Linear(FFN_WIDTH, WIDTH)
+        )
     return model
 
 
 def in_float64(model: nn.Module, *, offset: float) -> nn.Module:
-    """With torch's RMSNorm for the library's, which computes in float32. offset: what that adds to its weights."""
+    """With torch's RMSNorm for the library's, which computes in float32. offset: what that adds to
+    its weights.
+    """
     for name, norm in list(model.named_modules()):
         if type(norm).__name__.endswith("RMSNorm"):
             ours = nn.RMSNorm(norm.weight.shape[0], eps=1e-5, dtype=torch.float64)
@@ -296,7 +342,10 @@ FAMILIES = {
         **PRE,
         build=gpt2,
         kind="decoder",
-        names={f"attention.f.{name}": f"attn.c_attn#{third}" for third, name in enumerate(("query", "key", "value"))}
+        names={
+            f"attention.f.{name}": f"attn.c_attn#{third}"
+            for third, name in enumerate(("query", "key", "value"))
+        }
         | {"attention.f.output": "attn.c_proj"}
         | feed_forward("mlp.c_fc", "mlp.c_proj")
         | norms("ln_1", "ln_2"),
@@ -337,7 +386,9 @@ FAMILIES = {
 
 
 def translation(name: str, **changes: object) -> nn.Module:
-    """An encoder-decoder in BART's words, without positions and without norms over the embeddings."""
+    """An encoder-decoder in BART's words, without positions and without norms over the
+    embeddings.
+    """
     model = getattr(transformers, f"{name}Model")(
         getattr(transformers, f"{name}Config")(
             vocab_size=20,
@@ -357,12 +408,18 @@ def translation(name: str, **changes: object) -> nn.Module:
         if hasattr(side, "layernorm_embedding"):
             side.layernorm_embedding = nn.Identity()
     leaf = "weights" if hasattr(model.encoder.embed_positions, "weights") else "weight"
-    return ready(model, without=tuple(f"{side}.embed_positions.{leaf}" for side in ("encoder", "decoder")))
+    return ready(
+        model, without=tuple(f"{side}.embed_positions.{leaf}" for side in ("encoder", "decoder"))
+    )
 
 
 TRANSLATION: dict[str, tuple[str, str, Callable[[], nn.Module]]] = {
     "bart": ("post-ln", "pre-ln", lambda: translation("Bart")),
-    "marian": ("post-ln", "pre-ln", lambda: translation("Marian", pad_token_id=1, decoder_start_token_id=1)),
+    "marian": (
+        "post-ln",
+        "pre-ln",
+        lambda: translation("Marian", pad_token_id=1, decoder_start_token_id=1),
+    ),
     "mbart": ("pre-ln", "post-ln", lambda: translation("MBart")),
     "m2m-100": ("pre-ln", "post-ln", lambda: translation("M2M100")),
 }

@@ -1,7 +1,9 @@
-"""Layers of Hugging Face transformers whose residual sum is scaled, dense or parallel, with plain attention inside.
+"""Layers of Hugging Face transformers whose residual sum is scaled, dense or parallel, with plain
+attention inside.
 
-Each is the library's own layer class, built from a small configuration, with its own norms and numbers. Its attention
-and its feed-forward, which no placement speaks of, are replaced by plain ones.
+Each is the library's own layer class, built from a small configuration, with its own norms and
+numbers. Its attention and its feed-forward, which no placement speaks of, are replaced by plain
+ones.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from stacks import FFN_WIDTH, HEADS, WIDTH
-from transformers_models import BLOCKS, Family, Names, Theirs, attention, feed_forward, in_float64, norms, ready, sizes
+from transformers_models import (
+    BLOCKS,
+    Family,
+    Names,
+    Theirs,
+    attention,
+    feed_forward,
+    in_float64,
+    norms,
+    ready,
+    sizes,
+)
 
 LENGTHS = [5, 5]
 """Nothing is padded, so that no mask is needed."""
@@ -21,11 +34,14 @@ class Attention(nn.Module):
     def __init__(self, causal: bool) -> None:
         super().__init__()
         self.causal = causal
-        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
+            nn.Linear(WIDTH, WIDTH) for _ in range(4)
+        )
 
     def forward(self, hidden_states: Tensor, *_: object, **__: object) -> tuple[Tensor, None]:
         query, key, value = (
-            f(hidden_states).unflatten(-1, (HEADS, -1)).transpose(1, 2) for f in (self.q_proj, self.k_proj, self.v_proj)
+            f(hidden_states).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            for f in (self.q_proj, self.k_proj, self.v_proj)
         )
         mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
         return self.o_proj(mixed.transpose(1, 2).flatten(2)), None
@@ -58,7 +74,9 @@ def wired(
     start: tuple[str, ...] = (),
     **config: object,
 ) -> Theirs:
-    """`BLOCKS` layers of a family and a final norm. at: its attention; start: vectors before the first layer."""
+    """`BLOCKS` layers of a family and a final norm. at: its attention; start: vectors before the
+    first layer.
+    """
     code = import_module(f"transformers.models.{family}.modeling_{family}")
     configuration = getattr(code, f"{prefix}Config")(**sizes(**config))
     layer_class = getattr(code, prefix + layer)
@@ -96,7 +114,10 @@ RMS = {"norm": "rms-norm", **DECODER}
 
 
 def numbers(of_attention: str, of_feed_forward: str, name: str) -> Names:
-    return {f"attention.placed.{name}": of_attention, f"feed_forward.placed.{name}": of_feed_forward}
+    return {
+        f"attention.placed.{name}": of_attention,
+        f"feed_forward.placed.{name}": of_feed_forward,
+    }
 
 
 def zaya_numbers() -> Names:
@@ -136,7 +157,9 @@ NEWER = {
     "dinov2": Family(
         placement="layer-scale",
         mistaken="pre-ln",
-        build=lambda: wired("dinov2", "Dinov2", layer="Layer", at="attention", causal=False, numbered=False),
+        build=lambda: wired(
+            "dinov2", "Dinov2", layer="Layer", at="attention", causal=False, numbered=False
+        ),
         names=VISION_LAYER
         | norms("norm1", "norm2")
         | numbers("layer_scale1.lambda1", "layer_scale2.lambda1", "layer_scale"),
@@ -145,7 +168,9 @@ NEWER = {
     "beit": Family(
         placement="layer-scale",
         mistaken="pre-ln",
-        build=lambda: wired("beit", "Beit", layer="Layer", at="attention", causal=False, numbered=False),
+        build=lambda: wired(
+            "beit", "Beit", layer="Layer", at="attention", causal=False, numbered=False
+        ),
         names=VISION_LAYER
         | norms("layernorm_before", "layernorm_after")
         | numbers("lambda_1", "lambda_2", "layer_scale"),
@@ -161,7 +186,9 @@ NEWER = {
     "gpt-j": Family(
         placement="parallel",
         mistaken="pre-ln",
-        build=lambda: wired("gptj", "GPTJ", layer="Block", at="attn", rotary_dim=2, attn_implementation="eager"),
+        build=lambda: wired(
+            "gptj", "GPTJ", layer="Block", at="attn", rotary_dim=2, attn_implementation="eager"
+        ),
         names=attention("attn.", output="o_proj") | MLP | {"attention.norm.main": "ln_1"},
         **DECODER,
     ),
@@ -195,7 +222,9 @@ NEWER = {
         placement="doge",
         mistaken="pre-ln",
         build=lambda: wired("doge", "Doge", rms_norm_eps=1e-5),
-        names=LAYER | LLAMA_NORMS | numbers("input_residual", "post_attention_residual", "skip_scale"),
+        names=LAYER
+        | LLAMA_NORMS
+        | numbers("input_residual", "post_attention_residual", "skip_scale"),
         **RMS,
     ),
 }

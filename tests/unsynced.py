@@ -1,4 +1,6 @@
-"""Files written without waiting for the disk, which takes milliseconds each time: a test ends before any power cut."""
+"""Files written without waiting for the disk, which takes milliseconds each time: a test ends
+before any power cut.
+"""
 
 import os
 

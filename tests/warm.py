@@ -1,4 +1,6 @@
-"""What the server behind `forked` does once: a process then finds what is slow imported, and the toy corpus made."""
+"""What the server behind `forked` does once: a process then finds what is slow imported, and the
+toy corpus made.
+"""
 
 import tempfile
 from contextlib import suppress

@@ -1,4 +1,6 @@
-"""Vocabularies for tests: one whose words can all be read here, and one that is learned from lines."""
+"""Vocabularies for tests: one whose words can all be read here, and one that is learned from
+lines.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +14,9 @@ from normscope.data.parallel.vocabulary import Vocabulary
 
 def word_tokeniser(*words: str) -> TextTokeniser:
     """The five special tokens, then these words."""
-    vocabulary = {token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])}
+    vocabulary = {
+        token: i for i, token in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
+    }
     tokenizer = Tokenizer(WordPiece(vocab=vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

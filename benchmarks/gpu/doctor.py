@@ -1,4 +1,6 @@
-"""The doctor's diagnosis of models on the device, beside the CPU's of the same weights and inputs."""
+"""The doctor's diagnosis of models on the device, beside the CPU's of the same weights and
+inputs.
+"""
 
 import math
 import time
@@ -18,7 +20,10 @@ Made = tuple[nn.Module, dict[str, Tensor]]
 
 
 def _arms(where: Where) -> dict[str, Arm]:
-    makes: dict[str, Callable[[Where], Made]] = {"GPT-2 of transformers": _gpt2, "torch.nn.Transformer": _torch}
+    makes: dict[str, Callable[[Where], Made]] = {
+        "GPT-2 of transformers": _gpt2,
+        "torch.nn.Transformer": _torch,
+    }
     cpu = Where(device=torch.device("cpu"), quick=where.quick)
     return {
         f"{name}{place}": partial(_diagnosed, on, make)
@@ -33,9 +38,13 @@ def _gpt2(where: Where) -> Made:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ModuleNotFoundError:
         raise NotInstalled("transformers is not installed") from None
-    sizes: dict[str, Any] = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 50} if where.quick else {}
+    sizes: dict[str, Any] = (
+        {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 50} if where.quick else {}
+    )
     model = GPT2LMHeadModel(GPT2Config(**sizes, n_positions=1024))
-    return model, {"input_ids": torch.randint(model.config.vocab_size, (2, 8 if where.quick else 128))}
+    return model, {
+        "input_ids": torch.randint(model.config.vocab_size, (2, 8 if where.quick else 128))
+    }
 
 
 def _torch(where: Where) -> Made:
@@ -86,10 +95,14 @@ def _rows(arms: Mapping[str, Measured]) -> Iterator[Row]:
 
 
 def _deviation(some: list[float], others: list[float]) -> float:
-    """The largest of the differences, each beside the larger of 1 and the number itself; infinite for other numbers."""
+    """The largest of the differences, each beside the larger of 1 and the number itself; infinite
+    for other numbers.
+    """
     if len(some) != len(others):
         return math.inf
-    return max((abs(a - b) / max(1.0, abs(b)) for a, b in zip(some, others, strict=True)), default=0.0)
+    return max(
+        (abs(a - b) / max(1.0, abs(b)) for a, b in zip(some, others, strict=True)), default=0.0
+    )
 
 
 DOCTOR = Part(arms=_arms, rows=_rows)

@@ -1,4 +1,6 @@
-"""A part of the benchmarks: arms that are measured one after another, each kept at once, and none measured twice."""
+"""A part of the benchmarks: arms that are measured one after another, each kept at once, and none
+measured twice.
+"""
 
 import gc
 import hashlib
@@ -40,7 +42,9 @@ class Part:
     arms: Callable[[Where], Mapping[str, Arm]]
     """By name, what matters most first: where time runs out, the last ones are left over."""
     rows: Callable[[Mapping[str, Measured]], Iterable[Row]]
-    """Of the table that is printed and kept: figures beside each other, of the arms that there are."""
+    """Of the table that is printed and kept: figures beside each other, of the arms that there
+    are.
+    """
 
 
 class NotInstalled(Exception):
@@ -50,8 +54,8 @@ class NotInstalled(Exception):
 def run(name: str, part: Part, where: Where, *, folder: Path, budget_seconds: float) -> bool:
     """Measure what `folder/NAME.json` does not hold yet, for so long; True where nothing failed.
 
-    An arm is begun if one as long as the longest yet would end within the budget. What was measured of other source, by
-    other versions, at another size or on another device is thrown away first.
+    An arm is begun if one as long as the longest yet would end within the budget. What was measured
+    of other source, by other versions, at another size or on another device is thrown away first.
     """
     file, started, longest = folder / f"{name}.json", time.monotonic(), 0.0
     identity = _identity(where)
@@ -72,7 +76,14 @@ def run(name: str, part: Part, where: Where, *, folder: Path, budget_seconds: fl
             failed[arm] = f"{type(error).__name__}: {error}"
         _tidy(where)
         longest = max(longest, time.monotonic() - begun)
-        _keep(file, identity, part, {one: measured[one] for one in arms if one in measured}, missing, failed)
+        _keep(
+            file,
+            identity,
+            part,
+            {one: measured[one] for one in arms if one in measured},
+            missing,
+            failed,
+        )
     left = [arm for arm in arms if arm not in measured and arm not in missing and arm not in failed]
     _show(name, part.rows(measured), missing | failed)
     if left:
@@ -130,7 +141,9 @@ def _keep(
 
 
 def _tidy(where: Where) -> None:
-    """As it was before the arm: nothing of its model in memory, nothing of its settings in force."""
+    """As it was before the arm: nothing of its model in memory, nothing of its settings in
+    force.
+    """
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
     gc.collect()
@@ -144,7 +157,11 @@ def _show(name: str, rows: Iterable[Row], without: Mapping[str, str]) -> None:
     keys = list(dict.fromkeys(key for row in table for key in row))
     widths = {key: max(len(key), *(len(row.get(key, "")) for row in table)) for key in keys}
     for line in ({key: key for key in keys}, *table) if table else ():
-        print("  ".join(f"{line.get(key, ''):{'<' if key == keys[0] else '>'}{widths[key]}}" for key in keys).rstrip())
+        print(
+            "  ".join(
+                f"{line.get(key, ''):{'<' if key == keys[0] else '>'}{widths[key]}}" for key in keys
+            ).rstrip()
+        )
     for arm, reason in without.items():
         print(f"{name}: {arm} was not measured: {reason}")
 
@@ -152,4 +169,10 @@ def _show(name: str, rows: Iterable[Row], without: Mapping[str, str]) -> None:
 def _written(value: str | float | None) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return (
+        value
+        if isinstance(value, str)
+        else f"{value:,.4g}"
+        if abs(value) < 1000
+        else f"{value:,.0f}"
+    )

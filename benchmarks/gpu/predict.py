@@ -1,4 +1,6 @@
-"""What `predict` says of the stream and the gradients over depth, beside models drawn and measured on the device."""
+"""What `predict` says of the stream and the gradients over depth, beside models drawn and measured
+on the device.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +21,9 @@ MATRIX = "ffn_out"
 
 
 def _arms(where: Where) -> dict[str, Arm]:
-    precisions: tuple[Precision, ...] = ("fp32", "tf32", "bf16") if where.device.type == "cuda" else ("fp32", "bf16")
+    precisions: tuple[Precision, ...] = (
+        ("fp32", "tf32", "bf16") if where.device.type == "cuda" else ("fp32", "bf16")
+    )
     cpu = Where(device=torch.device("cpu"), quick=where.quick)
     arms: dict[str, Arm] = {}
     for placement in PLACEMENTS:
@@ -29,10 +33,14 @@ def _arms(where: Where) -> dict[str, Arm]:
 
 
 def _measured(where: Where, placement: str, precision: Precision) -> Measured:
-    """Means over draws, whose random numbers are the device's own: they agree with the CPU's as draws do."""
+    """Means over draws, whose random numbers are the device's own: they agree with the CPU's as
+    draws do.
+    """
     set_precision(where, precision)
     width, blocks, vocabulary, draws = (32, 2, 100, 2) if where.quick else (512, 12, 1000, 16)
-    model = ModelSetting(blocks=blocks, width=width, ffn_width=width, tokens=16, vocabulary=vocabulary)
+    model = ModelSetting(
+        blocks=blocks, width=width, ffn_width=width, tokens=16, vocabulary=vocabulary
+    )
     simulation = Simulation(placement, model)
     simulation.modules.to(where.device)
     simulation.layout = Layout(torch.full((SEQUENCES,), model.tokens), where.device)

@@ -1,4 +1,6 @@
-"""A training step of one family of models: NormScope's and its peers', in three precisions, compiled and not."""
+"""A training step of one family of models: NormScope's and its peers', in three precisions,
+compiled and not.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -28,10 +30,15 @@ class Way:
     compiled: bool = False
     fused: bool = True
     """Adam in one kernel, or in torch's default of several for many tensors each."""
-    batches: Literal["on the device", "from pinned memory", "from ordinary memory"] = "on the device"
+    batches: Literal["on the device", "from pinned memory", "from ordinary memory"] = (
+        "on the device"
+    )
 
     def __str__(self) -> str:
-        more = [*(["compiled"] if self.compiled else []), *([] if self.fused else ["Adam not fused"])]
+        more = [
+            *(["compiled"] if self.compiled else []),
+            *([] if self.fused else ["Adam not fused"]),
+        ]
         more += [f"batches {self.batches}"] if self.batches != "on the device" else []
         return ", ".join([self.system, self.precision, f"{self.tokens:,} tokens", *more])
 
@@ -51,24 +58,53 @@ def _arms(make: Callable[..., Family], where: Where) -> dict[str, Arm]:
     one = Way(system=ours, precision="bf16", tokens=usual)
     compiled = [replace(one, tokens=tokens, compiled=True) for tokens in family.tokens]
     first = [replace(one, system=system) for system in (ours, first_peer)] + compiled
-    first += [replace(one, tokens=tokens, system=system) for tokens in larger for system in (ours, first_peer)]
+    first += [
+        replace(one, tokens=tokens, system=system)
+        for tokens in larger
+        for system in (ours, first_peer)
+    ]
     profiles = [compiled[-1], one]
-    ways = [replace(one, system=first_peer, compiled=True), *(replace(one, system=s) for s in family.make)]
-    ways += [replace(one, precision=precision, system=s) for precision in precisions[1:] for s in family.make]
+    ways = [
+        replace(one, system=first_peer, compiled=True),
+        *(replace(one, system=s) for s in family.make),
+    ]
+    ways += [
+        replace(one, precision=precision, system=s)
+        for precision in precisions[1:]
+        for s in family.make
+    ]
     ways += [replace(one, fused=False)]
-    ways += [replace(one, batches="from pinned memory"), replace(one, batches="from ordinary memory")]
-    ways += [replace(one, system=system, compiled=True) for system in family.make if system not in (ours, first_peer)]
+    ways += [
+        replace(one, batches="from pinned memory"),
+        replace(one, batches="from ordinary memory"),
+    ]
+    ways += [
+        replace(one, system=system, compiled=True)
+        for system in family.make
+        if system not in (ours, first_peer)
+    ]
     ways += [replace(one, precision=precision, compiled=True) for precision in precisions[1:]]
     if where.quick:
         # Compiling takes longer than all the rest of a quick trial.
-        first, profiles, ways = ([way for way in some if not way.compiled] for some in (first, profiles, ways))
-    # What matters most, then what takes longest, which nothing is begun behind that may take as long.
+        first, profiles, ways = (
+            [way for way in some if not way.compiled] for some in (first, profiles, ways)
+        )
+    # What matters most, then what takes longest, which nothing is begun behind that may take as
+    # long.
     arms: dict[str, Arm] = {"product bf16": partial(product_rate, where, "bf16")}
-    arms |= {f"operations, {tokens:,} tokens": partial(_operations, family, where, tokens) for tokens in family.tokens}
+    arms |= {
+        f"operations, {tokens:,} tokens": partial(_operations, family, where, tokens)
+        for tokens in family.tokens
+    }
     arms |= {str(way): partial(_timed, family, where, way) for way in first}
     arms |= {f"profile of {way}": partial(_profiled, family, where, way) for way in profiles}
-    arms |= {f"product {precision}": partial(product_rate, where, precision) for precision in precisions[1:]}
-    return arms | {str(way): partial(_timed, family, where, way) for way in ways if str(way) not in arms}
+    arms |= {
+        f"product {precision}": partial(product_rate, where, precision)
+        for precision in precisions[1:]
+    }
+    return arms | {
+        str(way): partial(_timed, family, where, way) for way in ways if str(way) not in arms
+    }
 
 
 def _timed(family: Family, where: Where, way: Way) -> Measured:
@@ -83,9 +119,11 @@ def _profiled(family: Family, where: Where, way: Way) -> Measured:
 
 
 def _operations(family: Family, where: Where, tokens: int) -> Measured:
-    """Floating-point operations of a pass, as `normscope train --dry-run` counts them: of NormScope's step, which
-    computes nothing for padding but in the scores of attention."""
-    step, batches = _made(family, where, Way(system=next(iter(family.make)), precision="bf16", tokens=tokens))
+    """Floating-point operations of a pass, as `normscope train --dry-run` counts them: of
+    NormScope's step, which computes nothing for padding but in the scores of attention."""
+    step, batches = _made(
+        family, where, Way(system=next(iter(family.make)), precision="bf16", tokens=tokens)
+    )
     with counting() as counted:
         for batch in batches:
             step(batch)
@@ -115,26 +153,39 @@ def _made(family: Family, where: Where, way: Way) -> tuple[Step, list[Any]]:
         return loss.detach()
 
     batches = family.batches(way.tokens)
-    return step, batches if way.batches != "on the device" else [batch.to(where.device) for batch in batches]
+    return step, batches if way.batches != "on the device" else [
+        batch.to(where.device) for batch in batches
+    ]
 
 
 def _from_ordinary_memory(batch: Any, device: torch.device) -> Any:
     """What a batch's own `to` does, but for the memory that the copy is made from."""
     values = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    sent = {n: v.to(device) for n, v in values.items() if isinstance(v, Tensor) and not n.endswith("lengths_B")}
+    sent = {
+        n: v.to(device)
+        for n, v in values.items()
+        if isinstance(v, Tensor) and not n.endswith("lengths_B")
+    }
     return replace(batch, **sent)
 
 
 def _rows(arms: Mapping[str, Measured]) -> Iterator[Row]:
-    """Beside the second system of the same precision and batch: its rate, and model FLOPs utilisation (MFU) by the
-    product that was measured and by the data sheet."""
+    """Beside the second system of the same precision and batch: its rate, and model FLOPs
+    utilisation (MFU) by the product that was measured and by the data sheet."""
     timings = {name: one for name, one in arms.items() if "tokens" in one}
     for name, one in timings.items():
         precision, tokens = one["precision"], one["batch_tokens"]
         peer = arms.get(f"transformers, {precision}, {tokens:,} tokens")
-        row: Row = {"step": name, "tokens/s": one["tokens"] / one["seconds"], "peak MB": one["peak_mb"]}
+        row: Row = {
+            "step": name,
+            "tokens/s": one["tokens"] / one["seconds"],
+            "peak MB": one["peak_mb"],
+        }
         row["× transformers"] = peer["seconds"] / one["seconds"] if peer else None
-        operations, product = arms.get(f"operations, {tokens:,} tokens"), arms.get(f"product {precision}")
+        operations, product = (
+            arms.get(f"operations, {tokens:,} tokens"),
+            arms.get(f"product {precision}"),
+        )
         if operations and product:
             rate = operations["operations"] / one["seconds"] / 1e12
             row["TFLOP/s"] = rate

@@ -13,8 +13,8 @@ from normscope.train.device import Precision, prepare_cuda
 
 Step = Callable[[Any], object]
 DATA_SHEET: dict[Precision, float] = {"fp32": 66.9, "tf32": 494.7, "bf16": 989.4}
-"""TFLOP/s without sparsity of the H100 SXM5: NVIDIA H100 Tensor Core GPU Architecture, table 2. The H200's data sheet
-has the same, doubled by sparsity where that is possible (1,979 in bf16)."""
+"""TFLOP/s without sparsity of the H100 SXM5: NVIDIA H100 Tensor Core GPU Architecture, table 2. The
+H200's data sheet has the same, doubled by sparsity where that is possible (1,979 in bf16)."""
 ON_DATA_SHEET = ("NVIDIA H100 80GB HBM3", "NVIDIA H200")
 """As torch names them; those for PCIe slots have other rates."""
 
@@ -32,10 +32,12 @@ def synchronise(where: Where) -> None:
 
 
 def timed(where: Where, step: Step, batches: Sequence[Any], *, seconds: float = 2.0) -> Measured:
-    """Median seconds of a pass over the batches with its quartiles, by the clock, and the device's peak of memory.
+    """Median seconds of a pass over the batches with its quartiles, by the clock, and the device's
+    peak of memory.
 
-    Two passes go before, in which kernels are chosen and compiled. Passes are timed for so many seconds, five at least;
-    the device is waited for at the end of each pass alone, so that it may work while the next step is prepared.
+    Two passes go before, in which kernels are chosen and compiled. Passes are timed for so many
+    seconds, five at least; the device is waited for at the end of each pass alone, so that it may
+    work while the next step is prepared.
     """
     for batch in (*batches, *batches):
         step(batch)
@@ -51,23 +53,36 @@ def timed(where: Where, step: Step, batches: Sequence[Any], *, seconds: float = 
         synchronise(where)
         passes.append(time.perf_counter() - begun)
     low, middle, high = statistics.quantiles(passes, n=4)
-    return {"seconds": middle, "quartiles": [low, high], "passes": len(passes), "peak_mb": peak_mb(where)}
+    return {
+        "seconds": middle,
+        "quartiles": [low, high],
+        "passes": len(passes),
+        "peak_mb": peak_mb(where),
+    }
 
 
 def peak_mb(where: Where) -> float | None:
-    """The most that torch's allocator had given out since it was last asked to forget; None on a CPU."""
-    return torch.cuda.max_memory_allocated(where.device) / 1e6 if where.device.type == "cuda" else None
+    """The most that torch's allocator had given out since it was last asked to forget; None on a
+    CPU.
+    """
+    return (
+        torch.cuda.max_memory_allocated(where.device) / 1e6 if where.device.type == "cuda" else None
+    )
 
 
 def product_rate(where: Where, precision: Precision) -> Measured:
-    """TFLOP/s of a product of two large square matrices of random numbers, and what the data sheet says."""
+    """TFLOP/s of a product of two large square matrices of random numbers, and what the data sheet
+    says.
+    """
     set_precision(where, precision)
     size, repeats = (128, 2) if where.quick else (8192, 20)
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     a, b = (torch.randn(size, size, device=where.device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
     found = timed(where, lambda _: torch.mm(a, b, out=out), range(repeats), seconds=1.0)
-    on_sheet = where.device.type == "cuda" and torch.cuda.get_device_name(where.device) in ON_DATA_SHEET
+    on_sheet = (
+        where.device.type == "cuda" and torch.cuda.get_device_name(where.device) in ON_DATA_SHEET
+    )
     return {
         "tflops": 2 * size**3 * repeats / found["seconds"] / 1e12,
         "data_sheet_tflops": DATA_SHEET[precision] if on_sheet else None,
@@ -75,19 +90,27 @@ def product_rate(where: Where, precision: Precision) -> Measured:
 
 
 def profiled(where: Where, step: Step, batches: Sequence[Any], *, most: int = 25) -> Measured:
-    """Where the time of a pass goes: the share in which the device had work, and what took most of it."""
+    """Where the time of a pass goes: the share in which the device had work, and what took most of
+    it.
+    """
     for batch in (*batches, *batches):
         step(batch)
     synchronise(where)
     cuda = where.device.type == "cuda"
-    with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]) as found:
+    with profile(
+        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    ) as found:
         begun = time.perf_counter()
         for batch in batches:
             step(batch)
         synchronise(where)
         seconds = time.perf_counter() - begun
     times = [
-        (event.key, (event.self_device_time_total if cuda else event.self_cpu_time_total) / 1e6, event.count)
+        (
+            event.key,
+            (event.self_device_time_total if cuda else event.self_cpu_time_total) / 1e6,
+            event.count,
+        )
         for event in found.key_averages()
         # What asked for a kernel has its time too, and so has a range of the optimiser's.
         if not cuda or (event.device_type.name == "CUDA" and not event.is_user_annotation)
@@ -96,5 +119,7 @@ def profiled(where: Where, step: Step, batches: Sequence[Any], *, most: int = 25
     return {
         "seconds": seconds,
         "busy_share": sum(one[1] for one in times) / seconds,
-        "longest": [{"operation": name, "seconds": of, "calls": calls} for name, of, calls in longest],
+        "longest": [
+            {"operation": name, "seconds": of, "calls": calls} for name, of, calls in longest
+        ],
     }

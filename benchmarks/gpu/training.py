@@ -1,4 +1,6 @@
-"""The whole of a training by `train_run`, with batches, checks and metrics: its rate, and which bits come again."""
+"""The whole of a training by `train_run`, with batches, checks and metrics: its rate, and which
+bits come again.
+"""
 
 import hashlib
 import tempfile
@@ -21,8 +23,12 @@ AGAIN, GONE_ON = ", again", ", stopped in the middle and gone on with"
 
 
 def _arms(where: Where) -> dict[str, Arm]:
-    precisions: tuple[Precision, ...] = ("bf16", "tf32", "fp32") if where.device.type == "cuda" else ("bf16", "fp32")
-    arms: dict[str, Arm] = {f"product {precision}": partial(product_rate, where, precision) for precision in precisions}
+    precisions: tuple[Precision, ...] = (
+        ("bf16", "tf32", "fp32") if where.device.type == "cuda" else ("bf16", "fp32")
+    )
+    arms: dict[str, Arm] = {
+        f"product {precision}": partial(product_rate, where, precision) for precision in precisions
+    }
     arms["operations"] = partial(_operations, where)
     ways: dict[str, tuple[Precision, tuple[str, ...]]] = {
         "bf16": ("bf16", ()),
@@ -42,7 +48,11 @@ def _arms(where: Where) -> dict[str, Arm]:
 
 
 def _config(where: Where, updates: int, *more: str) -> RunConfig:
-    sizes = {"width": 16, "ffn_width": 32, "heads": 2, "encoder_blocks": 1, "decoder_blocks": 1} if where.quick else {}
+    sizes = (
+        {"width": 16, "ffn_width": 32, "heads": 2, "encoder_blocks": 1, "decoder_blocks": 1}
+        if where.quick
+        else {}
+    )
     return load(
         None,
         [
@@ -69,8 +79,12 @@ def _operations(where: Where) -> Measured:
     return {"operations": plan(config).flops_per_update / tokens}
 
 
-def _trained(where: Where, precision: Precision, more: tuple[str, ...], *, stopped: bool) -> Measured:
-    """Tokens a second over the second half of the updates, the peak of memory, and a hash of what the run has left."""
+def _trained(
+    where: Where, precision: Precision, more: tuple[str, ...], *, stopped: bool
+) -> Measured:
+    """Tokens a second over the second half of the updates, the peak of memory, and a hash of what
+    the run has left.
+    """
     updates = 8 if where.quick else 120
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
@@ -78,27 +92,46 @@ def _trained(where: Where, precision: Precision, more: tuple[str, ...], *, stopp
         for last in [updates // 2] * stopped + [updates]:
             config = _config(where, last, f'train.precision="{precision}"', *more)
             train_run(config, folder, listeners=[events.append])
-        left = [folder / "checkpoints" / f"step-{updates}" / "model.safetensors", folder / "metrics.jsonl"]
+        left = [
+            folder / "checkpoints" / f"step-{updates}" / "model.safetensors",
+            folder / "metrics.jsonl",
+        ]
         bits = hashlib.sha256(b"".join(file.read_bytes() for file in left)).hexdigest()
     half = [event for event in events if event["event"] == "update"][-updates // 2 :]
     seconds = half[-1]["elapsed_seconds"] - half[0]["elapsed_seconds"]
     tokens = sum(event["target_tokens"] for event in half[1:])
-    return {"precision": precision, "tokens_per_second": tokens / seconds, "peak_mb": peak_mb(where), "bits": bits}
+    return {
+        "precision": precision,
+        "tokens_per_second": tokens / seconds,
+        "peak_mb": peak_mb(where),
+        "bits": bits,
+    }
 
 
 def _rows(arms: Mapping[str, Measured]) -> Iterator[Row]:
-    """bits: whether a second training, or one that was stopped and gone on with, has left the same bytes."""
+    """bits: whether a second training, or one that was stopped and gone on with, has left the same
+    bytes.
+    """
     for name, one in arms.items():
         if "bits" not in one:
             continue
         product, operations = arms.get(f"product {one['precision']}"), arms.get("operations")
-        row: Row = {"training": name, "tokens/s": one["tokens_per_second"], "peak MB": one["peak_mb"]}
+        row: Row = {
+            "training": name,
+            "tokens/s": one["tokens_per_second"],
+            "peak MB": one["peak_mb"],
+        }
         if product and operations:
             rate = operations["operations"] * one["tokens_per_second"] / 1e12
             row["MFU %"] = 100 * rate / product["tflops"]
-        without, first = name.removesuffix(", deterministic"), name.removesuffix(AGAIN).removesuffix(GONE_ON)
+        without, first = (
+            name.removesuffix(", deterministic"),
+            name.removesuffix(AGAIN).removesuffix(GONE_ON),
+        )
         if without != name and without in arms:
-            row["times as long as without"] = arms[without]["tokens_per_second"] / one["tokens_per_second"]
+            row["times as long as without"] = (
+                arms[without]["tokens_per_second"] / one["tokens_per_second"]
+            )
         if first != name and first in arms:
             row["bits"] = "the same" if one["bits"] == arms[first]["bits"] else "others"
         yield row

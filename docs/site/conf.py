@@ -34,7 +34,9 @@ def linked(first: str) -> list[str]:
 
 
 PAGES = list(
-    dict.fromkeys(page for first in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md") for page in linked(first))
+    dict.fromkeys(
+        page for first in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md") for page in linked(first)
+    )
 )
 REFERENCE = "docs/site/reference"
 """Made of docstrings, so the repository holds its outline alone."""
@@ -44,7 +46,9 @@ copyright = "NormScope, Apache-2.0"
 root_doc = "README"
 include_patterns = [*PAGES, f"{REFERENCE}.md"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
-suppress_warnings = ["myst.header"]  # README's and the results' first headings are not all of level 1
+suppress_warnings = [
+    "myst.header"
+]  # README's and the results' first headings are not all of level 1
 myst_heading_anchors = 4
 
 default_role = "code"  # docstrings write code in single backticks, as Markdown does
@@ -68,8 +72,19 @@ copybutton_only_copy_prompt_lines = False
 
 MENU = {
     "README": {
-        "Start": ["docs/doctor", "docs/predicting", "docs/choosing", "docs/comparing", "docs/studies"],
-        "Placements": ["docs/placements", "docs/own-placements", "docs/own-models", "docs/transplant"],
+        "Start": [
+            "docs/doctor",
+            "docs/predicting",
+            "docs/choosing",
+            "docs/comparing",
+            "docs/studies",
+        ],
+        "Placements": [
+            "docs/placements",
+            "docs/own-placements",
+            "docs/own-models",
+            "docs/transplant",
+        ],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/run-folders"),
             *("docs/gpu", "docs/exchange", "docs/trust"),
@@ -118,7 +133,9 @@ def finished(app: Any, error: Exception | None) -> None:
 def with_levels(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:
     """Give the headings of the menu the level that readers of screens go by."""
     menu = context["furo_navigation_tree"]
-    context["furo_navigation_tree"] = menu.replace('role="heading"', 'role="heading" aria-level="2"')
+    context["furo_navigation_tree"] = menu.replace(
+        'role="heading"', 'role="heading" aria-level="2"'
+    )
 
 
 def with_fields(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:

@@ -32,7 +32,9 @@ def _split(paragraph: str, parameters: Collection[str]) -> tuple[str, list[str]]
     return paragraph[: starts[0][0]], list(_fields(paragraph, starts, ends))
 
 
-def _fields(paragraph: str, starts: Sequence[tuple[int, int, str, str]], ends: Sequence[int]) -> Iterator[str]:
+def _fields(
+    paragraph: str, starts: Sequence[tuple[int, int, str, str]], ends: Sequence[int]
+) -> Iterator[str]:
     for (_, start, kind, names), end in zip(starts, ends, strict=True):
         said = " ".join(paragraph[start:end].split())
         if kind == "raises":

@@ -30,10 +30,15 @@ class Block(nn.Module):
         super().__init__()
         self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.mlp = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
 
     def attention(self, x: Tensor) -> Tensor:
-        q, k, v = (part.view(*x.shape[:2], HEADS, -1).transpose(1, 2) for part in self.qkv(x).split(WIDTH, dim=-1))
+        q, k, v = (
+            part.view(*x.shape[:2], HEADS, -1).transpose(1, 2)
+            for part in self.qkv(x).split(WIDTH, dim=-1)
+        )
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(x.shape))
 
@@ -84,7 +89,9 @@ def train(model: nn.Module, updates: int, seed: int) -> list[list[float]]:
     for update in range(1, updates + 1):
         optimizer.param_groups[0]["lr"] = RATE * min(1.0, update / 50)
         optimizer.zero_grad()
-        loss_of(model, cut(TRAIN, torch.randint(len(TRAIN) - LENGTH - 1, (ROWS,), generator=draws))).backward()
+        loss_of(
+            model, cut(TRAIN, torch.randint(len(TRAIN) - LENGTH - 1, (ROWS,), generator=draws))
+        ).backward()
         optimizer.step()
         if update % EVERY == 0:
             found.append([update, valid(model)])
@@ -99,7 +106,9 @@ def unigram_nats() -> float:
 
 def bigram_nats() -> float:
     pairs = torch.ones(len(ALPHABET), len(ALPHABET), dtype=torch.float64)
-    pairs.index_put_((TRAIN[:-1], TRAIN[1:]), torch.ones(len(TRAIN) - 1, dtype=torch.float64), accumulate=True)
+    pairs.index_put_(
+        (TRAIN[:-1], TRAIN[1:]), torch.ones(len(TRAIN) - 1, dtype=torch.float64), accumulate=True
+    )
     return -float((pairs / pairs.sum(1, keepdim=True)).log()[VALID[:-1], VALID[1:]].mean())
 
 
@@ -117,7 +126,9 @@ def measured(seed: int) -> dict[str, object]:
     change = model.transplanted.change
     moved = train(model, MORE, seed + 100)
     torch.manual_seed(seed)
-    scratch = normscope.transplant(Characters(len(ALPHABET)), "peri-ln", inputs=ids, initialise="draw")
+    scratch = normscope.transplant(
+        Characters(len(ALPHABET)), "peri-ln", inputs=ids, initialise="draw"
+    )
     fresh = train(scratch, MORE, seed + 100)
     return {
         "seed": seed,
@@ -136,13 +147,21 @@ def measured(seed: int) -> dict[str, object]:
 
 def draw(found: dict[str, Any]) -> str:
     """All three trainings over the updates of each."""
-    rows = {"moved": "Peri-LN with Pre-LN's weights", "scratch": "Peri-LN from scratch", "pre_ln": "Pre-LN, before"}
+    rows = {
+        "moved": "Peri-LN with Pre-LN's weights",
+        "scratch": "Peri-LN from scratch",
+        "pre_ln": "Pre-LN, before",
+    }
     series = []
     for hue, (key, words) in enumerate(rows.items()):
         updates = [update for update, _ in found["seeds"][0][key]]
-        by_update = list(zip(*([loss for _, loss in seed[key]] for seed in found["seeds"]), strict=True))
+        by_update = list(
+            zip(*([loss for _, loss in seed[key]] for seed in found["seeds"]), strict=True)
+        )
         mean, low, high = ([of(losses) for losses in by_update] for of in (fmean, min, max))
-        series.append(Series(label=words, kind="measured", hue=hue, x=updates, y=mean, low=low, high=high))
+        series.append(
+            Series(label=words, kind="measured", hue=hue, x=updates, y=mean, low=low, high=high)
+        )
     panel = Panel(title=found["title"], xlabel="update", ylabel="nats a character", series=series)
     return panels_svg([panel], title=f"{found['title']}; unigrams have {found['unigram']:.3g} nats")
 
@@ -150,7 +169,13 @@ def draw(found: dict[str, Any]) -> str:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     title = "A trained model moved from Pre-LN to Peri-LN"
-    found = {"title": title, **provenance(), "unigram": unigram_nats(), "bigram": bigram_nats(), "seeds": []}
+    found = {
+        "title": title,
+        **provenance(),
+        "unigram": unigram_nats(),
+        "bigram": bigram_nats(),
+        "seeds": [],
+    }
     found["seeds"] = [measured(int(seed)) for seed in sys.argv[1:]]
     found["processor_hours"] = float(f"{time.process_time() / 3600:.3g}")
     Path("results.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -13,7 +13,9 @@ FOLDER = Path("corpora/multi30k_deen")
 
 def read(split, language):
     if split == "train":
-        return gzip.decompress((FOLDER / f"train.{language}.gz").read_bytes()).decode("utf-8").lower()
+        return (
+            gzip.decompress((FOLDER / f"train.{language}.gz").read_bytes()).decode("utf-8").lower()
+        )
     return (FOLDER / f"valid.{language}").read_text(encoding="utf-8").lower()
 
 
@@ -53,7 +55,9 @@ def drawn(split, count):
     for label in labels.tolist():
         characters = text(split)[label]
         start = int(torch.randint(len(characters) - LENGTH, ()))
-        rows.append(torch.cat([torch.zeros(1, dtype=torch.long), characters[start : start + LENGTH]]))
+        rows.append(
+            torch.cat([torch.zeros(1, dtype=torch.long), characters[start : start + LENGTH]])
+        )
     return {"input_ids": torch.stack(rows), "labels": labels}
 
 

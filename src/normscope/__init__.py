@@ -1,4 +1,6 @@
-"""NormScope: what the placement of normalisation does to a Transformer, and whether it needs learning-rate warm-up."""
+"""NormScope: what the placement of normalisation does to a Transformer, and whether it needs
+learning-rate warm-up.
+"""
 
 import sys
 from importlib import import_module
@@ -49,8 +51,11 @@ def __getattr__(name: str) -> object:
     if room is None:
         globals()[name] = found
     else:
-        # `import normscope.train.loop as x` asks what `train` stands for here, which is the function, for its `loop`.
-        vars(found).update({part: value for part, value in vars(room).items() if isinstance(value, ModuleType)})
+        # `import normscope.train.loop as x` asks what `train` stands for here, which is the
+        # function, for its `loop`.
+        vars(found).update(
+            {part: value for part, value in vars(room).items() if isinstance(value, ModuleType)}
+        )
     return found
 
 
@@ -64,7 +69,9 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`train` is a room of the house as well: as an attribute of the package, the name stands for the function."""
+    """`train` is a room of the house as well: as an attribute of the package, the name stands for
+    the function.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOMES and isinstance(value, ModuleType)):

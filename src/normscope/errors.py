@@ -1,4 +1,6 @@
-"""The one exception that stands for a user's mistake: the command line prints its message and exits with code 2."""
+"""The one exception that stands for a user's mistake: the command line prints its message and exits
+with code 2.
+"""
 
 import sysconfig
 import traceback
@@ -10,8 +12,9 @@ from pathlib import Path
 class UserError(Exception):
     """Something the user can put right. The message says what came, what is allowed and what to do.
 
-    Anything else that escapes is a fault of NormScope and keeps its traceback. What came may be megabytes long, or
-    steer a terminal: the message is one line that can be printed, cut in the middle where it is long.
+    Anything else that escapes is a fault of NormScope and keeps its traceback. What came may be
+    megabytes long, or steer a terminal: the message is one line that can be printed, cut in the
+    middle where it is long.
     """
 
     def __init__(self, message: str) -> None:
@@ -25,12 +28,16 @@ def _printable(message: str) -> str:
     if len(message) > _LONGEST:
         # Names come first and advice last.
         message = f"{message[: _LONGEST - 600]} … {message[-500:]}"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in message)
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in message
+    )
 
 
 @contextmanager
 def user_errors(*kinds: type[BaseException], said: Callable[..., str] = str) -> Iterator[None]:
-    """Make a UserError of each exception of these kinds within the block. said: its message, of the exception."""
+    """Make a UserError of each exception of these kinds within the block. said: its message, of the
+    exception.
+    """
     try:
         yield
     except kinds as error:
@@ -38,10 +45,11 @@ def user_errors(*kinds: type[BaseException], said: Callable[..., str] = str) -> 
 
 
 def option(name: str, value: object = None, *, python: str = "") -> str:
-    """An option of the command line in a message, with the parameter that has its meaning in Python: either was given.
+    """An option of the command line in a message, with the parameter that has its meaning in
+    Python: either was given.
 
-    option("peak_lr") is "--peak-lr (peak_lr in Python)", and option("from_step", 8) is "--from-step 8 (from_step=8 in
-    Python)". python: the parameter's name where it is another.
+    option("peak_lr") is "--peak-lr (peak_lr in Python)", and option("from_step", 8) is "--from-step
+    8 (from_step=8 in Python)". python: the parameter's name where it is another.
     """
     words, parameter = "--" + name.replace("_", "-"), python or name
     if value is not None:
@@ -50,42 +58,62 @@ def option(name: str, value: object = None, *, python: str = "") -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """ "TypeError: what it says", with line breaks and runs of blanks as single blanks, cut at 300 characters."""
+    """ "TypeError: what it says", with line breaks and runs of blanks as single blanks, cut at 300
+    characters.
+    """
     said = " ".join(str(error).split())
     name = type(error).__name__
     return f"{name}: {said if len(said) <= 300 else said[:299] + '…'}" if said else name
 
 
 _OURS = Path(__file__).parent
-_NOT_THEIRS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_NOT_THEIRS = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 
 
 def error_line(error: BaseException) -> str:
-    """The error in one line, with file and line of the innermost place in the user's code, where there is one."""
+    """The error in one line, with file and line of the innermost place in the user's code, where
+    there is one.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
-    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "transformers"
+    missing = (
+        isinstance(error, ModuleNotFoundError)
+        and (error.name or "").partition(".")[0] == "transformers"
+    )
     mend = f": {installation('huggingface')}" if missing else ""
     return f"{in_one_line(error)}{place_in_user_code(error)}{mend}"
 
 
 def place_in_user_code(error: BaseException) -> str:
-    """ " (file, line number)" of the innermost place in the user's code; "" where no such code was running."""
+    """ " (file, line number)" of the innermost place in the user's code; "" where no such code was
+    running.
+    """
     theirs = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_NOT_THEIRS, "<")) and _OURS not in Path(frame.filename).parents
+        if not frame.filename.startswith((*_NOT_THEIRS, "<"))
+        and _OURS not in Path(frame.filename).parents
     ]
     return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
 
 
 PUBLISHED = False
-"""Whether `pip install normscope` finds the package. Until then it is installed from a clone of its repository."""
+"""Whether `pip install normscope` finds the package. Until then it is installed from a clone of its
+repository.
+"""
 
 
 def installation(extra: str) -> str:
-    """The command that installs an optional extra, such as "huggingface", as it works at present."""
-    return f"pip install 'normscope[{extra}]'" if PUBLISHED else f"in a clone of NormScope, pip install '.[{extra}]'"
+    """The command that installs an optional extra, such as "huggingface", as it works at
+    present.
+    """
+    return (
+        f"pip install 'normscope[{extra}]'"
+        if PUBLISHED
+        else f"in a clone of NormScope, pip install '.[{extra}]'"
+    )
 
 
 _OF_TRAINING = frozenset({"tokenizers", "sacremoses", "sacrebleu", "sentencex", "tensorboard"})
@@ -93,6 +121,12 @@ _OF_TRAINING = frozenset({"tokenizers", "sacremoses", "sacrebleu", "sentencex", 
 
 
 def not_installed(error: ModuleNotFoundError) -> str:
-    """What to do where a library of the extra "train" is missing, in one line; "" for any other module."""
+    """What to do where a library of the extra "train" is missing, in one line; "" for any other
+    module.
+    """
     library = (error.name or "").partition(".")[0]
-    return f"this takes {library}, which is not installed: {installation('train')}" if library in _OF_TRAINING else ""
+    return (
+        f"this takes {library}, which is not installed: {installation('train')}"
+        if library in _OF_TRAINING
+        else ""
+    )

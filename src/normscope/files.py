@@ -1,4 +1,6 @@
-"""Writing that a kill, a power cut or a full disk cannot leave half done: the one implementation of it."""
+"""Writing that a kill, a power cut or a full disk cannot leave half done: the one implementation of
+it.
+"""
 
 import errno
 import fcntl
@@ -26,13 +28,23 @@ _Listed = Callable[[Path], Mapping[str, str]]
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EROFS, errno.EPERM}
 _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP}
-_FAILING = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EINTR, errno.ETIMEDOUT, errno.ENOLCK}
+_FAILING = {
+    errno.EIO,
+    errno.ENXIO,
+    errno.ENODEV,
+    errno.ESTALE,
+    errno.EINTR,
+    errno.ETIMEDOUT,
+    errno.ENOLCK,
+}
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader, a kill or a power cut finds the old one or the new one, never a part.
+    """Write a file so that a reader, a kill or a power cut finds the old one or the new one, never
+    a part.
 
-    content: bytes, or text, which becomes UTF-8. Raises UserError where a link or a folder stands there.
+    content: bytes, or text, which becomes UTF-8. Raises UserError where a link or a folder stands
+    there.
     """
     refuse_unusual(path)
     made: list[Path] = []
@@ -45,21 +57,27 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             temporary.replace(path)
     except BaseException:
         for temporary in made:
-            with suppress(OSError):  # `clear_unfinished` takes it; what went wrong first is to be told
+            with suppress(
+                OSError
+            ):  # `clear_unfinished` takes it; what went wrong first is to be told
                 temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
 
 def write_over(path: Path, content: str | bytes) -> None:
-    """As `write_atomically`, where a file of the user's may stand: over one that is ours or equal, and no other."""
+    """As `write_atomically`, where a file of the user's may stand: over one that is ours or equal,
+    and no other.
+    """
     content = content if isinstance(content, bytes) else content.encode()
     refuse_other(path, content)
     write_atomically(path, content)
 
 
 def write_together(folder: Path, contents: Mapping[str, str]) -> None:
-    """Write files of a folder that the caller holds, by name, each as `write_over` does, and all on disk at once."""
+    """Write files of a folder that the caller holds, by name, each as `write_over` does, and all on
+    disk at once.
+    """
     make_folders(folder)
     clear_unfinished(folder)
     _make_folder(work := folder / f"{UNFINISHED}files")
@@ -77,16 +95,21 @@ def write_together(folder: Path, contents: Mapping[str, str]) -> None:
 
 
 def _temporary_of(path: Path, made: list[Path]) -> int:
-    """A new file beside `path` for its next content, held by this process; those that killed ones left are removed.
+    """A new file beside `path` for its next content, held by this process; those that killed ones
+    left are removed.
 
-    Its name is in `made` before it is there, so that a signal that comes while it is made does not leave it.
+    Its name is in `made` before it is there, so that a signal that comes while it is made does not
+    leave it.
     """
-    for left in filter(_is_temporary, path.parent.glob(f"{UNFINISHED}{escape(path.name)}-????????")):
+    for left in filter(
+        _is_temporary, path.parent.glob(f"{UNFINISHED}{escape(path.name)}-????????")
+    ):
         with suppress(OSError), left.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             left.unlink()
     while True:
-        # A name of its own for every writer: two processes that write the same page must not share a temporary file.
+        # A name of its own for every writer: two processes that write the same page must not share
+        # a temporary file.
         made.append(path.with_name(f"{UNFINISHED}{path.name}-{secrets.token_hex(4)}"))
         try:
             handle = os.open(made[-1], os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -97,22 +120,28 @@ def _temporary_of(path: Path, made: list[Path]) -> int:
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return handle
-        os.close(handle)  # another process took it for one that was left, in the moment before it was held
+        os.close(
+            handle
+        )  # another process took it for one that was left, in the moment before it was held
 
 
 def _is_temporary(file: Path) -> bool:
     """Whether a file has the name that `_temporary_of` gives."""
-    return re.search(r"-[0-9a-f]{8}$", file.name) is not None and file.is_file() and not file.is_symlink()
+    return (
+        re.search(r"-[0-9a-f]{8}$", file.name) is not None
+        and file.is_file()
+        and not file.is_symlink()
+    )
 
 
 @contextmanager
 def whole_folder(path: Path, listed: _Listed = nothing_of_ours) -> Iterator[Path]:
     """A folder to fill, which becomes `path` when the block ends and disappears when it raises.
 
-    Every file is on disk before the name is: after a kill there is the whole folder or none. A folder that stood at
-    `path` stays as it is until then; `recover` puts it back where a kill came between the two renames. listed: what is
-    ours in such a folder and is replaced. Raises UserError where anything else stands in it, and while another process
-    fills the same folder.
+    Every file is on disk before the name is: after a kill there is the whole folder or none. A
+    folder that stood at `path` stays as it is until then; `recover` puts it back where a kill came
+    between the two renames. listed: what is ours in such a folder and is replaced. Raises UserError
+    where anything else stands in it, and while another process fills the same folder.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100 (a link is not to be followed)
     recover(path, listed=listed)
@@ -121,7 +150,8 @@ def whole_folder(path: Path, listed: _Listed = nothing_of_ours) -> Iterator[Path
     _make_folder(temporary)
     try:
         _mark(temporary)
-        # The lock tells a folder being written from one left by a killed process: it ends with its process.
+        # The lock tells a folder being written from one left by a killed process: it ends with its
+        # process.
         lock = _lock(temporary, path)
         try:
             yield temporary
@@ -142,10 +172,12 @@ def whole_folder(path: Path, listed: _Listed = nothing_of_ours) -> Iterator[Path
 
 @contextmanager
 def resumable_folder(path: Path, of_use: Callable[[Path], bool], listed: _Listed) -> Iterator[Path]:
-    """A folder for long work, whose part of the name of `path` takes the place of `path` when the block ends.
+    """A folder for long work, whose part of the name of `path` takes the place of `path` when the
+    block ends.
 
-    What a kill left is there again where it is `of_use`; so is what an error or Ctrl-C left. That part is to be made by
-    `whole_folder`, and is then whole. listed, and what is raised: as of `whole_folder`.
+    What a kill left is there again where it is `of_use`; so is what an error or Ctrl-C left. That
+    part is to be made by `whole_folder`, and is then whole. listed, and what is raised: as of
+    `whole_folder`.
     """
     recover(path, of_use, listed)
     make_folders(path.parent)
@@ -194,7 +226,9 @@ def _swap(temporary: Path, path: Path, listed: _Listed) -> None:
     except BaseException as error:
         if temporary.exists() and replaced.exists():
             replaced.rename(path)
-        elif not temporary.exists() and not isinstance(error, OSError):  # a signal, just after the renames
+        elif not temporary.exists() and not isinstance(
+            error, OSError
+        ):  # a signal, just after the renames
             sync(path.parent)
             _remove(replaced, listed)
         raise
@@ -202,7 +236,9 @@ def _swap(temporary: Path, path: Path, listed: _Listed) -> None:
 
 
 def _remove(folder: Path, listed: _Listed) -> None:
-    """Remove what is ours in a folder, and the folder where nothing else is; a signal may come in the middle of it."""
+    """Remove what is ours in a folder, and the folder where nothing else is; a signal may come in
+    the middle of it.
+    """
     try:
         _unlink(folder, listed)
     finally:
@@ -223,7 +259,9 @@ def _unlink(folder: Path, listed: _Listed) -> None:
 
 
 def _discard(work: Path) -> None:
-    """Remove a folder of unfinished work, if it is there; what the disk refuses twice stays for `clear_unfinished`."""
+    """Remove a folder of unfinished work, if it is there; what the disk refuses twice stays for
+    `clear_unfinished`.
+    """
     try:
         _empty(work)
     finally:  # a signal may have come in the middle of it
@@ -248,19 +286,29 @@ def is_unfinished(path: Path) -> bool:
     """Whether a killed process of ours left this file or folder, of which nothing can be used."""
     if path.is_symlink() or not path.name.startswith(UNFINISHED):
         return False
-    return (path / MARK).is_file() or not any(path.iterdir()) if path.is_dir() else _is_temporary(path)
+    return (
+        (path / MARK).is_file() or not any(path.iterdir()) if path.is_dir() else _is_temporary(path)
+    )
 
 
-def recover(path: Path, of_use: Callable[[Path], bool] = lambda left: False, listed: _Listed = nothing_of_ours) -> None:
-    """Clear away what a killed process left of writing `path`, and put a folder back that it was about to replace.
+def recover(
+    path: Path,
+    of_use: Callable[[Path], bool] = lambda left: False,
+    listed: _Listed = nothing_of_ours,
+) -> None:
+    """Clear away what a killed process left of writing `path`, and put a folder back that it was
+    about to replace.
 
-    of_use: whether an unfinished folder holds work to go on with, and stays. listed: as of `whole_folder`. Raises
-    UserError while another process is writing it, and for anything that is not ours in one of the places.
+    of_use: whether an unfinished folder holds work to go on with, and stays. listed: as of
+    `whole_folder`. Raises UserError while another process is writing it, and for anything that is
+    not ours in one of the places.
     """
     temporary, replaced = (path.with_name(prefix + path.name) for prefix in (UNFINISHED, REPLACED))
     if temporary.exists() or temporary.is_symlink():
         if not is_unfinished(temporary):
-            raise UserError(f"{temporary} is not ours, and stands where {path} is made; move it to another name")
+            raise UserError(
+                f"{temporary} is not ours, and stands where {path} is made; move it to another name"
+            )
         os.close(_lock(temporary, path))
         if not of_use(temporary):
             _discard(temporary)
@@ -275,7 +323,8 @@ def recover(path: Path, of_use: Callable[[Path], bool] = lambda left: False, lis
 
 
 def clear_unfinished(folder: Path, listed: _Listed = nothing_of_ours) -> None:
-    """Clear away what a killed process was writing or removing in `folder`. The caller holds a lock on it.
+    """Clear away what a killed process was writing or removing in `folder`. The caller holds a lock
+    on it.
 
     listed: what is ours in a folder of which the removal was stopped.
     """
@@ -289,7 +338,8 @@ def clear_unfinished(folder: Path, listed: _Listed = nothing_of_ours) -> None:
 
 
 def remove_folder(path: Path, listed: _Listed) -> None:
-    """Remove a folder so that a kill or a power cut in the middle does not leave half of it under its name.
+    """Remove a folder so that a kill or a power cut in the middle does not leave half of it under
+    its name.
 
     Raises UserError where it holds anything that is not ours, as `refuse_foreign`.
     """
@@ -302,7 +352,9 @@ def remove_folder(path: Path, listed: _Listed) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those above it, each of them on disk under its name, where they are not there yet."""
+    """Make a folder and those above it, each of them on disk under its name, where they are not
+    there yet.
+    """
     if path.is_dir():
         return
     make_folders(path.parent)
@@ -329,7 +381,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an OSError the file's name where it has none: that of an open file's descriptor is not in it."""
+    """Give an OSError the file's name where it has none: that of an open file's descriptor is not
+    in it.
+    """
     try:
         yield
     except OSError as error:
@@ -340,7 +394,8 @@ def naming(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(doing: str) -> Iterator[None]:
-    """Turn what the user can mend (a full or failing disk, a missing permission, a wrong place) into a UserError.
+    """Turn what the user can mend (a full or failing disk, a missing permission, a wrong place)
+    into a UserError.
 
     doing: what was being written, such as "saving runs/mine".
     """
@@ -356,8 +411,12 @@ def disk_errors(doing: str) -> Iterator[None]:
 
 
 def is_of_the_disk(error: UserError) -> bool:
-    """Whether the system failed to read what is there, so that another try may; a damaged file stays damaged."""
-    return isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError)
+    """Whether the system failed to read what is there, so that another try may; a damaged file
+    stays damaged.
+    """
+    return isinstance(error.__cause__, OSError) and not isinstance(
+        error.__cause__, FileNotFoundError
+    )
 
 
 def _advice(number: int | None, file: str | None) -> str | None:
@@ -367,27 +426,36 @@ def _advice(number: int | None, file: str | None) -> str | None:
         return f"the disk is full{at}; free some space and run the same command again"
     if number in _FORBIDDEN:
         why = " (the disk can only be read)" if number == errno.EROFS else ""
-        return f"no permission to write{f' {file}' if file else ''}{why}; change that, or choose another place"
+        return (
+            f"no permission to write{f' {file}' if file else ''}{why}; change that, or choose "
+            "another place"
+        )
     if number in (errno.ENOTDIR, errno.EEXIST):
         return f"a file stands where a folder is needed{at}; choose another place"
     if number in _NO_PLACE:
-        return f"the system takes no such path{at} ({os.strerror(number or 0)}); choose another place"
+        return (
+            f"the system takes no such path{at} ({os.strerror(number or 0)}); choose another place"
+        )
     if number in _FAILING:
         return (
-            f"the disk failed{at} ({os.strerror(number or 0)}); nothing that was whole before is lost. Run the same "
-            "command again when the disk is in order, or choose another one"
+            f"the disk failed{at} ({os.strerror(number or 0)}); nothing that was whole before is "
+            "lost. Run the same command again when the disk is in order, or choose another one"
         )
     return None
 
 
 def _lock(folder: Path, path: Path) -> int:
-    """Hold `folder`, in which `path` is being made, by a descriptor. Raises UserError where another process does."""
+    """Hold `folder`, in which `path` is being made, by a descriptor. Raises UserError where another
+    process does.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
-        raise UserError(f"{path}: another process is writing it; wait for that one or choose another folder") from error
+        raise UserError(
+            f"{path}: another process is writing it; wait for that one or choose another folder"
+        ) from error
     return descriptor
 
 

@@ -15,36 +15,47 @@ ROOT = Path(__file__).parent
 
 
 def provenance(*packages: str) -> dict[str, str]:
-    """Version, hash of the tool's source and of that of `packages`, and the commit they were checked out at.
+    """Version, hash of the tool's source and of that of `packages`, and the commit they were
+    checked out at.
 
-    packages: others than the tool whose source counts too. `commit` is empty where the tool does not lie in a git
-    repository that tracks it, or git is not there; it ends in " (modified)" where a file of these packages differs from
-    that commit.
+    packages: others than the tool whose source counts too. `commit` is empty where the tool does
+    not lie in a git repository that tracks it, or git is not there; it ends in " (modified)" where
+    a file of these packages differs from that commit.
     """
-    return {"normscope": __version__, "source_sha256": source_sha256(*packages), "commit": _commit(*packages)}
+    return {
+        "normscope": __version__,
+        "source_sha256": source_sha256(*packages),
+        "commit": _commit(*packages),
+    }
 
 
 @cache
 def source_sha256(*packages: str) -> str:
-    """SHA-256 over every file of the tool and of `packages`: their Python files, templates and constants."""
+    """SHA-256 over every file of the tool and of `packages`: their Python files, templates and
+    constants.
+    """
     return _digest(file for root in (ROOT, *map(_folder, packages)) for file in _files(root))
 
 
 @cache
 def source_of(module: str) -> str:
-    """SHA-256 over the source that a module's results depend on: its own and that of all it imports.
+    """SHA-256 over the source that a module's results depend on: its own and that of all it
+    imports.
 
-    module: such as "normscope_studies.lemmas.measure". Raises ValueError for a module whose file cannot be found.
+    module: such as "normscope_studies.lemmas.measure". Raises ValueError for a module whose file
+    cannot be found.
     """
     return _digest(files_behind(module))
 
 
 def files_behind(module: str) -> list[Path]:
-    """What `source_of` hashes: of the module's own package the files that are imported, of the tool whole rooms.
+    """What `source_of` hashes: of the module's own package the files that are imported, of the tool
+    whole rooms.
 
-    Placements are discovered, not imported by name, so a room of the tool counts as a whole; of a package of studies a
-    file counts where it is imported, so that an edited page does not make its measurements old. Other packages do not
-    count. Raises ValueError for a module whose file cannot be found.
+    Placements are discovered, not imported by name, so a room of the tool counts as a whole; of a
+    package of studies a file counts where it is imported, so that an edited page does not make its
+    measurements old. Other packages do not count. Raises ValueError for a module whose file cannot
+    be found.
     """
     packages = {ROOT.name, module.partition(".")[0]}
     rooms: set[Path] = set()
@@ -59,7 +70,12 @@ def files_behind(module: str) -> list[Path]:
         files.update(new)
         if room is not None:
             rooms.add(room)
-        left += [imported for path in new if path.suffix == ".py" for imported in _imported(path, packages)]
+        left += [
+            imported
+            for path in new
+            if path.suffix == ".py"
+            for imported in _imported(path, packages)
+        ]
     return sorted(files)
 
 
@@ -72,7 +88,9 @@ def _room(file: Path) -> Path | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return sorted(
+        path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    )
 
 
 def _digest(files: Iterable[Path]) -> str:
@@ -88,11 +106,15 @@ def _name(file: Path) -> str:
     package = file.parent
     while (package.parent / "__init__.py").is_file():
         package = package.parent
-    return file.relative_to(package.parent if (package / "__init__.py").is_file() else package).as_posix()
+    return file.relative_to(
+        package.parent if (package / "__init__.py").is_file() else package
+    ).as_posix()
 
 
 def _folder(package: str) -> Path:
-    """Where a package lies: beside the tool, or wherever Python finds it. Raises ValueError where there is none."""
+    """Where a package lies: beside the tool, or wherever Python finds it. Raises ValueError where
+    there is none.
+    """
     if (ROOT.parent / package / "__init__.py").is_file():
         return ROOT.parent / package
     spec = importlib.util.find_spec(package)
@@ -103,7 +125,11 @@ def _folder(package: str) -> Path:
 
 def _file_of(module: str) -> Path:
     package, *parts = module.split(".")
-    if not parts and (spec := importlib.util.find_spec(module)) is not None and not spec.submodule_search_locations:
+    if (
+        not parts
+        and (spec := importlib.util.find_spec(module)) is not None
+        and not spec.submodule_search_locations
+    ):
         return Path(str(spec.origin))
     place = _folder(package).joinpath(*parts)
     for file in (place.with_suffix(".py"), place / "__init__.py"):
@@ -149,14 +175,19 @@ def _found(module: str) -> Path | None:
 def _commit(*packages: str) -> str:
     try:
         commit = _git("rev-parse", "HEAD")
-        # A repository around a virtual environment is not the repository of what is installed in it.
+        # A repository around a virtual environment is not the repository of what is installed in
+        # it.
         _git("ls-files", "--error-unmatch", "__init__.py")
-        changed = _git("status", "--porcelain", ".", *(str(_folder(package)) for package in packages))
+        changed = _git(
+            "status", "--porcelain", ".", *(str(_folder(package)) for package in packages)
+        )
         return commit + (" (modified)" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True, timeout=30
+    )
     return done.stdout.strip()

@@ -1,4 +1,5 @@
-"""SIGINT, SIGTERM and SIGHUP: a run ends at its next update, and everything else at once, with one line.
+"""SIGINT, SIGTERM and SIGHUP: a run ends at its next update, and everything else at once, with one
+line.
 
 It imports nothing slow, so that the command line can ask for it before it imports anything else.
 """
@@ -14,7 +15,9 @@ from types import FrameType, TracebackType
 from typing import Any
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks for an end: Ctrl-C, a scheduler's or the system's request, and a terminal that was closed."""
+"""What asks for an end: Ctrl-C, a scheduler's or the system's request, and a terminal that was
+closed.
+"""
 
 _AGAIN_SECONDS = 0.02
 """Until the destructor that swallowed a signal has surely ended."""
@@ -23,7 +26,9 @@ _Handler = Callable[[int, FrameType | None], None]
 
 
 class Interrupted(Exception):
-    """Work was asked to stop and has saved. `exit_code` is 128 and the signal's number, such as 143 for SIGTERM."""
+    """Work was asked to stop and has saved. `exit_code` is 128 and the signal's number, such as 143
+    for SIGTERM.
+    """
 
     def __init__(self, signal_number: int, state: str) -> None:
         """state: how far the work came, such as "after update 7; saved"."""
@@ -32,10 +37,11 @@ class Interrupted(Exception):
 
 
 class Stopped(BaseException):
-    """Work was asked to stop where it had nothing to save; raised at once, wherever it was (`raising_stopped`).
+    """Work was asked to stop where it had nothing to save; raised at once, wherever it was
+    (`raising_stopped`).
 
-    No Exception, so that nothing takes it for a failure of its own, and no KeyboardInterrupt, for which typer has other
-    words and another exit code.
+    No Exception, so that nothing takes it for a failure of its own, and no KeyboardInterrupt, for
+    which typer has other words and another exit code.
     """
 
     def __init__(self, signal_number: int) -> None:
@@ -44,7 +50,8 @@ class Stopped(BaseException):
 
 
 class StopRequest:
-    """Context in which the first signal of HANDLED is noted in `signal_number`; a second one acts as outside of it.
+    """Context in which the first signal of HANDLED is noted in `signal_number`; a second one acts
+    as outside of it.
 
     Only the main thread can handle signals: in another one nothing is noted.
     """
@@ -65,7 +72,9 @@ class StopRequest:
         _put_back(self._previous)
         self._previous = {}
 
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(
+        self, *exception: type[BaseException] | BaseException | TracebackType | None
+    ) -> None:
         self._restore()
 
 
@@ -73,14 +82,17 @@ class StopRequest:
 def raising_stopped() -> Iterator[None]:
     """Context in which a signal of HANDLED raises Stopped; a second one acts as outside of it.
 
-    Where Python swallows that, as it does in a destructor or a hook of a fork, the signal is sent again a moment later.
+    Where Python swallows that, as it does in a destructor or a hook of a fork, the signal is sent
+    again a moment later.
     """
     owner, noted = os.getpid(), list[int]()
     outer_hook, sent_again = sys.unraisablehook, list[threading.Timer]()
 
     def stop(number: int, frame: FrameType | None) -> None:
         _put_back(previous)
-        if os.getpid() != owner:  # a forked process that has not said what it does with signals ends as any other
+        if (
+            os.getpid() != owner
+        ):  # a forked process that has not said what it does with signals ends as any other
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         noted.append(number)
@@ -112,7 +124,9 @@ def raising_stopped() -> Iterator[None]:
 
 @contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """As `raising_stopped`, for a whole command: it says so on stderr and exits with 128 and the signal's number."""
+    """As `raising_stopped`, for a whole command: it says so on stderr and exits with 128 and the
+    signal's number.
+    """
     try:
         with raising_stopped():
             yield
@@ -134,4 +148,6 @@ def _handle(handler: _Handler) -> dict[int, Any]:
 
 def _put_back(previous: dict[int, Any]) -> None:
     for number, handler in previous.items():
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: another language's
+        signal.signal(
+            number, signal.SIG_DFL if handler is None else handler
+        )  # None: another language's

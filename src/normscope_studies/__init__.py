@@ -1,1 +1,3 @@
-"""The paper's experiments and ours: each module with a STUDY is one, and none is imported by the tool."""
+"""The paper's experiments and ours: each module with a STUDY is one, and none is imported by the
+tool.
+"""

@@ -23,7 +23,9 @@ _EVERY_DEPTH_UP_TO, _DEPTHS_A_DECADE = 20, 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DepthConfig:
-    """An encoder-only stack for every placement. Raises ValueError for what no stack can be built with."""
+    """An encoder-only stack for every placement. Raises ValueError for what no stack can be built
+    with.
+    """
 
     placements: tuple[str, ...] = ()
     """Without any, all that are defined for an encoder."""
@@ -38,11 +40,16 @@ class _DepthConfig:
     sentence_tokens: int = 16
 
     def __post_init__(self) -> None:
-        check_least(self, blocks=1, width=1, seeds=1, ffn_width=1, heads=1, sentences=1, sentence_tokens=1)
+        check_least(
+            self, blocks=1, width=1, seeds=1, ffn_width=1, heads=1, sentences=1, sentence_tokens=1
+        )
         if self.width % self.heads:
             raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
         if self.initialisation not in ("as-placement", *SCHEMES):
-            raise ValueError(f"unknown initialisation {self.initialisation!r}; choose one of {', '.join(SCHEMES)}")
+            raise ValueError(
+                f"unknown initialisation {self.initialisation!r}; choose one of "
+                f"{', '.join(SCHEMES)}"
+            )
         if self.initialisation == "theory" and (self.heads != 1 or self.ffn_width != self.width):
             raise ValueError("initialisation theory is stated for heads = 1 and ffn_width = width")
         if len(set(self.placements)) < len(self.placements):
@@ -60,7 +67,9 @@ class _DepthConfig:
     def depths(self) -> list[int]:
         """What is recorded: every depth at first, then some in each decade, and the last."""
         decades = math.log10(max(self.blocks, 1))
-        spaced = [round(10 ** (i / _DEPTHS_A_DECADE)) for i in range(int(decades * _DEPTHS_A_DECADE) + 1)]
+        spaced = [
+            round(10 ** (i / _DEPTHS_A_DECADE)) for i in range(int(decades * _DEPTHS_A_DECADE) + 1)
+        ]
         return sorted({*range(min(self.blocks, _EVERY_DEPTH_UP_TO) + 1), *spaced, self.blocks})
 
 
@@ -81,7 +90,9 @@ _HELD_WITHIN, _STILL_WITHIN, _FALLEN_BELOW = 0.005, 1.1, 0.8
 
 def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:
     """What a curve does after its first block; None in `rms` is a value that is not finite."""
-    values = [value for depth, value in zip(depths, rms, strict=True) if depth >= 1 and value is not None]
+    values = [
+        value for depth, value in zip(depths, rms, strict=True) if depth >= 1 and value is not None
+    ]
     if None in rms:
         return _Behaviour.OVERFLOWS
     # The first block may be another than the others (KEEL, HybridNorm*).
@@ -93,7 +104,9 @@ def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:
 
 
 def exponent(depths: Sequence[int], rms: Sequence[float | None]) -> float | None:
-    """Slope of ln RMS over ln depth in the last tenfold of depth: ½ where every block adds as much to E‖x‖²."""
+    """Slope of ln RMS over ln depth in the last tenfold of depth: ½ where every block adds as much
+    to E‖x‖².
+    """
     since = next(i for i, depth in enumerate(depths) if depth >= max(1, depths[-1] // 10))
     first, last = rms[since], rms[-1]
     if first is None or last is None or depths[since] == depths[-1]:
@@ -131,7 +144,13 @@ def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFig
     for behaviour in _Behaviour:
         bundles = bundled([curve for curve in curves if curve["behaviour"] == behaviour])
         series = [
-            line(_named(bundle), "measured", hue, [depths[i] for i in at], [bundle[0]["mean_rms"][i] for i in at])
+            line(
+                _named(bundle),
+                "measured",
+                hue,
+                [depths[i] for i in at],
+                [bundle[0]["mean_rms"][i] for i in at],
+            )
             for hue, bundle in enumerate(bundles)
         ]
         if series:
@@ -148,8 +167,10 @@ def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFig
     return StudyFigure.of_panels(
         name="hidden_rms",
         title="Root mean square of the hidden state after every block",
-        caption="Mean over draws of the weights; both axes are logarithmic. Curves that coincide share a line, which "
-        "is named after the first of them.",
+        caption=(
+            "Mean over draws of the weights; both axes are logarithmic. Curves that coincide share "
+            "a line, which is named after the first of them."
+        ),
         panels=panels,
     )
 
@@ -158,7 +179,10 @@ def bundled(curves: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Curves that coincide with the first of their bundle at every depth."""
     bundles: list[list[dict[str, Any]]] = []
     for curve in curves:
-        own = next((bundle for bundle in bundles if _coincide(bundle[0]["mean_rms"], curve["mean_rms"])), None)
+        own = next(
+            (bundle for bundle in bundles if _coincide(bundle[0]["mean_rms"], curve["mean_rms"])),
+            None,
+        )
         if own is None:
             bundles.append([curve])
         else:
@@ -193,7 +217,8 @@ def _curve(name: str, config: _DepthConfig, pieces: Pieces) -> dict[str, Any]:
         **settings_of(config, "initialisation", "sentences", "sentence_tokens"),
     )
     mean_rms = [
-        None if None in values else plain(math.fsum(values) / len(values)) for values in zip(*found, strict=True)
+        None if None in values else plain(math.fsum(values) / len(values))
+        for values in zip(*found, strict=True)
     ]
     return {
         "name": name,
@@ -222,7 +247,10 @@ def _table(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyTabl
         ("placement", lambda curve: curve["title"]),
         ("what it does", lambda curve: curve["behaviour"]),
         ("exponent of depth", lambda curve: curve["exponent"]),
-        *((f"{depths[i]:,}", lambda curve, i=i: curve["mean_rms"][i]) for i in _places(depths, _SHOWN)),
+        *(
+            (f"{depths[i]:,}", lambda curve, i=i: curve["mean_rms"][i])
+            for i in _places(depths, _SHOWN)
+        ),
     ]
     return table("Root mean square of the hidden state by depth", _by_size(curves), columns)
 
@@ -232,7 +260,9 @@ def _lines(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> list[str]
     lines = [f"{'placement':18} {'RMS':15} " + " ".join(f"{depths[i]:>8}" for i in shown)]
     for curve in _by_size(curves):
         values = (curve["mean_rms"][i] for i in shown)
-        numbers = " ".join(f"{'none' if value is None else format(value, '.4g'):>8}" for value in values)
+        numbers = " ".join(
+            f"{'none' if value is None else format(value, '.4g'):>8}" for value in values
+        )
         lines.append(f"{curve['name']:18} {curve['behaviour']:15} {numbers}")
     return lines
 
@@ -240,9 +270,11 @@ def _lines(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> list[str]
 def _conditions(config: _DepthConfig) -> dict[str, str]:
     own = config.initialisation == "as-placement"
     return {
-        "Model": f"encoders of {config.blocks:,} blocks, width {config.width}, feed-forward {config.ffn_width}, "
-        f"{config.heads} heads, before any update",
-        "Initialisation": "each placement as its source draws it" if own else f"{config.initialisation} for all",
+        "Model": f"encoders of {config.blocks:,} blocks, width {config.width}, feed-forward "
+        f"{config.ffn_width}, {config.heads} heads, before any update",
+        "Initialisation": "each placement as its source draws it"
+        if own
+        else f"{config.initialisation} for all",
         "Tokens": f"{config.sentences} sentences of {config.sentence_tokens} tokens drawn from N(0, 1)",
         "Seeds": f"{config.seeds}, counted from 1: weights and tokens; curves are means over them",
         "Gradient normalisation": "none: no loss and no gradient is computed",
@@ -252,9 +284,13 @@ def _conditions(config: _DepthConfig) -> dict[str, str]:
 
 STUDY = Study(
     title="The hidden state over depth at initialisation",
-    question="How large is the hidden state after every block, a thousand blocks deep, before any training: what "
-    "grows, what stays, what falls?",
+    question="How large is the hidden state after every block, a thousand blocks deep, before any "
+    "training: what grows, what stays, what falls?",
     help="How large is the hidden state, 1,000 blocks deep?",
-    scales=scales(_DepthConfig, smoke={"blocks": 40, "seeds": 2}, paper={"width": 512, "ffn_width": 2048, "heads": 8}),
+    scales=scales(
+        _DepthConfig,
+        smoke={"blocks": 40, "seeds": 2},
+        paper={"width": 512, "ffn_width": 2048, "heads": 8},
+    ),
     run=run,
 )

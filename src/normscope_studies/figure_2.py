@@ -18,7 +18,12 @@ from .translation.figure_2 import PAPERS_SCHEDULE, SCALES, Figure2Config, RateGr
 from .translation.page import answer, epochs_figure, plain, rates_figure, with_caveat
 from .translation.runs import Trained, less
 
-PUBLISHED_BLEU = {"Adam without warm-up": 8.45, "T = 500 at 5e-4": 31.16, "T = 500 at 1e-3": 2.77, "T = 4000": 34.0}
+PUBLISHED_BLEU = {
+    "Adam without warm-up": 8.45,
+    "T = 500 at 5e-4": 31.16,
+    "T = 500 at 1e-3": 2.77,
+    "T = 4000": 34.0,
+}
 """Section 3.2; the last is "around 34"."""
 _SOURCE = "Xiong et al. 2020, section 3.2 and figure 2"
 _OURS = "not in the paper, whose schedules differ in both"
@@ -26,12 +31,14 @@ _HALF = 0.5
 
 
 def shares_of(group: RateGroup, found: Trained) -> dict[str, Estimate]:
-    """The gap between the run without warm-up and that with it, in nats, and what of it is summed rate, as shares.
+    """The gap between the run without warm-up and that with it, in nats, and what of it is summed
+    rate, as shares.
 
-    Four runs: without and with warm-up, each with the little summed rate of the paper's run without and with the large
-    one of that with. From the first corner to the last there are two ways: without warm-up raising the summed rate
-    closes a share of the gap ("given back"), with it lowering the summed rate opens one ("taken away"). Their mean is
-    the Shapley value of the summed rate, and one minus it that of the warm-up.
+    Four runs: without and with warm-up, each with the little summed rate of the paper's run without
+    and with the large one of that with. From the first corner to the last there are two ways:
+    without warm-up raising the summed rate closes a share of the gap ("given back"), with it
+    lowering the summed rate opens one ("taken away"). Their mean is the Shapley value of the summed
+    rate, and one minus it that of the warm-up.
     """
     arms = (group.without, group.long, group.without_equal_sum, group.long_equal_sum)
     rows = list(zip(*map(found.finals, arms), strict=True))
@@ -58,23 +65,34 @@ def claims(config: Figure2Config, found: Trained) -> list[Claim]:
 
 
 def _essential(optimizer: str, groups: list[RateGroup], found: Trained) -> Iterable[Claim]:
-    """The paper's claim, of its own schedules, and the same with as much cumulative learning rate as with warm-up."""
+    """The paper's claim, of its own schedules, and the same with as much cumulative learning rate
+    as with warm-up.
+    """
     name = OPTIMIZERS[optimizer]
     for family in groups[0].without_warmup():
         parts, holds = [], dict[str, Answer]()
         for group in groups:
             rate, arm = f"rate {group.peak_lr:g}", group.without_warmup()[family]
             share = found.gain_kept(arm, group.long)
-            words = "no certain gain with it" if share is None else f"{with_interval(share)} of its gain"
-            warm, bare = (f"{found.nats(one)} nats, BLEU {found.bleu(one)}" for one in (group.long, arm))
+            words = (
+                "no certain gain with it"
+                if share is None
+                else f"{with_interval(share)} of its gain"
+            )
+            warm, bare = (
+                f"{found.nats(one)} nats, BLEU {found.bleu(one)}" for one in (group.long, arm)
+            )
             parts.append(f"{rate}: with warm-up {warm}; without, {bare} ({words})")
             # Where nothing was gained with it, nothing is known of what is lost without.
             holds[rate] = None if share is None else between(share, greatest=MOST_OF_THE_GAIN)
         own = family == PAPERS_SCHEDULE
         yield judged(
             name=f"warm-up is essential under {name}{'' if own else f', {family}'}",
-            statement=f"Without warm-up{'' if own else f', but with {family}'}, Post-LN under {name} ends with "
-            f"less than {MOST_OF_THE_GAIN:g} of the gain over the unigram baseline that it has with warm-up.",
+            statement=(
+                f"Without warm-up{'' if own else f', but with {family}'}, Post-LN under {name} "
+                f"ends with less than {MOST_OF_THE_GAIN:g} of the gain over the unigram baseline "
+                "that it has with warm-up."
+            ),
             source=_SOURCE if own else "not in the paper",
             found=f"{'. '.join(parts)}. The baseline is {number(found.unigram(groups[0].long))} nats.",
             holds=holds,
@@ -82,13 +100,18 @@ def _essential(optimizer: str, groups: list[RateGroup], found: Trained) -> Itera
 
 
 def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
-    """Of the shorter warm-up: that it costs something and, where there are two rates, more at the larger one."""
+    """Of the shorter warm-up: that it costs something and, where there are two rates, more at the
+    larger one.
+    """
     low, high = groups[0], groups[-1]
-    short, long = (low.shorter_warmups()[PAPERS_SCHEDULE].schedule.warmup_updates, low.long.schedule.warmup_updates)
+    short, long = (
+        low.shorter_warmups()[PAPERS_SCHEDULE].schedule.warmup_updates,
+        low.long.schedule.warmup_updates,
+    )
     matters = claim(
         "the length of warm-up matters",
-        f"The shorter warm-up ({short:,} updates) ends at a higher loss than the longer ({long:,}), as T = 500 does "
-        "beside T = 4000.",
+        f"The shorter warm-up ({short:,} updates) ends at a higher loss than the longer "
+        f"({long:,}), as T = 500 does beside T = 4000.",
         source=_SOURCE,
         value="the short one's last loss less the long one's, in nats",
         holds={
@@ -102,15 +125,21 @@ def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
         return [matters]
 
     def cost(group: RateGroup, family: str) -> list[float]:
-        pairs = zip(found.finals(group.shorter_warmups()[family]), found.finals(group.long), strict=True)
+        pairs = zip(
+            found.finals(group.shorter_warmups()[family]), found.finals(group.long), strict=True
+        )
         return [a - b for a, b in pairs]
 
     more = claim(
         "the larger rate wants the longer warm-up",
-        "What the shorter warm-up costs is more at the larger rate: 31.16 BLEU at 5e-4 and 2.77 at 1e-3.",
+        "What the shorter warm-up costs is more at the larger rate: 31.16 BLEU at 5e-4 and 2.77 at "
+        "1e-3.",
         source=_SOURCE,
-        value=f"the difference in last loss at rate {high.peak_lr:g} less that at {low.peak_lr:g}, in nats",
-        holds={family: less(cost(high, family), cost(low, family)) for family in low.shorter_warmups()},
+        value=f"the difference in last loss at rate {high.peak_lr:g} less that at {low.peak_lr:g}, "
+        "in nats",
+        holds={
+            family: less(cost(high, family), cost(low, family)) for family in low.shorter_warmups()
+        },
         least=0.0,
     )
     return [matters, more]
@@ -124,19 +153,24 @@ def _summed_rate(optimizer: str, groups: list[RateGroup], found: Trained) -> Cla
         # Where it is not certain that there is a gap, nothing is known of its parts.
         there = between(share["gap"], least=0.0) is True
         for way, warmup in (("given back", "without warm-up"), ("taken away", "with warm-up")):
-            holds[f"{rate}, {way} {warmup}"] = between(share[way], greatest=_HALF) if there else None
+            holds[f"{rate}, {way} {warmup}"] = (
+                between(share[way], greatest=_HALF) if there else None
+            )
         gap, summed, back, away = (
-            with_interval(share[name]) for name in ("gap", "summed rate", "given back", "taken away")
+            with_interval(share[name])
+            for name in ("gap", "summed rate", "given back", "taken away")
         )
         parts.append(
-            f"{rate}: of a gap of {gap} nats {summed} is cumulative learning rate ({back} when it is given back "
-            f"without warm-up, {away} when it is taken away with warm-up)"
+            f"{rate}: of a gap of {gap} nats {summed} is cumulative learning rate ({back} when it "
+            f"is given back without warm-up, {away} when it is taken away with warm-up)"
         )
     return judged(
         name=f"most of the gap is the warm-up, under {OPTIMIZERS[optimizer]}",
-        statement="Of the gap in the last loss between the paper's runs without and with warm-up, at most half is the "
-        "learning rate that its schedule takes away: here the run with warm-up sums up "
-        f"{groups[0].ratio:.1f} times as much.",
+        statement=(
+            "Of the gap in the last loss between the paper's runs without and with warm-up, at "
+            "most half is the learning rate that its schedule takes away: here the run with "
+            f"warm-up sums up {groups[0].ratio:.1f} times as much."
+        ),
         source=_OURS,
         found=f"{'. '.join(parts)}.",
         holds=holds,
@@ -170,7 +204,9 @@ def _large_rates(by_name: Mapping[str, list[RateGroup]], found: Trained) -> Clai
         source="Xiong et al. 2020, section 3.4",
         value="the last loss at the larger rate less that at the smaller, in nats",
         holds={
-            f"{OPTIMIZERS[name]}, {high.peak_lr:g} beside {low.peak_lr:g}": found.excess(high.long, low.long)
+            f"{OPTIMIZERS[name]}, {high.peak_lr:g} beside {low.peak_lr:g}": found.excess(
+                high.long, low.long
+            )
             for name, (low, *_, high) in by_name.items()
         },
         greatest=0.0,
@@ -182,9 +218,13 @@ def figures(config: Figure2Config, found: Trained) -> list[StudyFigure]:
     made = []
     for optimizer in config.optimizers:
         title, groups = OPTIMIZERS[optimizer], config.groups(optimizer)
-        for name, words in (("paper", "the paper's schedules"), ("controlled", "schedules of one decay or one sum")):
+        for name, words in (
+            ("paper", "the paper's schedules"),
+            ("controlled", "schedules of one decay or one sum"),
+        ):
             panels: dict[str, dict[str, TranslationArm]] = {
-                f"{title}, rate {group.peak_lr:g}": getattr(group, f"{name}_family")() for group in groups
+                f"{title}, rate {group.peak_lr:g}": getattr(group, f"{name}_family")()
+                for group in groups
             }
             made.append(
                 epochs_figure(
@@ -211,12 +251,17 @@ def over_rates(config: Figure2Config) -> dict[str, dict[str, list[TranslationArm
         for title, family in families.items():
             # A run that has another's sum at a lower peak has no rate of its own on this axis.
             own = [words for words, arm in family[0].items() if arm.peak_lr == groups[0].peak_lr]
-            panels[f"{OPTIMIZERS[optimizer]}: {title}"] = {words: [arms[words] for arms in family] for words in own}
+            panels[f"{OPTIMIZERS[optimizer]}: {title}"] = {
+                words: [arms[words] for arms in family] for words in own
+            }
     return panels
 
 
 def _data(config: Figure2Config, found: Trained) -> dict[str, Any]:
-    return {"groups": [_of_group(one, found) for one in config.every_group()], "published_bleu": PUBLISHED_BLEU}
+    return {
+        "groups": [_of_group(one, found) for one in config.every_group()],
+        "published_bleu": PUBLISHED_BLEU,
+    }
 
 
 def _of_group(group: RateGroup, found: Trained) -> dict[str, Any]:
@@ -225,8 +270,12 @@ def _of_group(group: RateGroup, found: Trained) -> dict[str, Any]:
     return {
         "optimizer": group.optimizer,
         "peak_lr": group.peak_lr,
-        "gain_kept_without_warmup": {family: plain(found.gain_kept(arm, long)) for family, arm in without.items()},
-        "short_less_long_nats": {family: plain(found.excess(arm, long)) for family, arm in short.items()},
+        "gain_kept_without_warmup": {
+            family: plain(found.gain_kept(arm, long)) for family, arm in without.items()
+        },
+        "short_less_long_nats": {
+            family: plain(found.excess(arm, long)) for family, arm in short.items()
+        },
         "gap_nats": plain(share["gap"]),
         "share_of_summed_rate": plain(share["summed rate"]),
         "share_given_back_without_warmup": plain(share["given back"]),
@@ -237,8 +286,9 @@ def _of_group(group: RateGroup, found: Trained) -> dict[str, Any]:
 
 STUDY = Study(
     title="Post-LN with and without warm-up, under Adam and SGD: the paper's Figure 2",
-    question="Is warm-up essential for Post-LN, under Adam and under SGD, how much does its length matter, and how "
-    "much of what it does is the learning rate that the paper's schedule takes away with it?",
+    question="Is warm-up essential for Post-LN, under Adam and under SGD, how much does its length "
+    "matter, and how much of what it does is the learning rate that the paper's schedule takes "
+    "away with it?",
     help="The paper's Figure 2: does Post-LN need warm-up?",
     scales=SCALES,
     run=partial(answer, claims=claims, figures=figures, data=_data, rates=over_rates),

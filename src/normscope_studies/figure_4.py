@@ -1,4 +1,6 @@
-"""The paper's figure 4, on its schedules and on schedules that are alike: claims, figures and data."""
+"""The paper's figure 4, on its schedules and on schedules that are alike: claims, figures and
+data.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -31,17 +33,23 @@ _SOONER = "share of the updates after which Pre-LN reaches the loss that Post-LN
 
 
 def effects(of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> dict[str, Estimate]:
-    """By how many nats Pre-LN in place of Post-LN lowers the last loss ("placement") and RAdam in place of Adam does
-    ("optimizer"), each as a mean over the other; and by how much the placement's is larger, in size ("lead")."""
+    """By how many nats Pre-LN in place of Post-LN lowers the last loss ("placement") and RAdam in
+    place of Adam does ("optimizer"), each as a mean over the other; and by how much the placement's
+    is larger, in size ("lead")."""
     rows = list(zip(*(found.finals(arm) for arm in of.values()), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
     optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
     lead = [abs(x) - abs(y) for x, y in zip(placement, optimizer, strict=True)]
-    return {name: estimate(one) for name, one in (("placement", placement), ("optimizer", optimizer), ("lead", lead))}
+    return {
+        name: estimate(one)
+        for name, one in (("placement", placement), ("optimizer", optimizer), ("lead", lead))
+    }
 
 
 def best_arms(config: Figure4Config, found: Trained) -> tuple[TranslationArm, TranslationArm]:
-    """Post-LN with warm-up and Pre-LN without, each at the rate where it ends lowest on average: De-En, one decay."""
+    """Post-LN with warm-up and Pre-LN without, each at the rate where it ends lowest on average:
+    De-En, one decay.
+    """
 
     def best(placement: str, *, warm: bool) -> TranslationArm:
         arms = [config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs]
@@ -50,8 +58,12 @@ def best_arms(config: Figure4Config, found: Trained) -> tuple[TranslationArm, Tr
     return best(POST, warm=True), best(PRE, warm=False)
 
 
-def radam_keeps(config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> Estimate | None:
-    """What Post-LN has under RAdam without warm-up, as a share of its gain under Adam with warm-up."""
+def radam_keeps(
+    config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained
+) -> Estimate | None:
+    """What Post-LN has under RAdam without warm-up, as a share of its gain under Adam with
+    warm-up.
+    """
     warm = config.post(DE_EN, config.lrs[0])
     return found.gain_kept(of[POST, "radam"], warm)
 
@@ -60,27 +72,35 @@ def claims(config: Figure4Config, found: Trained) -> list[Claim]:
     """Of De-En, and of En-De, as far as these are trained."""
     made = []
     if of := config.square():
-        made += [*_of_pairings(config, found), *_of_square(config, of, found), *_over_rates(config, found)]
+        made += [
+            *_of_pairings(config, found),
+            *_of_square(config, of, found),
+            *_over_rates(config, found),
+        ]
     if EN_DE in config.pairs:
         made.append(_on_en_de(config, found))
     return with_caveat(made, found)
 
 
 def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
-    """The paper drops Pre-LN's rate tenfold at epoch 8, and never Post-LN's: so it is compared on one decay too."""
+    """The paper drops Pre-LN's rate tenfold at epoch 8, and never Post-LN's: so it is compared on
+    one decay too.
+    """
     paired = config.pairings(DE_EN)
     paper_s = [one for one in paired if one.schedules == PAPER_S]
     controlled = [one for one in paired if one.schedules != PAPER_S]
 
     def faster(name: str, statement: str, source: str, compared: Sequence[Pairing]) -> Claim:
         holds, never = _sooner(compared, found)
-        return claim(name, statement, source=source, value=_SOONER, holds=holds, greatest=1.0, beside=never)
+        return claim(
+            name, statement, source=source, value=_SOONER, holds=holds, greatest=1.0, beside=never
+        )
 
     return [
         claim(
             "Pre-LN does without warm-up",
-            "Without warm-up, Pre-LN ends at a validation loss that is no higher than Post-LN's with warm-up, to "
-            f"{COMPETITIVE_NATS:g} nats.",
+            "Without warm-up, Pre-LN ends at a validation loss that is no higher than Post-LN's "
+            f"with warm-up, to {COMPETITIVE_NATS:g} nats.",
             source=_SOURCE,
             value=_LESS,
             holds=_excesses(paired, found),
@@ -89,15 +109,15 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
         ),
         faster(
             "Pre-LN is faster",
-            "At the same rate Pre-LN reaches the loss that Post-LN ends at in fewer updates: its 9th checkpoint is as "
-            f"good as the 15th, {number(PUBLISHED_SHARE)} of them.",
+            "At the same rate Pre-LN reaches the loss that Post-LN ends at in fewer updates: its "
+            f"9th checkpoint is as good as the 15th, {number(PUBLISHED_SHARE)} of them.",
             _SOURCE,
             paper_s,
         ),
         faster(
             "Pre-LN is faster on the same schedule",
-            "Also where both decay alike, with Post-LN's warm-up or both with it, Pre-LN reaches the loss that Post-LN "
-            "ends at in fewer updates.",
+            "Also where both decay alike, with Post-LN's warm-up or both with it, Pre-LN reaches "
+            "the loss that Post-LN ends at in fewer updates.",
             _CORRECTED,
             [*controlled, *config.alike(DE_EN)],
         ),
@@ -110,10 +130,16 @@ def _excesses(paired: Sequence[Pairing], found: Trained) -> dict[str, Estimate]:
 
 
 def _sooner(paired: Sequence[Pairing], found: Trained) -> tuple[dict[str, Estimate | Answer], str]:
-    """By setting, after which part of the updates Pre-LN is where Post-LN ends; and a sentence on where it never is."""
+    """By setting, after which part of the updates Pre-LN is where Post-LN ends; and a sentence on
+    where it never is.
+    """
     shares = {one.setting: found.updates_shares(one.post, one.pre) for one in paired}
     missing = {setting: sum(share is None for share in row) for setting, row in shares.items()}
-    words = [f"{setting}, in {count} of {len(shares[setting])}" for setting, count in missing.items() if count]
+    words = [
+        f"{setting}, in {count} of {len(shares[setting])}"
+        for setting, count in missing.items()
+        if count
+    ]
     never = f"Never, by seeds: {'; '.join(words)}." if words else ""
     return {setting: sooner(row) for setting, row in shares.items()}, never
 
@@ -127,30 +153,40 @@ def _bleus(paired: Sequence[Pairing], found: Trained) -> str:
 def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
     paired = config.pairings(EN_DE)
     ends, (shares, never) = _excesses(paired, found), _sooner(paired, found)
-    holds: dict[str, Estimate | Answer] = {f"no higher, {setting}": one for setting, one in ends.items()}
+    holds: dict[str, Estimate | Answer] = {
+        f"no higher, {setting}": one for setting, one in ends.items()
+    }
     holds |= {f"sooner, {setting}": one for setting, one in shares.items()}
     return claim(
         "the same on En-De",
-        f"On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to {COMPETITIVE_NATS:g} nats, and "
-        "reaches Post-LN's last loss in fewer updates.",
+        "On En-De too, Pre-LN without warm-up ends no higher than Post-LN with it, to "
+        f"{COMPETITIVE_NATS:g} nats, and reaches Post-LN's last loss in fewer updates.",
         source=_SOURCE,
         value=f"{_LESS}, and the {_SOONER}",
         holds=holds,
-        greatest={setting: COMPETITIVE_NATS if setting.startswith("no higher") else 1.0 for setting in holds},
+        greatest={
+            setting: COMPETITIVE_NATS if setting.startswith("no higher") else 1.0
+            for setting in holds
+        },
         beside=f"{_bleus(paired, found)} {never}".strip(),
     )
 
 
-def _of_square(config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> list[Claim]:
+def _of_square(
+    config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained
+) -> list[Claim]:
     """RAdam saves Post-LN, does little for Pre-LN, and matters less than the placement."""
-    kept, difference = radam_keeps(config, of, found), found.excess(of[PRE, "radam"], of[PRE, "adam"])
+    kept, difference = (
+        radam_keeps(config, of, found),
+        found.excess(of[PRE, "radam"], of[PRE, "adam"]),
+    )
     seen, rate = effects(of, found), f"rate {of[PRE, 'adam'].peak_lr:g}"
     losses = f"Last loss under RAdam without warm-up: {found.nats(of[POST, 'radam'])} nats."
     return [
         claim(
             "RAdam trains Post-LN without warm-up",
-            f"Under RAdam without warm-up Post-LN has at least {MOST_OF_THE_GAIN:g} of the gain over the unigram "
-            "baseline that it has under Adam with warm-up.",
+            f"Under RAdam without warm-up Post-LN has at least {MOST_OF_THE_GAIN:g} of the gain "
+            "over the unigram baseline that it has under Adam with warm-up.",
             source=_SOURCE,
             value="Adam has no certain gain with warm-up" if kept is None else "share of the gain",
             holds={rate: kept},
@@ -159,7 +195,8 @@ def _of_square(config: Figure4Config, of: Mapping[tuple[str, str], TranslationAr
         ),
         claim(
             "RAdam changes little for Pre-LN",
-            f"Pre-LN ends within {COMPETITIVE_NATS:g} nats of the same loss under RAdam as under Adam.",
+            f"Pre-LN ends within {COMPETITIVE_NATS:g} nats of the same loss under RAdam as under "
+            "Adam.",
             source=_SOURCE,
             value="RAdam's last loss less Adam's, in nats",
             holds={rate: difference},
@@ -167,7 +204,8 @@ def _of_square(config: Figure4Config, of: Mapping[tuple[str, str], TranslationAr
         ),
         claim(
             "the placement dominates the optimiser",
-            "Without warm-up, Pre-LN in place of Post-LN changes the last loss more than RAdam in place of Adam.",
+            "Without warm-up, Pre-LN in place of Post-LN changes the last loss more than RAdam in "
+            "place of Adam.",
             source=_SOURCE,
             value="by how much the placement's change is larger, in nats",
             holds={rate: seen["lead"]},
@@ -183,15 +221,23 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
     made, rates = [_best_rates(config, found)], config.all_lrs
     if len(rates) > 1:
         arms = {
-            placement: [config.controlled(placement, DE_EN, lr, warm=placement == POST) for lr in rates]
+            placement: [
+                config.controlled(placement, DE_EN, lr, warm=placement == POST) for lr in rates
+            ]
             for placement in (POST, PRE)
         }
-        rows = {placement: zip(*(found.finals(arm) for arm in own), strict=True) for placement, own in arms.items()}
-        sensitivities = {name: [fmean(row) - min(row) for row in seeds] for name, seeds in rows.items()}
+        rows = {
+            placement: zip(*(found.finals(arm) for arm in own), strict=True)
+            for placement, own in arms.items()
+        }
+        sensitivities = {
+            name: [fmean(row) - min(row) for row in seeds] for name, seeds in rows.items()
+        }
         made += [
             claim(
                 "Pre-LN is ahead at the largest rate",
-                "At the largest rate that was tried Pre-LN without warm-up ends lower than Post-LN with it.",
+                "At the largest rate that was tried Pre-LN without warm-up ends lower than Post-LN "
+                "with it.",
                 source=_SOURCE,
                 value=_LESS,
                 holds={f"rate {rates[-1]:g}": found.excess(arms[PRE][-1], arms[POST][-1])},
@@ -199,8 +245,8 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
             ),
             claim(
                 "Pre-LN needs less tuning of the rate",
-                "How far the last loss lies above that of the best rate, on average over the rates, is less for Pre-LN "
-                "without warm-up than for Post-LN with it.",
+                "How far the last loss lies above that of the best rate, on average over the "
+                "rates, is less for Pre-LN without warm-up than for Post-LN with it.",
                 source="Xiong et al. 2020, abstract",
                 value="Pre-LN's sensitivity less Post-LN's, in nats",
                 holds={"De-En": less(sensitivities[PRE], sensitivities[POST])},
@@ -214,19 +260,22 @@ def _best_rates(config: Figure4Config, found: Trained) -> Claim:
     post, pre = best_arms(config, found)
     return claim(
         "each at its best rate",
-        "Each at the best of the rates that were tried, and on one decay, Pre-LN without warm-up ends no higher than "
-        f"Post-LN with it, to {COMPETITIVE_NATS:g} nats.",
+        "Each at the best of the rates that were tried, and on one decay, Pre-LN without warm-up "
+        f"ends no higher than Post-LN with it, to {COMPETITIVE_NATS:g} nats.",
         source=_OURS,
         value=_LESS,
         holds={"De-En": found.excess(pre, post)},
         greatest=COMPETITIVE_NATS,
-        beside=f"Of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at {post.peak_lr:g} and "
-        f"Pre-LN at {pre.peak_lr:g}: the best of a few on the same validation text.",
+        beside=f"Of {', '.join(f'{rate:g}' for rate in config.all_lrs)}, Post-LN is best at "
+        f"{post.peak_lr:g} and Pre-LN at {pre.peak_lr:g}: the best of a few on the same "
+        "validation text.",
     )
 
 
 def figures(config: Figure4Config, found: Trained) -> list[StudyFigure]:
-    """The paper's layout, the controlled schedules beside it, the square of optimisers, and the rate axis."""
+    """The paper's layout, the controlled schedules beside it, the square of optimisers, and the
+    rate axis.
+    """
     made = [_pair_figure(config, found, pair) for pair in config.pairs]
     if of := config.square():
         words = ("Post-LN, Adam", "Post-LN, RAdam", "Pre-LN, Adam", "Pre-LN, RAdam")
@@ -268,7 +317,9 @@ def _pair_figure(config: Figure4Config, found: Trained, pair: str) -> StudyFigur
 
 
 def over_rates(config: Figure4Config) -> dict[str, dict[str, list[TranslationArm]]]:
-    """By panel and words: each placement with warm-up and without, on one decay, at every rate; none without De-En."""
+    """By panel and words: each placement with warm-up and without, on one decay, at every rate;
+    none without De-En.
+    """
     if DE_EN not in config.pairs:
         return {}
     kinds = {
@@ -307,8 +358,10 @@ def _data(config: Figure4Config, found: Trained) -> dict[str, Any]:
 
 STUDY = Study(
     title="Pre-LN without warm-up beside Post-LN with it: the paper's Figure 4",
-    question="Is Pre-LN without warm-up as good as Post-LN with it, does it learn faster at the same rate, and does "
-    "the placement matter more than the choice of Adam or RAdam?",
+    question=(
+        "Is Pre-LN without warm-up as good as Post-LN with it, does it learn faster at the same "
+        "rate, and does the placement matter more than the choice of Adam or RAdam?"
+    ),
     help="The paper's Figure 4: can Pre-LN skip warm-up?",
     scales=SCALES,
     run=partial(answer, claims=claims, figures=figures, data=_data, rates=over_rates),

@@ -12,7 +12,15 @@ from .engine.claims import claim
 from .engine.estimates import plain_estimate
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
-from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, TranslationArm, controlled, coupled, figure_scales
+from .translation.config import (
+    ADAM_LRS,
+    PAPER_ADAM_LRS,
+    RunsConfig,
+    TranslationArm,
+    controlled,
+    coupled,
+    figure_scales,
+)
 from .translation.page import answer, epochs_figure, with_caveat
 from .translation.runs import Trained, less
 
@@ -33,9 +41,13 @@ class _Figure6Config(RunsConfig):
     def __post_init__(self) -> None:
         RunsConfig.__post_init__(self)
         if not 0 < self.small_lr < self.peak_lr:
-            raise ValueError(f"small_lr={self.small_lr} must be positive and below peak_lr={self.peak_lr}")
+            raise ValueError(
+                f"small_lr={self.small_lr} must be positive and below peak_lr={self.peak_lr}"
+            )
         if self.small_epochs < self.epochs:
-            raise ValueError(f"small_epochs={self.small_epochs} must be at least epochs={self.epochs}")
+            raise ValueError(
+                f"small_epochs={self.small_epochs} must be at least epochs={self.epochs}"
+            )
 
     def legend(self) -> dict[str, TranslationArm]:
         """The arms by their words in the legend; the paper's three first."""
@@ -61,26 +73,46 @@ class _Figure6Config(RunsConfig):
         return list(self.legend().values())
 
     def ends(self) -> dict[str, int]:
-        """When the small rate is looked at, in updates: where the others end, and where it ends itself."""
-        return {f"after {epochs} epochs": epochs * self.epoch_updates for epochs in (self.epochs, self.small_epochs)}
+        """When the small rate is looked at, in updates: where the others end, and where it ends
+        itself.
+        """
+        return {
+            f"after {epochs} epochs": epochs * self.epoch_updates
+            for epochs in (self.epochs, self.small_epochs)
+        }
 
 
-def small_less(config: _Figure6Config, other: TranslationArm, found: Trained, *, update: int) -> Estimate:
-    """The loss of the small rate at that update less the last one of another arm, in nats, over seeds in pairs."""
-    return less([run.nats_at(update) for run in found.curves[config.arms()[0]]], found.finals(other))
+def small_less(
+    config: _Figure6Config, other: TranslationArm, found: Trained, *, update: int
+) -> Estimate:
+    """The loss of the small rate at that update less the last one of another arm, in nats, over
+    seeds in pairs.
+    """
+    return less(
+        [run.nats_at(update) for run in found.curves[config.arms()[0]]], found.finals(other)
+    )
 
 
 def claims(config: _Figure6Config, found: Trained) -> list[Claim]:
     """The first two are the paper's; each compares the small rate with another arm's last loss."""
     small, without, long, decayed, fixed = config.arms()
     value = "the small rate's loss less the other's last one, in nats"
-    at_small, at_large = f"Post-LN at the fixed rate {config.small_lr:g} ends", f"than at {config.peak_lr:g}"
+    at_small, at_large = (
+        f"Post-LN at the fixed rate {config.small_lr:g} ends",
+        f"than at {config.peak_lr:g}",
+    )
 
     def at_ends(other: TranslationArm) -> dict[str, Estimate]:
-        return {when: small_less(config, other, found, update=update) for when, update in config.ends().items()}
+        return {
+            when: small_less(config, other, found, update=update)
+            for when, update in config.ends().items()
+        }
 
     others = {"a large rate that decays as with warm-up": decayed, "a large rate that stays": fixed}
-    after_as_many = {words: small_less(config, arm, found, update=config.updates) for words, arm in others.items()}
+    after_as_many = {
+        words: small_less(config, arm, found, update=config.updates)
+        for words, arm in others.items()
+    }
     made = [
         claim(
             "a small fixed rate does better than a large one without warm-up",
@@ -102,8 +134,8 @@ def claims(config: _Figure6Config, found: Trained) -> list[Claim]:
         ),
         claim(
             "it is the size of the rate",
-            f"After as many updates and without warm-up, {at_small} lower {at_large}, also where that sums up to more "
-            "than with warm-up.",
+            f"After as many updates and without warm-up, {at_small} lower {at_large}, also where "
+            "that sums up to more than with warm-up.",
             source=_OURS,
             value=value,
             holds=after_as_many,
@@ -117,7 +149,11 @@ def figures(config: _Figure6Config, found: Trained) -> list[StudyFigure]:
     """The paper's figure 6, and BLEU beside it."""
     told = "Post-LN at a small fixed rate and at a large one, without and with warm-up"
     panels, epoch = {"": config.legend()}, config.epoch_updates
-    return [epochs_figure("figure_6", "Post-LN at a small fixed rate", panels, found, epoch=epoch, told=told)]
+    return [
+        epochs_figure(
+            "figure_6", "Post-LN at a small fixed rate", panels, found, epoch=epoch, told=told
+        )
+    ]
 
 
 def _data(config: _Figure6Config, found: Trained) -> dict[str, Any]:
@@ -132,12 +168,16 @@ def _data(config: _Figure6Config, found: Trained) -> dict[str, Any]:
 
 
 SCALES = figure_scales(
-    _Figure6Config, smoke={"small_epochs": 3}, paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4}
+    _Figure6Config,
+    smoke={"small_epochs": 3},
+    paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4},
 )
 STUDY = Study(
     title="A small fixed rate in place of warm-up: the paper's Figure 6",
-    question="Does Post-LN without warm-up learn at a small fixed rate, and is that as good as a large rate with "
-    "warm-up?",
+    question=(
+        "Does Post-LN without warm-up learn at a small fixed rate, and is that as good as a large "
+        "rate with warm-up?"
+    ),
     help="The paper's Figure 6: does a small fixed rate do?",
     scales=SCALES,
     run=partial(answer, claims=claims, figures=figures, data=_data),

@@ -1,4 +1,6 @@
-"""How far the best peak rate moves with the length of a training, and what the rate of a shorter one costs."""
+"""How far the best peak rate moves with the length of a training, and what the rate of a shorter
+one costs.
+"""
 
 import itertools
 import math
@@ -21,12 +23,14 @@ from .engine.study import Study, scales
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HorizonsConfig:
-    """Cases of the study of advice, and how long they are trained. Raises ValueError for what is no length."""
+    """Cases of the study of advice, and how long they are trained. Raises ValueError for what is no
+    length.
+    """
 
     cases: tuple[AdviceCase, ...]
     horizons: tuple[int, ...] = (1_000, 200, 4_000)
-    """Updates of a training, in the order in which they are trained; a case is trained for the first `reach` of them,
-    and all but the first begin their search at its best rate."""
+    """Updates of a training, in the order in which they are trained; a case is trained for the
+    first `reach` of them, and all but the first begin their search at its best rate."""
     text_file: str = "corpora/wikipedia.txt"
     """Running text, for characters and pieces."""
     corpus: str = "corpora/multi30k_deen"
@@ -36,9 +40,14 @@ class HorizonsConfig:
 
     def __post_init__(self) -> None:
         check_least(self, processes=0)
-        if len(self.horizons) < 2 or min(self.horizons) < 20 or len(set(self.horizons)) < len(self.horizons):
+        if (
+            len(self.horizons) < 2
+            or min(self.horizons) < 20
+            or len(set(self.horizons)) < len(self.horizons)
+        ):
             raise ValueError(
-                f"horizons must be two or more numbers of updates from 20 on, none twice, got {self.horizons}"
+                "horizons must be two or more numbers of updates from 20 on, none twice, got "
+                f"{self.horizons}"
             )
         if not self.cases:
             raise ValueError("cases must be one or more")
@@ -80,12 +89,23 @@ def growths(ladders: Sequence[Ladder]) -> list[carrying.Growth]:
 
 
 def run(config: HorizonsConfig, pieces: Pieces) -> Findings:
-    """One piece a training, the shortest horizons first. Raises UserError for a text or a corpus that is not there."""
+    """One piece a training, the shortest horizons first. Raises UserError for a text or a corpus
+    that is not there.
+    """
     for case in {(case.model, case.text): case for case in config.cases}.values():
         task_of(case, **config.places, seed=1)
-    every = [(case, place) for place in range(len(config.horizons)) for case in config.cases if case.reach > place]
+    every = [
+        (case, place)
+        for place in range(len(config.horizons))
+        for case in config.cases
+        if case.reach > place
+    ]
     ladders = side_by_side(
-        partial(ladders_of, config), every, processes=config.processes, pieces=pieces, stage="ladders"
+        partial(ladders_of, config),
+        every,
+        processes=config.processes,
+        pieces=pieces,
+        stage="ladders",
     )
     found = growths(ladders)
     carried = carrying.carried(found, lambda one, other: one.smaller.case.apart(other.smaller.case))
@@ -103,7 +123,9 @@ def run(config: HorizonsConfig, pieces: Pieces) -> Findings:
                         [
                             one
                             for one in found
-                            if one.smaller.updates == shortest and one.smaller.learned and one.larger.learned
+                            if one.smaller.updates == shortest
+                            and one.smaller.learned
+                            and one.larger.learned
                         ],
                         f"moved from {shortest:,} updates",
                         lambda one: float(one.larger.updates),
@@ -114,10 +136,17 @@ def run(config: HorizonsConfig, pieces: Pieces) -> Findings:
             )
         ],
         tables=carrying.tables(
-            carried, "What a longer training loses at the best rate of a shorter one, in shares of its best's gain"
+            carried,
+            "What a longer training loses at the best rate of a shorter one, in shares of its "
+            "best's gain",
         ),
         data=carrying.data(carried)
-        | {"ladders": [{"case": one.case.name, "family": one.case.family} | of_ladder(one) for one in ladders]},
+        | {
+            "ladders": [
+                {"case": one.case.name, "family": one.case.family} | of_ladder(one)
+                for one in ladders
+            ]
+        },
     )
 
 
@@ -125,31 +154,47 @@ def conditions(config: HorizonsConfig, ladders: Sequence[Ladder]) -> dict[str, s
     """What was trained, and how its ends were read."""
     unlearned = sorted({f"{one.case.name} ({one.updates:,})" for one in ladders if not one.learned})
     return {
-        "cases": f"{len(config.cases)} of the study of advice, in {len({case.family for case in config.cases})} "
-        "families of model, text and initial weights. "
-        + (f"Learned at no rate, and left out: {joined(unlearned)}" if unlearned else "All learned at some rate"),
+        "cases": f"{len(config.cases)} of the study of advice, in "
+        f"{len({case.family for case in config.cases})} families of model, text and initial "
+        "weights. "
+        + (
+            f"Learned at no rate, and left out: {joined(unlearned)}"
+            if unlearned
+            else "All learned at some rate"
+        ),
         "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in ladders)}, of "
-        f"{', '.join(f'{updates:,}' for updates in sorted(config.horizons))} updates; linear warm-up over 1 % of them, "
-        "8 % where residual sums are normed, then a cosine to a tenth",
-        "rates": "factors of two, until the best has two on either side; the best one is read by a parabola through it "
-        "and its neighbours, a loss between rungs by a straight line",
-        "seeds": "two, of weights and batches, at the best rung of the first horizon and its neighbours; else one",
-        "loss": "mean cross-entropy at the end in nats, on held-out targets; gain: over a model of pairs of tokens, or "
-        "of single ones where the best does not reach that",
-        "the power": "of the length, the median of those of the cases that share neither model nor text nor initial "
-        "weights with the one that is foretold",
+        f"{', '.join(f'{updates:,}' for updates in sorted(config.horizons))} updates; linear "
+        "warm-up over 1 % of them, 8 % where residual sums are normed, then a cosine to a tenth",
+        "rates": "factors of two, until the best has two on either side; the best one is read by a "
+        "parabola through it and its neighbours, a loss between rungs by a straight line",
+        "seeds": "two, of weights and batches, at the best rung of the first horizon and its "
+        "neighbours; else one",
+        "loss": "mean cross-entropy at the end in nats, on held-out targets; gain: over a model of "
+        "pairs of tokens, or of single ones where the best does not reach that",
+        "the power": (
+            "of the length, the median of those of the cases that share neither model nor text nor "
+            "initial weights with the one that is foretold"
+        ),
     }
 
 
 _SIZES = {"blocks": 1, "width": 16, "tokens": 64, "length": 16}
 _SMALL = (
-    AdviceCase(model="decoder", text="arithmetic", initialisation="xavier-uniform", placement="post-ln", **_SIZES),  # type: ignore[arg-type]
+    AdviceCase(
+        model="decoder",
+        text="arithmetic",
+        initialisation="xavier-uniform",
+        placement="post-ln",
+        **_SIZES,
+    ),  # type: ignore[arg-type]
     AdviceCase(model="nanogpt", text="toy", **_SIZES),  # type: ignore[arg-type]
 )
 STUDY = Study(
     title="How does the best rate move with the length of the training?",
-    question="How far does the best peak rate move from trainings of 200 updates to those of 4,000, and what does a "
-    "longer training lose at the best rate of a shorter one?",
+    question=(
+        "How far does the best peak rate move from trainings of 200 updates to those of 4,000, and "
+        "what does a longer training lose at the best rate of a shorter one?"
+    ),
     help="How does the best rate move with the length?",
     scales=scales(
         HorizonsConfig,

@@ -1,4 +1,6 @@
-"""Every claim of the paper in one table, each in a row beside what the results of the studies say of it."""
+"""Every claim of the paper in one table, each in a row beside what the results of the studies say
+of it.
+"""
 
 import os
 import tomllib
@@ -31,7 +33,9 @@ class _MeasuredBy:
     command: str
     """That makes them."""
     conditions: Sequence[str]
-    """Which of the conditions that it states are told with a claim; all where it states none of these."""
+    """Which of the conditions that it states are told with a claim; all where it states none of
+    these.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +47,12 @@ class _ListedClaim:
     published: str
     """The value or order that is claimed."""
     whose: Literal["the paper", "ours", "digests"] = "the paper"
-    """Ours are forms that correct the paper's; digests are what summaries of it say in its place."""
+    """Ours are forms that correct the paper's; digests are what summaries of it say in its
+    place.
+    """
     tested: str = ""
-    """What was tested, where that is less than what is claimed, such as a direction where a number is published; else
-    the study's own statement says it."""
+    """What was tested, where that is less than what is claimed, such as a direction where a number
+    is published; else the study's own statement says it."""
     section: str
     """The heading under which the quotes stand, as far as it tells it from others."""
     quotes: Sequence[str]
@@ -84,7 +90,9 @@ class _ClaimRow:
     tested: str = ""
     """What was tested, with what would have been too far off; empty where it was not run."""
     found: str = ""
-    """In the words and numbers of the study's data, with their intervals; empty where it was not run."""
+    """In the words and numbers of the study's data, with their intervals; empty where it was not
+    run.
+    """
     conditions: str = ""
     """Under which it was measured: scale, data, model, seeds."""
     verdict: Verdict | None = None
@@ -98,10 +106,13 @@ class _ClaimRow:
         return unjudged if self.verdict is None else str(self.verdict)
 
 
-def rows(claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], results: Path) -> list[_ClaimRow]:
+def rows(
+    claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], results: Path
+) -> list[_ClaimRow]:
     """One for each claim of the list. results: a folder with a folder for each study.
 
-    Raises UserError where a study's results are damaged, or do not hold a claim that the list says they hold.
+    Raises UserError where a study's results are damaged, or do not hold a claim that the list says
+    they hold.
     """
     read = {name: _read(results / name / "results.json") for name in studies}
     return [
@@ -112,7 +123,9 @@ def rows(claims: Sequence[_ListedClaim], studies: Mapping[str, _MeasuredBy], res
     ]
 
 
-def _row(one: _ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path) -> _ClaimRow:
+def _row(
+    one: _ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, folder: Path
+) -> _ClaimRow:
     command = one.command or study.command
     if data is None or not one.claim:
         return _ClaimRow(listed=one, command=command)
@@ -133,7 +146,8 @@ def _row(one: _ListedClaim, study: _MeasuredBy, data: Mapping[str, Any] | None, 
         ) from None
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
-            f"{folder}: its results are not those of a study ({error!r}); make them: {study.command}"
+            f"{folder}: its results are not those of a study ({error!r}); make them: "
+            f"{study.command}"
         ) from error
 
 
@@ -152,7 +166,9 @@ def _read(file: Path) -> Mapping[str, Any] | None:
     try:
         found = read_json(file)
     except (ValueError, OSError) as error:
-        raise UserError(f"{file} cannot be read ({error}); make the study's results again") from error
+        raise UserError(
+            f"{file} cannot be read ({error}); make the study's results again"
+        ) from error
     return found if isinstance(found, dict) else {}
 
 
@@ -179,21 +195,33 @@ def tally(rows: Sequence[_ClaimRow]) -> str:
 
 def groups(rows: Sequence[_ClaimRow]) -> dict[str, list[_ClaimRow]]:
     """By whose they are, with their counts: "The paper's own claims, 50: 14 reproduced, …"."""
-    own = {words: [row for row in rows if row.listed.whose == whose] for whose, words in _GROUPS.items()}
+    own = {
+        words: [row for row in rows if row.listed.whose == whose]
+        for whose, words in _GROUPS.items()
+    }
     return {f"{words}, {len(some)}: {tally(some)}": some for words, some in own.items() if some}
 
 
 def tables(rows: Sequence[_ClaimRow], results: Path, out: Path) -> list[StudyTable]:
-    """One for each group; each claim links to the reading of the study that measured it, from a page in `out`."""
+    """One for each group; each claim links to the reading of the study that measured it, from a
+    page in `out`.
+    """
     return [
-        StudyTable(title=title, columns=COLUMNS, rows=[_cells(row, results, out) for row in some], prose=True)
+        StudyTable(
+            title=title,
+            columns=COLUMNS,
+            rows=[_cells(row, results, out) for row in some],
+            prose=True,
+        )
         for title, some in groups(rows).items()
     ]
 
 
 def _cells(row: _ClaimRow, results: Path, out: Path) -> list[TableCell]:
     one = row.listed
-    verdict = Marked(row.verdict_words, Tone.PLAIN if row.verdict is None else row.verdict.tone, row.where)
+    verdict = Marked(
+        row.verdict_words, Tone.PLAIN if row.verdict is None else row.verdict.tone, row.where
+    )
     measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
     claimed = [one.place, one.statement, one.published]
     return [*claimed, row.tested or "nothing", row.found or row.command, verdict, measured]
@@ -205,7 +233,10 @@ def conditions(rows: Sequence[_ClaimRow], results: Path, out: Path) -> StudyTabl
     return StudyTable(
         title="Conditions: scale, data and seeds of each study",
         columns=("study", "conditions"),
-        rows=[[Link(study, address(row, results, out)), row.conditions] for study, row in by_study.items()],
+        rows=[
+            [Link(study, address(row, results, out)), row.conditions]
+            for study, row in by_study.items()
+        ],
         prose=True,
     )
 
@@ -220,9 +251,10 @@ def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
     lines = [
         "# The paper's claims, one by one",
         "",
-        "Made by `normscope study paper` from the data of the other studies. What nobody has run has its command. "
-        "The verdict is of what was tested, which may be less than what is claimed, such as a direction where a number "
-        "is published, and says how far off was allowed.",
+        "Made by `normscope study paper` from the data of the other studies. What nobody has run "
+        "has its command. The verdict is of what was tested, which may be less than what is "
+        "claimed, such as a direction where a number is published, and says how far off was "
+        "allowed.",
     ]
     for one in (*tables(rows, results, out), conditions(rows, results, out)):
         written = ([_written(cell).replace("|", "&#124;") for cell in row] for row in one.rows)
@@ -242,7 +274,13 @@ def _written(cell: TableCell) -> str:
 def not_run(found: Sequence[_ClaimRow], results: Path) -> str:
     """The studies without results, and the places of what no study has measured yet."""
     left = [row for row in found if row.verdict_words == NOT_RUN]
-    missing = sorted({row.listed.study for row in left if not (results / row.listed.study / "results.json").is_file()})
+    missing = sorted(
+        {
+            row.listed.study
+            for row in left
+            if not (results / row.listed.study / "results.json").is_file()
+        }
+    )
     places = [row.listed.place for row in left if row.listed.study not in missing]
     studies = [f"no results of {', '.join(missing)}"] if missing else []
     return "; ".join([*studies, *places]) or "nothing"
@@ -266,8 +304,9 @@ def run(config: _PaperConfig, pieces: Pieces) -> Findings:
     results = Path(config.results)
     if not results.is_dir():
         raise UserError(
-            f"no folder of results at {config.results!r}: run this in a clone of NormScope, which has `results`, or "
-            "name with --set results=FOLDER one that has a folder for each study, such as FOLDER/theorem1"
+            f"no folder of results at {config.results!r}: run this in a clone of NormScope, which "
+            "has `results`, or name with --set results=FOLDER one that has a folder for each "
+            "study, such as FOLDER/theorem1"
         )
     claims, studies = listed()
     found = rows(claims[: config.claims or None], studies, results)
@@ -310,13 +349,17 @@ def _data(row: _ClaimRow) -> dict[str, Any]:
 def _counted_line(row: _ClaimRow) -> str:
     one = row.listed
     ours = f"  measured: {row.found}" if row.found else f"  {row.verdict_words}: {row.command}"
-    return f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"
+    return (
+        f"{one.place}: {row.verdict_words}\n  claim:    {one.statement} [{one.published}]\n{ours}"
+    )
 
 
 STUDY = Study(
     title="The paper's claims, one by one",
-    question="What does Xiong et al. 2020 claim, where, and with which value; and what came of each claim when a "
-    "study measured it?",
+    question=(
+        "What does Xiong et al. 2020 claim, where, and with which value; and what came of each "
+        "claim when a study measured it?"
+    ),
     help="What came of every claim of the paper?",
     scales=scales(_PaperConfig, smoke={"claims": 3}, paper={}),
     run=run,

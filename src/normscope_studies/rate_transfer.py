@@ -26,7 +26,11 @@ from .engine.page import Claim, Findings, StudyFigure, StudyTable, line, table
 from .engine.pieces import Pieces, side_by_side
 from .engine.study import Study, scales
 
-DEPTH, WIDTH, WIDTH_MUP = "four times the depth", "four times the width", "four times the width by µP"
+DEPTH, WIDTH, WIDTH_MUP = (
+    "four times the depth",
+    "four times the width",
+    "four times the width by µP",
+)
 _FACTOR = 4
 _STAYS = 0.1
 """Exponents of depth this close to 0 move a rate by a seventh over four times the depth."""
@@ -39,7 +43,15 @@ class RateTransferConfig:
     Raises ValueError for depths of which none is four times another.
     """
 
-    placements: tuple[str, ...] = ("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "lns", "completep")
+    placements: tuple[str, ...] = (
+        "post-ln",
+        "pre-ln",
+        "deepnorm",
+        "peri-ln",
+        "olmo-2",
+        "lns",
+        "completep",
+    )
     blocks: tuple[int, ...] = (2, 4, 8, 16)
     """Rising; each begins its search at the best rate of the one before."""
     width: int = 64
@@ -53,15 +65,17 @@ class RateTransferConfig:
     text_file: str = "corpora/wikipedia.txt"
     """Running text, for characters."""
     corpus: str = "corpora/multi30k_deen"
-    """A folder made by `normscope data prepare`, for a text of sentence pairs, which none here is."""
+    """A folder made by `normscope data prepare`, for a text of sentence pairs, which none here
+    is.
+    """
     processes: int = 0
     """Ladders at a time; 0 for as many as there are cores."""
 
     def __post_init__(self) -> None:
         check_least(self, updates=20, width=16, narrow=16, processes=0)
-        if not any(_FACTOR * blocks in self.blocks for blocks in self.blocks) or list(self.blocks) != sorted(
-            set(self.blocks)
-        ):
+        if not any(_FACTOR * blocks in self.blocks for blocks in self.blocks) or list(
+            self.blocks
+        ) != sorted(set(self.blocks)):
             raise ValueError(f"blocks must rise, and one be four times another, got {self.blocks}")
 
     @property
@@ -90,7 +104,9 @@ class RateTransferConfig:
         return [narrow, wide, replace(wide, narrower=float(_FACTOR))]
 
 
-def climbed(config: RateTransferConfig, chain: Sequence[AdviceCase], pieces: Pieces) -> list[Ladder]:
+def climbed(
+    config: RateTransferConfig, chain: Sequence[AdviceCase], pieces: Pieces
+) -> list[Ladder]:
     """Each begins its search at the best rung of the one before, one by µP at the first one's."""
     found: list[Ladder] = []
     for case in chain:
@@ -99,7 +115,9 @@ def climbed(config: RateTransferConfig, chain: Sequence[AdviceCase], pieces: Pie
     return found
 
 
-def growths(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) -> list[carrying.Growth]:
+def growths(
+    config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]
+) -> list[carrying.Growth]:
     """All that are four times as large."""
     found = []
     for chain in ladders:
@@ -114,7 +132,11 @@ def growths(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) -> 
                     continue
                 found.append(
                     carrying.Growth(
-                        group=group, cluster=cluster, smaller=smaller, larger=larger, decades=math.log10(_FACTOR)
+                        group=group,
+                        cluster=cluster,
+                        smaller=smaller,
+                        larger=larger,
+                        decades=math.log10(_FACTOR),
                     )
                 )
     return sorted(found, key=lambda one: (DEPTH, WIDTH, WIDTH_MUP).index(one.group))
@@ -127,7 +149,11 @@ def run(config: RateTransferConfig, pieces: Pieces) -> Findings:
     for chain in (*chains, *deep):
         task_of(chain[0], **config.places, seed=1)
     ladders = side_by_side(
-        partial(climbed, config), [*chains, *deep], processes=config.processes, pieces=pieces, stage="ladders"
+        partial(climbed, config),
+        [*chains, *deep],
+        processes=config.processes,
+        pieces=pieces,
+        stage="ladders",
     )
     facts = {
         one.case: RateFacts(**piece_of(one.case, "facts", config, pieces, facts_about)["facts"])
@@ -154,7 +180,9 @@ def run(config: RateTransferConfig, pieces: Pieces) -> Findings:
         tables=[
             depths(deepest, exponents),
             *carrying.tables(
-                carried, "What a model four times as large loses at the smaller one's best rate, in shares of the gain"
+                carried,
+                "What a model four times as large loses at the smaller one's best rate, in shares "
+                "of the gain",
             ),
         ],
         data=carrying.data(carried)
@@ -164,12 +192,17 @@ def run(config: RateTransferConfig, pieces: Pieces) -> Findings:
                 for name, one in exponents.items()
             }
         }
-        | {"ladders": [{"case": one.case.name} | of_ladder(one) for chain in ladders for one in chain]},
+        | {
+            "ladders": [
+                {"case": one.case.name} | of_ladder(one) for chain in ladders for one in chain
+            ]
+        },
     )
 
 
 def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
-    """By placement: the slope of the best rate's logarithm over that of the depth, where it learned at three depths.
+    """By placement: the slope of the best rate's logarithm over that of the depth, where it learned
+    at three depths.
 
     The interval is that of least squares, of how far the rates lie off the line.
     """
@@ -180,7 +213,9 @@ def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
             continue
         x, y = np.log10([one.case.blocks for one in there]), np.array([one.best for one in there])
         slope, start = np.polyfit(x, y, 1)
-        error = math.sqrt(((y - start - slope * x) ** 2).sum() / (count - 2) / ((x - x.mean()) ** 2).sum())
+        error = math.sqrt(
+            ((y - start - slope * x) ** 2).sum() / (count - 2) / ((x - x.mean()) ** 2).sum()
+        )
         found[chain[0].case.placement] = Estimate(
             # One number less than there are depths, as a line has one more to fit than a mean.
             count=count - 1,
@@ -192,7 +227,9 @@ def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
 
 
 def depth_claims(exponents: Mapping[str, Estimate]) -> list[Claim]:
-    """Whether the best rate falls as the model grows, and whether CompleteP's stays; none without an exponent."""
+    """Whether the best rate falls as the model grows, and whether CompleteP's stays; none without
+    an exponent.
+    """
     if not exponents:
         return []
     titles = {named(name).title: one for name, one in exponents.items()}
@@ -211,7 +248,8 @@ def depth_claims(exponents: Mapping[str, Estimate]) -> list[Claim]:
         made.append(
             claim(
                 "CompleteP's best rate stays over depth",
-                f"The best rate of CompleteP does not depend on the depth: an exponent of 0 within {_STAYS:g}.",
+                "The best rate of CompleteP does not depend on the depth: an exponent of 0 within "
+                f"{_STAYS:g}.",
                 source="Dey et al. 2025, arXiv:2505.01618",
                 value="exponent of depth",
                 holds={named("completep").title: stays},
@@ -234,7 +272,10 @@ def depths(deep: Sequence[Sequence[Ladder]], exponents: Mapping[str, Estimate]) 
                 for at, count in enumerate(blocks)
             ),
             ("exponent of depth", lambda chain: exponents.get(chain[0].case.placement)),
-            *((f"nats, {count} blocks", lambda chain, at=at: chain[at].lowest_nats) for at, count in enumerate(blocks)),
+            *(
+                (f"nats, {count} blocks", lambda chain, at=at: chain[at].lowest_nats)
+                for at, count in enumerate(blocks)
+            ),
         ],
     )
 
@@ -242,12 +283,16 @@ def depths(deep: Sequence[Sequence[Ladder]], exponents: Mapping[str, Estimate]) 
 def figures(deep: Sequence[Sequence[Ladder]]) -> list[StudyFigure]:
     """Best rates and losses over depth."""
     blocks = [float(one.case.blocks) for one in deep[0]]
-    axes = {"best peak rate": lambda one: 10**one.best, "loss at it, nats": lambda one: one.lowest_nats}
+    axes = {
+        "best peak rate": lambda one: 10**one.best,
+        "loss at it, nats": lambda one: one.lowest_nats,
+    }
     return [
         StudyFigure.of_panels(
             name="depths",
             title="The best rate and the loss at it, by depth",
-            caption="Two seeds at the best rung and its neighbours; the best rate by a parabola through these.",
+            caption="Two seeds at the best rung and its neighbours; the best rate by a parabola "
+            "through these.",
             panels=[
                 Panel(
                     title=ylabel.partition(",")[0],
@@ -256,7 +301,13 @@ def figures(deep: Sequence[Sequence[Ladder]]) -> list[StudyFigure]:
                     log_x=True,
                     log_y=ylabel == "best peak rate",
                     series=[
-                        line(named(chain[0].case.placement).title, "measured", hue, blocks, list(map(of, chain)))
+                        line(
+                            named(chain[0].case.placement).title,
+                            "measured",
+                            hue,
+                            blocks,
+                            list(map(of, chain)),
+                        )
                         for hue, chain in enumerate(deep)
                     ],
                 )
@@ -271,29 +322,43 @@ def conditions(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) 
     every = [one for chain in ladders for one in chain]
     unlearned = sorted(one.case.name for one in every if not one.learned)
     return {
-        "over depth": f"decoders of ours of width {config.width}, {', '.join(map(str, config.blocks))} blocks, Glorot "
-        f"uniform times the placement's gain: {joined([named(name).title for name in config.placements])}",
-        "over width": f"models of others of 2 blocks, width {config.narrow} and {_FACTOR * config.narrow}, with "
-        f"their own initial weights: {joined(config.models)}",
-        "by µP": "matrices and the head take steps a quarter as large in the wider model, and begin half as large "
-        "where they are drawn alike at any width (Yang et al. 2022, table 8); heads keep their 16 dimensions",
+        "over depth": (
+            f"decoders of ours of width {config.width}, {', '.join(map(str, config.blocks))} "
+            "blocks, Glorot uniform times the placement's gain: "
+            f"{joined([named(name).title for name in config.placements])}"
+        ),
+        "over width": (
+            f"models of others of 2 blocks, width {config.narrow} and {_FACTOR * config.narrow}, "
+            f"with their own initial weights: {joined(config.models)}"
+        ),
+        "by µP": (
+            "matrices and the head take steps a quarter as large in the wider model, and begin "
+            "half as large where they are drawn alike at any width (Yang et al. 2022, table 8); "
+            "heads keep their 16 dimensions"
+        ),
         "texts": f"{joined(config.texts)}, of {config.text_file} where they are characters",
-        "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in every)}, of {config.updates:,} updates of "
-        "256 tokens under AdamW; linear warm-up over 1 % of them, 8 % where residual sums are normed, then a "
-        "cosine to a tenth",
-        "rates": "factors of two, until the best has two on either side; the best one is read by a parabola through it "
-        "and its neighbours, a loss between rungs by a straight line",
+        "trainings": (
+            f"{sum(len(one.outcomes) + len(one.again) for one in every)}, of {config.updates:,} "
+            "updates of 256 tokens under AdamW; linear warm-up over 1 % of them, 8 % where "
+            "residual sums are normed, then a cosine to a tenth"
+        ),
+        "rates": "factors of two, until the best has two on either side; the best one is read by a "
+        "parabola through it and its neighbours, a loss between rungs by a straight line",
         "seeds": "two, of weights and batches, at the best rung and its neighbours; else one",
         "learned": f"at no rate, and left out: {joined(unlearned)}" if unlearned else "all",
-        "the law of known rates": "that of the doctor and of `choose`, over width and sub-layers, which knew none of "
-        "these trainings",
+        "the law of known rates": (
+            "that of the doctor and of `choose`, over width and sub-layers, which knew none of "
+            "these trainings"
+        ),
     }
 
 
 STUDY = Study(
     title="What is the best rate of a small model worth for a larger one?",
-    question="What does a model four times as deep, or four times as wide with µP and without, lose at the best "
-    "peak rate of the smaller one, in which placement?",
+    question=(
+        "What does a model four times as deep, or four times as wide with µP and without, lose at "
+        "the best peak rate of the smaller one, in which placement?"
+    ),
     help="What is a small model's rate worth for a large?",
     scales=scales(
         RateTransferConfig,

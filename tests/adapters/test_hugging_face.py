@@ -1,4 +1,6 @@
-"""Hugging Face models from configurations and folders: what is built, what goes in, its loss, what is refused."""
+"""Hugging Face models from configurations and folders: what is built, what goes in, its loss, what
+is refused.
+"""
 
 import inspect
 import json
@@ -21,7 +23,14 @@ from normscope.targets import Target, opened
 transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
 
 TOKENS, SEQUENCES = 7, 3
-SMALL = ("n_layer=2", "n_embd=32", "n_head=2", "vocab_size=50", "bos_token_id=48", "eos_token_id=49")
+SMALL = (
+    "n_layer=2",
+    "n_embd=32",
+    "n_head=2",
+    "vocab_size=50",
+    "bos_token_id=48",
+    "eos_token_id=49",
+)
 
 
 def open_small(text: object, *settings: str, tokens: int = TOKENS, seed: int = 0) -> Target:
@@ -48,7 +57,10 @@ def loss_by_hand(target: Target, output: object) -> torch.Tensor:
         log_p_FBV = logits.log_softmax(-1).transpose(0, 1)
         frames, counts = torch.full((SEQUENCES,), TOKENS), torch.full((SEQUENCES,), labels.shape[1])
         blank = target.model.config.pad_token_id
-        return functional.ctc_loss(log_p_FBV, labels, frames, counts, blank=blank, reduction="sum") / frames.sum()
+        return (
+            functional.ctc_loss(log_p_FBV, labels, frames, counts, blank=blank, reduction="sum")
+            / frames.sum()
+        )
     if kind.endswith("ForCausalLM") or kind == "GPT2LMHeadModel":
         logits, labels = logits[:, :-1], labels[:, 1:]
     return functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=-100)
@@ -60,16 +72,22 @@ def test_every_family_runs_on_its_sample_inputs(name, tmp_path):
     config = (CORPUS | FURTHER)[name].build().config
     target = open_small(saved(config, tmp_path))
     model = target.model.eval()
-    assert {key for key in target.inputs if key != "labels"} <= inspect.signature(model.forward).parameters.keys()
+    assert {key for key in target.inputs if key != "labels"} <= inspect.signature(
+        model.forward
+    ).parameters.keys()
     with torch.no_grad():
         output = model(**target.inputs)
     if name == "clip":  # the vision side alone has no head
         assert target.loss is None
     else:
-        torch.testing.assert_close(target.loss(output), loss_by_hand(target, output), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            target.loss(output), loss_by_hand(target, output), rtol=1e-5, atol=1e-6
+        )
     ids = target.inputs.get("input_ids")
     if ids is not None:
-        given = [v for k, v in vars(model.config).items() if k.endswith("_token_id") and v is not None]
+        given = [
+            v for k, v in vars(model.config).items() if k.endswith("_token_id") and v is not None
+        ]
         special = {token for v in given for token in (v if isinstance(v, list) else [v])}
         assert not set(ids.flatten().tolist()) & special
         assert ids.shape == (SEQUENCES, TOKENS)
@@ -77,7 +95,9 @@ def test_every_family_runs_on_its_sample_inputs(name, tmp_path):
         samples = torch.tensor(target.inputs["input_values"].shape[1])
         assert int(model._get_feat_extract_output_lengths(samples)) == TOKENS
     if "decoder_input_ids" in target.inputs:
-        assert torch.equal(target.inputs["decoder_input_ids"][:, 1:], target.inputs["labels"][:, :-1])
+        assert torch.equal(
+            target.inputs["decoder_input_ids"][:, 1:], target.inputs["labels"][:, :-1]
+        )
         assert set(target.inputs["decoder_input_ids"][:, 0].tolist()) <= special
 
 
@@ -87,8 +107,11 @@ def test_the_loss_of_ctc_is_per_frame_however_it_is_reduced(reduction, tmp_path)
     target = open_small(saved(config, tmp_path), f"ctc_loss_reduction={reduction}")
     with torch.no_grad():
         output = target.model.eval()(**target.inputs)
-    torch.testing.assert_close(target.loss(output), loss_by_hand(target, output), rtol=1e-5, atol=1e-6)
-    # Labels leave one alignment, so the loss is the mean over frames of what each gives to its label.
+    torch.testing.assert_close(
+        target.loss(output), loss_by_hand(target, output), rtol=1e-5, atol=1e-6
+    )
+    # Labels leave one alignment, so the loss is the mean over frames of what each gives to its
+    # label.
     by_frame = -output.logits.log_softmax(-1).gather(-1, target.inputs["labels"][..., None]).mean()
     torch.testing.assert_close(target.loss(output), by_frame, rtol=1e-5, atol=1e-6)
 
@@ -137,7 +160,8 @@ def test_without_a_flag_nothing_is_wanted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "built"), [("gpt2", "GPT2LMHeadModel"), ("GPT2Config", "GPT2LMHeadModel"), ("GPT2Model", "GPT2Model")]
+    ("name", "built"),
+    [("gpt2", "GPT2LMHeadModel"), ("GPT2Config", "GPT2LMHeadModel"), ("GPT2Model", "GPT2Model")],
 )
 def test_by_name_with_changes(name, built):
     target = open_small(name, *SMALL)
@@ -150,9 +174,16 @@ def test_by_name_with_changes(name, built):
 
 def test_keys_have_the_names_of_other_families_too_and_lie_in_parts():
     assert open_small("gpt2", *SMALL, "num_hidden_layers=1").model.config.n_layer == 1
-    changes = ("num_hidden_layers=2", "hidden_size=32", "num_attention_heads=2", "intermediate_size=32")
+    changes = (
+        "num_hidden_layers=2",
+        "hidden_size=32",
+        "num_attention_heads=2",
+        "intermediate_size=32",
+    )
     parts = [f"{part}_config.{change}" for part in ("text", "vision") for change in changes]
-    target = open_small("CLIPModel", *parts, "vision_config.image_size=8", "vision_config.patch_size=4")
+    target = open_small(
+        "CLIPModel", *parts, "vision_config.image_size=8", "vision_config.patch_size=4"
+    )
     assert target.model.config.text_config.num_hidden_layers == 2
     assert target.inputs["pixel_values"].shape == (SEQUENCES, 3, 8, 8)
     assert target.inputs["input_ids"].shape == (SEQUENCES, TOKENS)
@@ -163,7 +194,10 @@ def test_the_seed_decides_weights_and_inputs_and_leaves_random_numbers_alone():
     before = torch.get_rng_state()
     first, again, other = (open_small("gpt2", *SMALL, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(first.model.parameters(), again.model.parameters(), strict=True)
+    )
     assert torch.equal(first.inputs["input_ids"], again.inputs["input_ids"])
     assert not torch.equal(first.model.lm_head.weight, other.model.lm_head.weight)
     assert not torch.equal(first.inputs["input_ids"], other.inputs["input_ids"])
@@ -171,9 +205,14 @@ def test_the_seed_decides_weights_and_inputs_and_leaves_random_numbers_alone():
 
 def test_inputs_are_no_longer_than_the_positions():
     assert open_small("gpt2", *SMALL, "n_positions=5").inputs["input_ids"].shape == (SEQUENCES, 5)
-    settings = [f"{key}={value}" for key, value in sizes(max_position_embeddings=9, pad_token_id=1).items()]
+    settings = [
+        f"{key}={value}" for key, value in sizes(max_position_embeddings=9, pad_token_id=1).items()
+    ]
     target = open_small("roberta", *settings, tokens=50)
-    assert target.inputs["input_ids"].shape == (SEQUENCES, 7)  # two rows of its table are never reached
+    assert target.inputs["input_ids"].shape == (
+        SEQUENCES,
+        7,
+    )  # two rows of its table are never reached
     target.model(**target.inputs)
 
 
@@ -189,7 +228,9 @@ def checkpoint(tmp_path_factory) -> Path:
     """A small GPT-2 with trained weights, as save_pretrained writes it."""
     folder = tmp_path_factory.mktemp("checkpoint")
     torch.manual_seed(5)
-    config = transformers.GPT2Config(n_layer=2, n_embd=32, n_head=2, vocab_size=50, bos_token_id=1, eos_token_id=2)
+    config = transformers.GPT2Config(
+        n_layer=2, n_embd=32, n_head=2, vocab_size=50, bos_token_id=1, eos_token_id=2
+    )
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
     return folder
 
@@ -211,7 +252,9 @@ def test_a_checkpoint_is_loaded_without_the_network(checkpoint, monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     target = open_small(checkpoint)
-    assert torch.equal(target.model.transformer.wte.weight, weights_of(checkpoint)["transformer.wte.weight"])
+    assert torch.equal(
+        target.model.transformer.wte.weight, weights_of(checkpoint)["transformer.wte.weight"]
+    )
     assert (target.loading.missing, target.loading.unexpected) == ((), ())
     assert os.environ["HF_HUB_OFFLINE"] == "1"
 
@@ -221,7 +264,11 @@ def test_what_a_checkpoint_lacks_and_has_too_much_is_told(copy):
 
     weights = weights_of(copy)
     del weights["transformer.h.1.mlp.c_fc.weight"]
-    save_file(weights | {"transformer.extra": torch.zeros(2)}, copy / "model.safetensors", {"format": "pt"})
+    save_file(
+        weights | {"transformer.extra": torch.zeros(2)},
+        copy / "model.safetensors",
+        {"format": "pt"},
+    )
     loading = open_small(copy).loading
     assert loading.missing == ("transformer.h.1.mlp.c_fc.weight",)
     assert loading.unexpected == ("transformer.extra",)
@@ -289,7 +336,12 @@ def test_configurations_that_are_none(content, expected, tmp_path):
         ("gpt2", ["n_layer.x=2"], "n_layer of GPT2Config is a value"),
         ("gpt2", ["n_layer"], "--set takes KEY=VALUE"),
         ("GPT2Confg", [], "did you mean 'GPT2Config'?"),
-        ("gpt2-medium", [], "fetch a model of the hub first (hf download NAME --local-dir FOLDER) and give the folder"),
+        (
+            "gpt2-medium",
+            [],
+            "fetch a model of the hub first (hf download NAME --local-dir FOLDER) and give the "
+            "folder",
+        ),
         ("bert-base-uncased", [], "NormScope downloads nothing"),
         ("openai/gpt2", [], "NormScope downloads nothing"),
         ("PreTrainedModel", [], "neither a model type"),
@@ -327,7 +379,9 @@ def test_counts_without_end_are_refused_before_anything_is_built(name, setting):
 
 def test_widths_without_end_are_refused_before_anything_is_drawn():
     # Its model draws a vector of that width in memory, even where it is built without weights.
-    assert "hidden_size is 1000000000, and 100,000,000 is the most" in said("Wav2Vec2Config", "hidden_size=1000000000")
+    assert "hidden_size is 1000000000, and 100,000,000 is the most" in said(
+        "Wav2Vec2Config", "hidden_size=1000000000"
+    )
 
 
 def test_labels_without_end_are_refused_before_each_has_a_name(tmp_path):
@@ -338,8 +392,13 @@ def test_labels_without_end_are_refused_before_each_has_a_name(tmp_path):
 def test_what_takes_too_long_to_build_is_refused_with_what_may_be_the_reason(monkeypatch):
     monkeypatch.setattr(memory, "MOST_SECONDS", 0.0)
     message = said("gpt2", "n_layer=60000")
-    assert "takes more than 0 s of the processor to build even without weights, and had 1 modules by then" in message
-    assert message.endswith("its largest numbers are n_layer = 60000, vocab_size = 50257, bos_token_id = 50256")
+    assert (
+        "takes more than 0 s of the processor to build even without weights, and had 1 modules by "
+        "then" in message
+    )
+    assert message.endswith(
+        "its largest numbers are n_layer = 60000, vocab_size = 50257, bos_token_id = 50256"
+    )
 
 
 @pytest.mark.parametrize(
@@ -348,8 +407,8 @@ def test_what_takes_too_long_to_build_is_refused_with_what_may_be_the_reason(mon
         # Llama 3.1 405B, with the vocabulary of 32,000 that is the default.
         (
             "LlamaConfig",
-            "hidden_size=16384 intermediate_size=53248 num_attention_heads=128 num_key_value_heads=8 "
-            "num_hidden_layers=126",
+            "hidden_size=16384 intermediate_size=53248 num_attention_heads=128 "
+            "num_key_value_heads=8 num_hidden_layers=126",
             403,
         ),
         ("Qwen3MoeConfig", "num_hidden_layers=94 hidden_size=4096 num_attention_heads=64", 118),
@@ -373,7 +432,9 @@ def test_without_transformers_the_extra_is_named(monkeypatch):
 
 
 def test_a_configuration_does_not_say_by_which_code_it_is_computed(tmp_path: Path) -> None:
-    """What is no name of transformers' own is one of a kernel on the hub, which its loader fetches and runs."""
+    """What is no name of transformers' own is one of a kernel on the hub, which its loader fetches
+    and runs.
+    """
     file = tmp_path / "config.json"
     table = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11}
     for key in ("_attn_implementation", "attn_implementation", "_attn_implementation_internal"):

@@ -1,4 +1,6 @@
-"""The fixture `norm_doctor`, which pytest loads in this run as in any other, and in a run in a user's folder."""
+"""The fixture `norm_doctor`, which pytest loads in this run as in any other, and in a run in a
+user's folder.
+"""
 
 import os
 import subprocess
@@ -21,9 +23,13 @@ Doctor = Callable[..., Diagnosis]
 
 def encoder(*, final_norm: bool) -> tuple[nn.Module, tuple[Tensor]]:
     torch.manual_seed(0)
-    layers = [nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, batch_first=True) for _ in range(3)]
+    layers = [
+        nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, batch_first=True) for _ in range(3)
+    ]
     end = [nn.LayerNorm(16)] if final_norm else []
-    return nn.Sequential(nn.Embedding(11, 16), *layers, *end, nn.Linear(16, 11)), (torch.arange(10).reshape(2, 5),)
+    return nn.Sequential(nn.Embedding(11, 16), *layers, *end, nn.Linear(16, 11)), (
+        torch.arange(10).reshape(2, 5),
+    )
 
 
 def test_a_sound_model_passes_and_its_diagnosis_is_returned(norm_doctor: Doctor) -> None:
@@ -61,10 +67,15 @@ def test_only_findings_as_bad_as_asked_for_fail(norm_doctor: Doctor) -> None:
         norm_doctor(*encoder(final_norm=True), fail_on="critical")
 
 
-def test_in_a_folder_of_its_own_the_project_silences_rules_and_failures_are_readable(tmp_path: Path) -> None:
-    """Both tests are about the same model; one in a project that silences what is found, one with another finding."""
+def test_in_a_folder_of_its_own_the_project_silences_rules_and_failures_are_readable(
+    tmp_path: Path,
+) -> None:
+    """Both tests are about the same model; one in a project that silences what is found, one with
+    another finding.
+    """
     (tmp_path / "pyproject.toml").write_text(
-        f'[tool.normscope.doctor]\nsilence = ["{PROBLEM}"]\n[tool.pytest.ini_options]\n', encoding="utf-8"
+        f'[tool.normscope.doctor]\nsilence = ["{PROBLEM}"]\n[tool.pytest.ini_options]\n',
+        encoding="utf-8",
     )
     (tmp_path / "test_model.py").write_text(
         "import torch\n"
@@ -93,6 +104,9 @@ def _pytest(folder: Path) -> None:
 
 def test_pytest_finds_the_plugin_and_it_loads_nothing_heavy() -> None:
     (found,) = entry_points(group="pytest11", name="normscope")
-    code = f"import sys, {found.value}; print([name for name in ('torch', 'numpy', 'rich') if name in sys.modules])"
+    code = (
+        f"import sys, {found.value}; print([name for name in ('torch', 'numpy', 'rich') if name in "
+        "sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -1,4 +1,6 @@
-"""The lines of the manual by which a monitor's measurements go where a training's other numbers go."""
+"""The lines of the manual by which a monitor's measurements go where a training's other numbers
+go.
+"""
 
 import re
 from pathlib import Path
@@ -28,7 +30,11 @@ def written(sink: str, names: dict[str, Any], folder: Path) -> dict[str, float]:
         return {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]}
     if sink == "W&B":
         names["run"].log({})  # What is logged at a step is kept back until the next one.
-        found = {name: value for name, value in dict(names["run"].summary).items() if not name.startswith("_")}
+        found = {
+            name: value
+            for name, value in dict(names["run"].summary).items()
+            if not name.startswith("_")
+        }
         names["run"].finish()
         return found
     if sink == "Trackio":
@@ -42,7 +48,9 @@ def written(sink: str, names: dict[str, Any], folder: Path) -> dict[str, float]:
     return dict(names["mlflow"].get_run(run).data.metrics)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning"
+)
 @pytest.mark.parametrize(("sink", "once", "line"), ROWS, ids=[row[0] for row in ROWS])
 def test_every_measurement_arrives(
     sink: str, once: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -55,7 +63,9 @@ def test_every_measurement_arrives(
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     names: dict[str, Any] = {}
     exec(once.replace("; ", "\n"), names)
-    model = nn.Sequential(*[nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)])
+    model = nn.Sequential(
+        *[nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
+    )
     batch = torch.randn(2, 3, 8)
     model(batch).square().mean().backward()
     names |= {"update": 1, "values": Monitor(model=model, inputs=batch)(1)}

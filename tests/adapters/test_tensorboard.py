@@ -19,7 +19,9 @@ def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
 
 
 def test_every_scalar_is_there_at_its_update_and_a_resume_shows_none_twice(tmp_path: Path) -> None:
-    """The first process goes two updates further than its last checkpoint, then the second goes back to that."""
+    """The first process goes two updates further than its last checkpoint, then the second goes
+    back to that.
+    """
 
     def die(event: dict[str, object]) -> None:
         if event["event"] == "update" and event["update"] == 7:
@@ -39,7 +41,9 @@ def test_every_scalar_is_there_at_its_update_and_a_resume_shows_none_twice(tmp_p
         ("finished", "finished/summed_lr", "summed_lr"),
     ):
         # Event files hold float32.
-        wanted = [(e["update"], float(np.float32(e[quantity]))) for e in events if e["event"] == kind]
+        wanted = [
+            (e["update"], float(np.float32(e[quantity]))) for e in events if e["event"] == kind
+        ]
         assert scalars(board, tag) == wanted, tag
     assert len(scalars(board, "train/target_tokens_per_second")) == 12
 
@@ -47,9 +51,23 @@ def test_every_scalar_is_there_at_its_update_and_a_resume_shows_none_twice(tmp_p
 def test_reasons_and_profiles_are_no_scalars(tmp_path: Path) -> None:
     with TensorBoardLog(tmp_path) as log:
         log(
-            {"event": "initialisation", "update": 0, "updates": 9, "gradient_norms": {"w": 1.0}, "elapsed_seconds": 2.0}
+            {
+                "event": "initialisation",
+                "update": 0,
+                "updates": 9,
+                "gradient_norms": {"w": 1.0},
+                "elapsed_seconds": 2.0,
+            }
         )
-        log({"event": "skipped", "update": 1, "updates": 9, "reason": "the loss", "elapsed_seconds": 3.0})
+        log(
+            {
+                "event": "skipped",
+                "update": 1,
+                "updates": 9,
+                "reason": "the loss",
+                "elapsed_seconds": 3.0,
+            }
+        )
     reader = EventAccumulator(str(tmp_path))
     reader.Reload()
     assert sorted(reader.Tags()["scalars"]) == ["skipped/elapsed_seconds"]

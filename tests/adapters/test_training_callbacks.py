@@ -13,11 +13,15 @@ from torch import Tensor, nn
 
 from normscope.errors import installation
 
-transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
+transformers = pytest.importorskip(
+    "transformers", reason="needs Hugging Face transformers (the `huggingface` extra)"
+)
 
 pytestmark = [
     # Lightning 2.5.5 asks torch 2.13 for its trees in a way that is deprecated there.
-    pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings(
+        r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning"
+    ),
     # It advises more worker processes; the data is twenty short rows.
     pytest.mark.filterwarnings("ignore:The 'train_dataloader' does not have many workers"),
     # Where Slurm is installed it advises to use it.
@@ -40,17 +44,26 @@ def gpt2() -> nn.Module:
 def rows() -> list[dict[str, Tensor]]:
     """So many sequences as UPDATES batches have, each of its own.
 
-    Nothing is asked of the first place, where there is nothing before it: Trainer divides by the number of labels, the
-    model's own loss by that of predictions.
+    Nothing is asked of the first place, where there is nothing before it: Trainer divides by the
+    number of labels, the model's own loss by that of predictions.
     """
-    ids_NT = torch.randint(0, VOCABULARY, (UPDATES * SEQUENCES, TOKENS), generator=torch.Generator().manual_seed(1))
+    ids_NT = torch.randint(
+        0, VOCABULARY, (UPDATES * SEQUENCES, TOKENS), generator=torch.Generator().manual_seed(1)
+    )
     labels_NT = ids_NT.clone()
     labels_NT[:, 0] = -100
-    return [{"input_ids": ids_T, "labels": labels_T} for ids_T, labels_T in zip(ids_NT, labels_NT, strict=True)]
+    return [
+        {"input_ids": ids_T, "labels": labels_T}
+        for ids_T, labels_T in zip(ids_NT, labels_NT, strict=True)
+    ]
 
 
 def given() -> dict[str, Tensor]:
-    return {"input_ids": torch.randint(0, VOCABULARY, (2, TOKENS), generator=torch.Generator().manual_seed(2))}
+    return {
+        "input_ids": torch.randint(
+            0, VOCABULARY, (2, TOKENS), generator=torch.Generator().manual_seed(2)
+        )
+    }
 
 
 Measured = dict[int, dict[str, float]]
@@ -94,7 +107,9 @@ def by_trainer(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Module
 
 
 def ours(history: list[dict[str, float]]) -> Measured:
-    """What of a log history is a measurement, by update; none stands there twice. The recipe stands with the first."""
+    """What of a log history is a measurement, by update; none stands there twice. The recipe stands
+    with the first.
+    """
     entries = [entry for entry in history if any(name.startswith("normscope/") for name in entry)]
     assert len({entry["step"] for entry in entries}) == len(entries)
     assert RECIPE.items() <= entries[0].items()
@@ -107,7 +122,11 @@ RECIPE = {"normscope/recipe/divides": 0.0, "normscope/recipe/clip_norm": CLIP}
 
 
 def measurements(entry: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in entry.items() if name.startswith("normscope/") and name not in RECIPE}
+    return {
+        name: value
+        for name, value in entry.items()
+        if name.startswith("normscope/") and name not in RECIPE
+    }
 
 
 def by_lightning(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
@@ -150,7 +169,11 @@ def by_lightning(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Modu
     found: Measured = {}
     with log.open() as file:
         for row in csv.DictReader(file):
-            values = {name: float(value) for name, value in row.items() if name.startswith("normscope/") and value}
+            values = {
+                name: float(value)
+                for name, value in row.items()
+                if name.startswith("normscope/") and value
+            }
             if values:
                 found[int(row["step"]) + 1] = values
     assert RECIPE.items() <= found[1].items()
@@ -158,7 +181,9 @@ def by_lightning(folder: Path, batch: dict[str, Tensor] | None) -> tuple[nn.Modu
 
 
 def by_hand(batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
-    """The same training in a loop of its own, with gradient norms of plain autograd before clipping."""
+    """The same training in a loop of its own, with gradient norms of plain autograd before
+    clipping.
+    """
     from normscope.monitor import Monitor
 
     model = gpt2().train()
@@ -182,7 +207,9 @@ def by_hand(batch: dict[str, Tensor] | None) -> tuple[nn.Module, Measured]:
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("batch", [None, given()], ids=["each update's batch", "one batch"])
 @pytest.mark.parametrize("library", [by_trainer, by_lightning])
-def test_both_libraries_log_what_a_loop_of_ones_own_measures(library: Any, batch: Any, tmp_path: Path) -> None:
+def test_both_libraries_log_what_a_loop_of_ones_own_measures(
+    library: Any, batch: Any, tmp_path: Path
+) -> None:
     """Clipping is strong: gradient norms that were read after it would be far smaller."""
     model, found = library(tmp_path, batch)
     expected_model, expected = by_hand(batch)
@@ -192,7 +219,9 @@ def test_both_libraries_log_what_a_loop_of_ones_own_measures(library: Any, batch
     assert all(found[1][name] > 0 for name in ratios)
     for update in MEASURED:
         assert found[update] == pytest.approx(expected[update], rel=2e-3), update
-    for mine, other in zip(model.state_dict().values(), expected_model.state_dict().values(), strict=True):
+    for mine, other in zip(
+        model.state_dict().values(), expected_model.state_dict().values(), strict=True
+    ):
         torch.testing.assert_close(mine.cpu(), other)
 
 
@@ -201,7 +230,9 @@ def test_measurements_reach_whatever_the_trainer_reports_to(tmp_path: Path) -> N
     from normscope.adapters.trainer import NormScopeTrainerCallback
 
     class Reporter(transformers.TrainerCallback):
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any) -> None:
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any
+        ) -> None:
             reported.append({**logs, "step": state.global_step})
 
     reported: list[dict[str, float]] = []
@@ -234,12 +265,18 @@ def test_what_is_printed_of_a_measurement_is_a_short_line(
     assert len(measured) == len(MEASURED)
     assert max(map(len, measured)) <= 80
     assert len([line for line in printed if "'loss'" in line]) == UPDATES
-    gradients = [v for name, v in ours(trainer.state.log_history)[1].items() if name.endswith("/gradient_norm")]
+    gradients = [
+        v
+        for name, v in ours(trainer.state.log_history)[1].items()
+        if name.endswith("/gradient_norm")
+    ]
     assert f"gradients {min(gradients):.2g} to {max(gradients):.2g} (" in measured[0]
 
 
 def test_in_tensorboard_they_stand_beside_the_loss_of_every_update(tmp_path: Path) -> None:
-    """Read from the event file: what logs in an update does not keep the update's own loss from being logged."""
+    """Read from the event file: what logs in an update does not keep the update's own loss from
+    being logged.
+    """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     from normscope.adapters.trainer import NormScopeTrainerCallback
@@ -252,11 +289,16 @@ def test_in_tensorboard_they_stand_beside_the_loss_of_every_update(tmp_path: Pat
         trainer.add_callback(NormScopeTrainerCallback(EVERY))
         trainer.train()
     events = EventAccumulator(str(folder)).Reload()
-    scalars = {tag: [event.step for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    scalars = {
+        tag: [event.step for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
     assert scalars["train/loss"] == [1, 2, 3, 4, 5]
     measured = {tag: steps for tag, steps in scalars.items() if "normscope/" in tag}
     assert any("gradient_norm" in tag for tag in measured)
-    assert all(steps == (MEASURED[:1] if "/recipe/" in tag else MEASURED) for tag, steps in measured.items())
+    assert all(
+        steps == (MEASURED[:1] if "/recipe/" in tag else MEASURED)
+        for tag, steps in measured.items()
+    )
 
 
 def test_a_callback_outside_of_a_trainer_says_so() -> None:
@@ -271,15 +313,24 @@ def test_a_trainer_of_pytorch_lightning_takes_the_callback_as_well() -> None:
     pytorch_lightning = pytest.importorskip("pytorch_lightning", reason="needs pytorch_lightning")
     from normscope.adapters.lightning import NormScopeCallback
 
-    quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet = {
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     callback = NormScopeCallback()
-    trainer = pytorch_lightning.Trainer(accelerator="cpu", logger=False, callbacks=[callback], **quiet)
+    trainer = pytorch_lightning.Trainer(
+        accelerator="cpu", logger=False, callbacks=[callback], **quiet
+    )
     assert callback in trainer.callbacks
 
 
 @pytest.mark.parametrize(
     ("adapter", "absent", "extra"),
-    [("lightning", ("lightning", "pytorch_lightning"), "lightning"), ("trainer", ("transformers",), "huggingface")],
+    [
+        ("lightning", ("lightning", "pytorch_lightning"), "lightning"),
+        ("trainer", ("transformers",), "huggingface"),
+    ],
 )
 def test_without_the_library_the_extra_is_named(
     adapter: str, absent: tuple[str, ...], extra: str, monkeypatch: pytest.MonkeyPatch

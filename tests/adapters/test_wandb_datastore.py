@@ -1,4 +1,6 @@
-"""W&B's datastore, written here byte by byte: records in parts over blocks, both ways in which values are kept."""
+"""W&B's datastore, written here byte by byte: records in parts over blocks, both ways in which
+values are kept.
+"""
 
 import json
 import struct

@@ -26,7 +26,11 @@ CONFIG = {
 
 def test_the_table_the_figure_and_the_page_say_what_the_runs_recorded(tmp_path: Path) -> None:
     found = normscope.compare(
-        CONFIG, out=tmp_path / "grid", placements=["pre-ln", "Post-LN"], warmup_updates=2, peak_lr=1e-3
+        CONFIG,
+        out=tmp_path / "grid",
+        placements=["pre-ln", "Post-LN"],
+        warmup_updates=2,
+        peak_lr=1e-3,
     )
     assert len(found.runs) == len(found.table) == 2
     assert {row["warmup_updates"] for row in found.table} == {2}
@@ -39,16 +43,23 @@ def test_the_table_the_figure_and_the_page_say_what_the_runs_recorded(tmp_path: 
     assert repr(found) == f"Comparison(2 runs; {found.report})"
     drawn = [tuple(line.get_ydata()) for axes in found.plot().axes for line in axes.lines]
     for run in found.runs.values():
-        assert any(values == pytest.approx(tuple(run.losses["valid"].nats)) for values in drawn if len(values) == 2)
+        assert any(
+            values == pytest.approx(tuple(run.losses["valid"].nats))
+            for values in drawn
+            if len(values) == 2
+        )
     assert found.conclusion
 
 
 def test_what_the_configuration_gives_is_used_and_not_overridden(tmp_path: Path) -> None:
     with pytest.raises(
-        normscope.UserError, match=r"peak_lr in Python\) gives 0\.002, but a keyword gives .*0\.001: leave one"
+        normscope.UserError,
+        match=r"peak_lr in Python\) gives 0\.002, but a keyword gives .*0\.001: leave one",
     ):
         normscope.compare(CONFIG, out=tmp_path, peak_lr=2e-3, optimizer__peak_lr=1e-3)
-    with pytest.raises(normscope.UserError, match=r"\(processes in Python\) must be 0 or more, got -1"):
+    with pytest.raises(
+        normscope.UserError, match=r"\(processes in Python\) must be 0 or more, got -1"
+    ):
         normscope.compare(CONFIG, out=tmp_path, processes=-1)
     assert not any(tmp_path.iterdir())
 
@@ -82,5 +93,7 @@ def test_a_configuration_of_values_gives_what_differs_from_its_defaults(tmp_path
 
 
 def test_a_keyword_that_differs_from_an_axis_is_named_as_one(tmp_path: Path) -> None:
-    with pytest.raises(normscope.UserError, match=r"gives 0\.001, but a keyword gives optimizer\.peak_lr = 0\.002"):
+    with pytest.raises(
+        normscope.UserError, match=r"gives 0\.001, but a keyword gives optimizer\.peak_lr = 0\.002"
+    ):
         normscope.compare(CONFIG, out=tmp_path / "grid", peak_lr=1e-3, optimizer__peak_lr=2e-3)

@@ -1,4 +1,6 @@
-"""The coordinate check against what is known: standard parametrisation grows with the width, and µP does not."""
+"""The coordinate check against what is known: standard parametrisation grows with the width, and µP
+does not.
+"""
 
 import math
 
@@ -18,7 +20,10 @@ class Network(nn.Module):
 
     def __init__(self, width: int, *, mup: bool) -> None:
         super().__init__()
-        self.into, self.hidden = nn.Linear(INPUTS, width, bias=False), nn.Linear(width, width, bias=False)
+        self.into, self.hidden = (
+            nn.Linear(INPUTS, width, bias=False),
+            nn.Linear(width, width, bias=False),
+        )
         self.out = nn.Linear(width, CLASSES, bias=False)
         self.mup, self.width = mup, width
         with torch.no_grad():
@@ -32,7 +37,9 @@ class Network(nn.Module):
 
 
 def mup_adam(model: nn.Module) -> torch.optim.Optimizer:
-    """Yang et al. 2021, table 3: Adam's rate of a hidden matrix falls as 1 / width, that of the others does not."""
+    """Yang et al. 2021, table 3: Adam's rate of a hidden matrix falls as 1 / width, that of the
+    others does not.
+    """
     others = [*model.into.parameters(), *model.out.parameters()]
     hidden = {"params": list(model.hidden.parameters()), "lr": RATE * 64 / model.width}
     return torch.optim.Adam([{"params": others, "lr": RATE}, hidden])
@@ -40,7 +47,10 @@ def mup_adam(model: nn.Module) -> torch.optim.Optimizer:
 
 def batches() -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn((4, 32, INPUTS), generator=generator), torch.randint(CLASSES, (4, 32), generator=generator)
+    drawn = (
+        torch.randn((4, 32, INPUTS), generator=generator),
+        torch.randint(CLASSES, (4, 32), generator=generator),
+    )
     return [lambda model, x=x, y=y: (model(x), y) for x, y in zip(*drawn, strict=True)]
 
 
@@ -53,7 +63,13 @@ def standard():
     torch.manual_seed(3)
     state = torch.get_rng_state()
     found = normscope.coordinate_check(
-        lambda width: Network(width, mup=False), WIDTHS, batches(), loss=loss, rate=RATE, updates=4, seeds=4
+        lambda width: Network(width, mup=False),
+        WIDTHS,
+        batches(),
+        loss=loss,
+        rate=RATE,
+        updates=4,
+        seeds=4,
     )
     assert torch.equal(torch.get_rng_state(), state)
     return found
@@ -72,7 +88,13 @@ def test_the_standard_parametrisation_grows(standard) -> None:
 
 def test_mup_does_not() -> None:
     found = normscope.coordinate_check(
-        lambda width: Network(width, mup=True), WIDTHS, batches(), loss=loss, optimizer=mup_adam, updates=4, seeds=4
+        lambda width: Network(width, mup=True),
+        WIDTHS,
+        batches(),
+        loss=loss,
+        optimizer=mup_adam,
+        updates=4,
+        seeds=4,
     )
     for name in ("into", "hidden"):
         slope = found.modules[name].slopes[-1]
@@ -98,14 +120,18 @@ def test_sizes_and_slopes_are_those_of_a_loop_by_hand(standard) -> None:
     slope = standard.modules["out"].slopes[-1]
     assert float(slope.mean) == pytest.approx(np.mean(fits), abs=1e-5)
     quantile = 3.182446  # Student's t, 97.5 %, 3 degrees of freedom
-    assert float(slope.half_width) == pytest.approx(quantile * np.std(fits, ddof=1) / math.sqrt(4), rel=1e-3)
+    assert float(slope.half_width) == pytest.approx(
+        quantile * np.std(fits, ddof=1) / math.sqrt(4), rel=1e-3
+    )
 
 
 def test_it_says_and_draws_what_it_found(standard) -> None:
     lines = str(standard).splitlines()
     assert lines[0].startswith("grows with width: mean |activation| after 4 updates at rate 0.02")
     assert next(line for line in lines if line.startswith("out")).endswith("grows with width")
-    assert repr(standard) == "CoordinateCheck(4 modules, widths (64, 128, 256, 512): grows with width)"
+    assert (
+        repr(standard) == "CoordinateCheck(4 modules, widths (64, 128, 256, 512): grows with width)"
+    )
     assert len([axes for axes in standard.plot().axes if axes.get_visible()]) == 2
     assert "slope of log size over log width" in standard._repr_html_()
 
@@ -120,6 +146,11 @@ def test_it_says_and_draws_what_it_found(standard) -> None:
     ],
 )
 def test_what_does_not_fit_is_told(arguments, said: str) -> None:
-    usual = {"build": lambda width: Network(width, mup=False), "widths": (8, 16), "batches": batches(), "loss": loss}
+    usual = {
+        "build": lambda width: Network(width, mup=False),
+        "widths": (8, 16),
+        "batches": batches(),
+        "loss": loss,
+    }
     with pytest.raises(ValueError, match=said):
         normscope.coordinate_check(**usual | arguments)

@@ -16,11 +16,15 @@ class Language(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(ENTRIES, WIDTH), nn.Embedding(POSITIONS, WIDTH)
-        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True), 2)
+        self.layers = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True), 2
+        )
         self.head = nn.Linear(WIDTH, ENTRIES)
 
     def forward(self, ids: Tensor, scale: float = 1.0) -> Tensor:
-        return self.head(self.layers(self.tokens(ids) * scale + self.positions(torch.arange(ids.shape[1]))))
+        return self.head(
+            self.layers(self.tokens(ids) * scale + self.positions(torch.arange(ids.shape[1])))
+        )
 
 
 class Image(nn.Module):
@@ -30,7 +34,9 @@ class Image(nn.Module):
         super().__init__()
         self.default_cfg = {"input_size": (3, 8, 8)}
         self.patches = nn.Conv2d(3, WIDTH, 4, 4)
-        self.layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True), 2)
+        self.layers = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True), 2
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(self.patches(x).flatten(2).mT)
@@ -49,7 +55,10 @@ def encoder() -> nn.Module:
 def test_a_model_alone_is_diagnosed(model: type[nn.Module]) -> None:
     torch.manual_seed(0)
     made = model()
-    before, state = {name: value.clone() for name, value in made.state_dict().items()}, torch.get_rng_state()
+    before, state = (
+        {name: value.clone() for name, value in made.state_dict().items()},
+        torch.get_rng_state(),
+    )
     found = normscope.diagnose(made, advise=False)
     assert [stack.placement for stack in found.stacks] == ["post-ln"]
     assert torch.equal(state, torch.get_rng_state())

@@ -9,7 +9,9 @@ import normscope
 from normscope.cli.main import main
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str) -> object:
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str
+) -> object:
     monkeypatch.setattr(sys, "argv", ["normscope", *arguments, "--json"])
     capfd.readouterr()
     with pytest.raises(SystemExit):
@@ -29,15 +31,21 @@ def test_placements_are_those_of_the_command_line(monkeypatch, capfd) -> None:
     defined = [row for row in rows["placements"] if row["stacks"]]
     assert plain(found.to_dict()) == {**rows, "placements": defined}
     assert len(found) == len(defined)
-    some = normscope.placements("Deep Norm", "rezero", model="decoder-only", blocks=4, width=64, ffn_width=96)
-    assert plain(some.to_dict()) == printed(monkeypatch, capfd, "placements", "show", "deepnorm", "rezero", *size)
+    some = normscope.placements(
+        "Deep Norm", "rezero", model="decoder-only", blocks=4, width=64, ffn_width=96
+    )
+    assert plain(some.to_dict()) == printed(
+        monkeypatch, capfd, "placements", "show", "deepnorm", "rezero", *size
+    )
     assert repr(some).startswith("Placements(deepnorm, rezero; decoder-only, 4 blocks")
 
 
 def test_a_choice_is_that_of_the_command_line(monkeypatch, capfd) -> None:
     found = normscope.choose("pre-ln", "rezero", blocks=8, width=64, optimizer="muon", tokens=1e6)
     size = ("--blocks", "8", "--width", "64", "--optimizer", "muon", "--tokens", "1e6")
-    assert plain(found.to_dict()) == printed(monkeypatch, capfd, "choose", "pre-ln", "rezero", *size)
+    assert plain(found.to_dict()) == printed(
+        monkeypatch, capfd, "choose", "pre-ln", "rezero", *size
+    )
     assert found.groups("no-warmup") == {"supported": ["pre-ln"], "not known": ["rezero"]}
     with pytest.raises(KeyError, match="lower-loss"):
         found.groups("warmup")

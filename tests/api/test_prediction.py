@@ -13,8 +13,12 @@ def test_curves_are_the_theorys() -> None:
     found = normscope.predict("pre-ln", "deepnorm", blocks=3, width=32, heads=2)
     assert repr(found) == "Prediction(pre-ln, deepnorm; 3 blocks of width 32)"
     row = next(line for line in str(found).splitlines() if line.startswith("pre-ln ")).split()
-    assert [float(cell) for cell in row[1:]] == pytest.approx(found["pre-ln"].q[[0, 1, 2, 3]].tolist(), rel=1e-3)
-    expected = computed("deepnorm", ModelSetting(blocks=3, width=32, ffn_width=32, heads=2))["encoder"]
+    assert [float(cell) for cell in row[1:]] == pytest.approx(
+        found["pre-ln"].q[[0, 1, 2, 3]].tolist(), rel=1e-3
+    )
+    expected = computed("deepnorm", ModelSetting(blocks=3, width=32, ffn_width=32, heads=2))[
+        "encoder"
+    ]
     assert np.array_equal(found["deepnorm"].q, expected.q)
     assert found["deepnorm"].gradient_norm.keys() == expected.gradient_norm.keys()
     assert found.to_dict()["deepnorm"]["q"] == expected.q.tolist()
@@ -52,7 +56,9 @@ def test_the_picture_has_a_row_for_each_stack_and_a_panel_more_with_an_update() 
         f"{what}, {stack}" for stack in ("encoder", "decoder") for what in ("stream", "gradient")
     ]
     moved = normscope.predict("pre-ln", blocks=2, width=16, update="sgd")
-    assert [axes.get_title(loc="left") for axes in moved.plot().axes][2] == "change by one update: sgd, rate 1e-3"
+    assert [axes.get_title(loc="left") for axes in moved.plot().axes][
+        2
+    ] == "change by one update: sgd, rate 1e-3"
 
 
 def test_what_a_log_axis_cannot_show_is_left_out_of_the_picture() -> None:

@@ -47,7 +47,8 @@ def shown(found: object) -> str:
 
 
 def test_a_diagnosis(printed, tmp_path: Path, monkeypatch) -> None:
-    # A short name: the command that the terminal suggests shall not push a finding below the report's last line.
+    # A short name: the command that the terminal suggests shall not push a finding below the
+    # report's last line.
     monkeypatch.chdir(tmp_path)
     Path("made.py").write_text(MODEL)
     there = printed("doctor", "made.py:build", "--fail-on", "error")
@@ -60,7 +61,9 @@ def test_a_diagnosis(printed, tmp_path: Path, monkeypatch) -> None:
     command = re.compile(r"normscope\s+doctor.*?tests\s+it", re.DOTALL)
     assert command.sub("", str(found)) == command.sub("", there)
     assert "post-ln, 3 blocks" in there
-    assert repr(normscope.diagnose(model, x, advise=False)).startswith("Diagnosis(TransformerEncoder: ")
+    assert repr(normscope.diagnose(model, x, advise=False)).startswith(
+        "Diagnosis(TransformerEncoder: "
+    )
 
 
 def test_a_diagnosis_is_as_wide_as_the_terminal(monkeypatch) -> None:
@@ -85,14 +88,18 @@ def test_a_diagnosis_is_ascii_where_python_prints_nothing_else(monkeypatch) -> N
 
 
 def test_a_prediction(printed) -> None:
-    there = printed("predict", "pre-ln", "deepnorm", "--blocks", "8", "--width", "32", "--update", "adam")
+    there = printed(
+        "predict", "pre-ln", "deepnorm", "--blocks", "8", "--width", "32", "--update", "adam"
+    )
     found = normscope.predict("pre-ln", "deepnorm", blocks=8, width=32, heads=1, update="adam")
     assert shown(found) == there
 
 
 @pytest.mark.thorough
 def test_placements(printed) -> None:
-    assert shown(normscope.placements("rezero", "keel")) == printed("placements", "show", "rezero", "keel")
+    assert shown(normscope.placements("rezero", "keel")) == printed(
+        "placements", "show", "rezero", "keel"
+    )
     every = normscope.placements()
     assert shown(every) == printed("placements", "--long")
 
@@ -107,11 +114,19 @@ def test_a_choice(printed) -> None:
 def test_a_comparison(printed, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
     config = {
-        "model": {"width": 16, "ffn_width": 16, "heads": 2, "encoder_blocks": 1, "decoder_blocks": 1},
+        "model": {
+            "width": 16,
+            "ffn_width": 16,
+            "heads": 2,
+            "encoder_blocks": 1,
+            "decoder_blocks": 1,
+        },
         "data": {"toy_pairs": 300, "max_tokens": 512},
         "train": {"threads": 1, "device": "cpu", "duration": 2, "validate_every": 2},
     }
-    found = normscope.compare(config, out=tmp_path / "grid", placements="pre-ln", warmup_updates=[0, 1], peak_lr=1e-3)
+    found = normscope.compare(
+        config, out=tmp_path / "grid", placements="pre-ln", warmup_updates=[0, 1], peak_lr=1e-3
+    )
     assert shown(found) == printed("report", str(tmp_path / "grid"))
     said = " ".join(str(found).split())
     assert said.endswith(f"report: {tmp_path}/grid/report.html")

@@ -23,7 +23,9 @@ def test_every_name_is_documented_and_used_in_an_example(name: str) -> None:
     assert inspect.getdoc(found), f"{name} has no docstring"
     assert f"`normscope.{name}`" in PAGE, f"docs/python.md does not name `normscope.{name}`"
     examples = "".join(re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-    assert re.search(rf"\bnormscope\.{name}\b", examples), f"no example of docs/python.md uses {name}"
+    assert re.search(rf"\bnormscope\.{name}\b", examples), (
+        f"no example of docs/python.md uses {name}"
+    )
 
 
 def test_type_checkers_are_told_of_every_name() -> None:
@@ -53,7 +55,9 @@ def test_train_is_the_function_whatever_was_imported_before() -> None:
 
 
 def test_modules_of_a_room_that_has_a_function_s_name_can_be_imported_as_a_name() -> None:
-    """Whatever was imported before; in a process that has torch already, and imports what is ours anew."""
+    """Whatever was imported before; in a process that has torch already, and imports what is ours
+    anew.
+    """
     code, _, err = finish(forked.call(import_anew))
     assert code == 0, err
 
@@ -68,7 +72,11 @@ assert (loop.__name__, grid.__name__) == ("normscope.train.loop", "normscope.com
 assert normscope.train.metrics.__name__ == "normscope.train.metrics"
 assert normscope.train is normscope.train and normscope.train.__name__ == "train" and callable(normscope.compare)
 """
-    for before in ("pass", "import normscope; normscope.train", "import normscope.train.saving as s"):
+    for before in (
+        "pass",
+        "import normscope; normscope.train",
+        "import normscope.train.saving as s",
+    ):
         for name in [name for name in sys.modules if name.partition(".")[0] == "normscope"]:
             del sys.modules[name]
         exec(before)
@@ -76,11 +84,18 @@ assert normscope.train is normscope.train and normscope.train.__name__ == "train
 
 
 def test_importing_imports_nothing_else() -> None:
-    """A process of its own: this one has imported everything. It takes as long as Python takes to start."""
+    """A process of its own: this one has imported everything. It takes as long as Python takes to
+    start.
+    """
     says = "import sys, normscope; dir(normscope); print(*sys.modules)"
     environment = {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [sys.executable, "-S", "-c", says], env=environment, capture_output=True, text=True, check=True, timeout=240
+        [sys.executable, "-S", "-c", says],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=240,
     )
     imported = done.stdout.split()
     assert [name for name in imported if name.split(".")[0] == "normscope"] == ["normscope"]

@@ -16,8 +16,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return normscope.train(tiny(*SHORT), tmp_path_factory.mktemp("api") / "run")
 
 
-def test_a_run_is_what_the_command_line_makes_of_the_configuration(run: Run, tmp_path: Path) -> None:
-    """The same weights, bit for bit, whether the configuration comes as values or as a file of tables."""
+def test_a_run_is_what_the_command_line_makes_of_the_configuration(
+    run: Run, tmp_path: Path
+) -> None:
+    """The same weights, bit for bit, whether the configuration comes as values or as a file of
+    tables.
+    """
     import tomllib
 
     table = tomllib.loads((run.folder / "config.toml").read_text())
@@ -43,7 +47,10 @@ def test_losses_are_the_recorded_ones(run: Run) -> None:
 def test_settings_are_given_as_keywords_and_watched(tmp_path: Path) -> None:
     seen: list[str] = []
     made = normscope.train(
-        tiny(*SHORT), tmp_path / "run", watch=lambda event: seen.append(event["event"]), optimizer__peak_lr=1e-5
+        tiny(*SHORT),
+        tmp_path / "run",
+        watch=lambda event: seen.append(event["event"]),
+        optimizer__peak_lr=1e-5,
     )
     assert made.config.optimizer.peak_lr == 1e-5
     assert seen == [event["event"] for event in made.events]
@@ -52,7 +59,9 @@ def test_settings_are_given_as_keywords_and_watched(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_a_loaded_run_translates_as_the_command_line_does(run: Run, capsysbinary, monkeypatch) -> None:
+def test_a_loaded_run_translates_as_the_command_line_does(
+    run: Run, capsysbinary, monkeypatch
+) -> None:
     import io
     import sys
 
@@ -63,7 +72,9 @@ def test_a_loaded_run_translates_as_the_command_line_does(run: Run, capsysbinary
     assert loaded.update == run.load("best", device="cpu").update
     assert not loaded.model.training
     found = loaded.translate(lines, beam=2)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in lines).encode())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO("".join(f"{line}\n" for line in lines).encode()))
+    )
     translate(run.folder, beam=2, device="cpu")
     assert capsysbinary.readouterr().out.decode().splitlines() == found
     assert found[1] == ""

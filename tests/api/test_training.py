@@ -1,4 +1,6 @@
-"""What a placement asks of a loop that is not ours cannot be forgotten, and is what our own loop does."""
+"""What a placement asks of a loop that is not ours cannot be forgotten, and is what our own loop
+does.
+"""
 
 import copy
 
@@ -34,13 +36,20 @@ class TestAdmin:
         assert torch.isfinite(encoder(batch())).all()
 
     @pytest.mark.parametrize("placement", ["admin", "admin-clinic"])
-    def test_takes_the_values_of_the_packed_model_and_leaves_padding_out(self, placement: str) -> None:
+    def test_takes_the_values_of_the_packed_model_and_leaves_padding_out(
+        self, placement: str
+    ) -> None:
         padding = torch.tensor([[0, 0, 0, 1, 1], [1, 0, 0, 0, 0], [0, 0, 0, 0, 0]]).bool()
         encoder = Encoder(placement, **SIZES)
         twin = copy.deepcopy(encoder)
         normscope.profile(encoder, lambda: encoder(batch(), padding_mask=padding))
         config = EncoderConfig(
-            placement=placement, activation="relu", dropout=0.0, attention_dropout=0.0, positions=5, **SIZES
+            placement=placement,
+            activation="relu",
+            dropout=0.0,
+            attention_dropout=0.0,
+            positions=5,
+            **SIZES,
         )
         packed = MaskedEncoder(config, 9)
         packed.encoder.load_state_dict(twin.stack.state_dict())
@@ -111,7 +120,10 @@ class TestNGPT:
         before = encoder.stack.blocks[0].attention.f.query.weight.detach().clone()
         for _ in range(3):
             update(encoder, optimizer)
-        query, output = (getattr(encoder.stack.blocks[0].attention.f, name).weight for name in ("query", "output"))
+        query, output = (
+            getattr(encoder.stack.blocks[0].attention.f, name).weight
+            for name in ("query", "output")
+        )
         assert not torch.allclose(query, before, atol=0.05)
         torch.testing.assert_close(query.norm(dim=1), torch.ones(8))
         torch.testing.assert_close(output.norm(dim=0), torch.ones(8))
@@ -170,7 +182,9 @@ class TestSchedules:
         encoder = Encoder("branch-norm", **SIZES)
         with pytest.raises(ValueError, match="number of updates"):
             normscope.attach(
-                encoder, torch.optim.SGD(encoder.parameters(), lr=0.1), adaptive=AdaptiveConfig(over="2 epochs")
+                encoder,
+                torch.optim.SGD(encoder.parameters(), lr=0.1),
+                adaptive=AdaptiveConfig(over="2 epochs"),
             )
 
     def test_attaching_again_replaces_what_was_attached(self) -> None:

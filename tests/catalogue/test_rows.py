@@ -69,7 +69,10 @@ def test_a_placement_that_is_not_defined_keeps_its_formula():
 
 def test_sizes():
     both = sized("encoder-decoder", "6+3", 64, 128, 2)
-    assert {kind: shape.blocks for kind, shape in both.shapes.items()} == {"encoder": 6, "decoder": 3}
+    assert {kind: shape.blocks for kind, shape in both.shapes.items()} == {
+        "encoder": 6,
+        "decoder": 3,
+    }
     assert list(sized("decoder-only", "4", 64, 128, 2).shapes) == ["decoder"]
     assert str(both) == "encoder-decoder, 6+3 blocks, width 64, feed-forward 128, 2 heads"
 
@@ -77,11 +80,23 @@ def test_sizes():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("both", "6", 64, 128, 2), "model must be one of encoder-only, decoder-only, encoder-decoder, got 'both'"),
-        (("encoder-decoder", "6+0", 64, 128, 2), "blocks must be a number such as 6, or one for each stack"),
+        (
+            ("both", "6", 64, 128, 2),
+            "model must be one of encoder-only, decoder-only, encoder-decoder, got 'both'",
+        ),
+        (
+            ("encoder-decoder", "6+0", 64, 128, 2),
+            "blocks must be a number such as 6, or one for each stack",
+        ),
         (("encoder-decoder", "six", 64, 128, 2), "got 'six'"),
-        (("decoder-only", "6+6", 64, 128, 2), "blocks must be one number for decoder-only models, got '6"),
-        (("decoder-only", "6", 64, 128, 3), "width must be a multiple of heads, got width 64 and 3 heads"),
+        (
+            ("decoder-only", "6+6", 64, 128, 2),
+            "blocks must be one number for decoder-only models, got '6",
+        ),
+        (
+            ("decoder-only", "6", 64, 128, 3),
+            "width must be a multiple of heads, got width 64 and 3 heads",
+        ),
         (("decoder-only", "6", 64, 0, 2), "ffn-width must be at least 1, got 0"),
     ],
 )
@@ -93,15 +108,23 @@ def test_sizes_that_are_refused(arguments, message):
 
 def test_details_hold_what_the_papers_state():
     found = details(named("deepnorm"), Size())
-    assert found.constants["encoder"] == pytest.approx({"skip_scale": 1.418, "branch_gain": 0.497}, abs=5e-4)
+    assert found.constants["encoder"] == pytest.approx(
+        {"skip_scale": 1.418, "branch_gain": 0.497}, abs=5e-4
+    )
     value = next(w for w in found.weights if (w.sublayer, w.weight) == ("cross_attention", "value"))
     assert value.last["decoder"].gain == pytest.approx(0.343, abs=5e-4)
-    assert value.last["decoder"].std == pytest.approx(0.343 * (2 / 1024) ** 0.5, rel=2e-3)  # Glorot, 512 to 512
+    assert value.last["decoder"].std == pytest.approx(
+        0.343 * (2 / 1024) ** 0.5, rel=2e-3
+    )  # Glorot, 512 to 512
     assert details(named("scale-norm"), Size()).output_rows == "unit(E)"
     assert details(named("admin"), Size()).profiled
     assert details(named("branch-norm"), Size()).schedules == {"branch_scale": 0.0}
     assert details(named("ds-init"), Size()).constants == {"class": {"exponent": -0.5}}
-    places = {(p.stack, p.where): p.shape for p in details(named("ngpt"), Size()).parameters if p.name == "s_z"}
+    places = {
+        (p.stack, p.where): p.shape
+        for p in details(named("ngpt"), Size()).parameters
+        if p.name == "s_z"
+    }
     assert places == {("decoder", "output projection"): [10_000, 1]}
 
 
@@ -114,7 +137,9 @@ def test_details_of_every_placement_are_json(name):
     assert all(sections for sections in written["wiring"].values())
 
 
-@pytest.mark.parametrize(("typed", "nearest"), [("pots_ln", "post-ln"), ("DeepNrom", "deepnorm"), ("PreLNN", "pre-ln")])
+@pytest.mark.parametrize(
+    ("typed", "nearest"), [("pots_ln", "post-ln"), ("DeepNrom", "deepnorm"), ("PreLNN", "pre-ln")]
+)
 def test_an_unknown_name_gets_the_nearest(typed, nearest):
     with pytest.raises(ValueError) as caught:
         named(typed)
@@ -128,7 +153,13 @@ def test_a_variant_of_nothing_known_keeps_its_row(monkeypatch):
 
     @register
     class Orphan(Placement):
-        name, title, citation, year, variant_of = "orphan", "Orphan", "nobody", 2026, "no-such-placement"
+        name, title, citation, year, variant_of = (
+            "orphan",
+            "Orphan",
+            "nobody",
+            2026,
+            "no-such-placement",
+        )
 
         def join(self, x, sublayer, norm):
             return x + sublayer(x)
@@ -136,7 +167,9 @@ def test_a_variant_of_nothing_known_keeps_its_row(monkeypatch):
     assert "orphan" in [found.name for found in rows(Size())]
 
 
-def test_the_short_list_says_of_every_placement_in_a_line_of_80_columns_what_no_other_line_says(monkeypatch):
+def test_the_short_list_says_of_every_placement_in_a_line_of_80_columns_what_no_other_line_says(
+    monkeypatch,
+):
     lines = list(short_lines(Size(), 80))
     listed = [line.split(maxsplit=2) for line in lines[: lines.index("")]]
     assert sorted(name for name, *_ in listed) == list(registered())

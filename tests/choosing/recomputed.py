@@ -31,7 +31,9 @@ def at(data: Any, pointer: str) -> Any:
 
 def recomputed(finding: EvidenceRow) -> tuple[float, float | None, int]:
     """Mean, half width and number of seeds, from the places that the finding names."""
-    found = [at(result(stored().settings[finding.setting].result), pointer) for pointer in finding.source]
+    found = [
+        at(result(stored().settings[finding.setting].result), pointer) for pointer in finding.source
+    ]
     if len(found) == 1:
         return found[0]["mean"], found[0]["half_width"], found[0]["seeds"]
     pairs = [a - b for a, b in zip(*found, strict=True)]

@@ -1,4 +1,6 @@
-"""What the evidence comes to for a case: which of it counts, how near it is, and when it decides."""
+"""What the evidence comes to for a case: which of it counts, how near it is, and when it
+decides.
+"""
 
 from dataclasses import replace
 
@@ -27,12 +29,29 @@ SETTING = EvidenceSetting(
 
 
 def finding(mean: float, half_width: float | None, answer: str, **changes: object) -> EvidenceRow:
-    values = {"question": "no-warmup", "placement": "deepnorm", "optimizer": "adam", "setting": "made", "source": []}
-    return EvidenceRow(**{**values, "mean": mean, "half_width": half_width, "answer": answer, "seeds": 3, **changes})
+    values = {
+        "question": "no-warmup",
+        "placement": "deepnorm",
+        "optimizer": "adam",
+        "setting": "made",
+        "source": [],
+    }
+    return EvidenceRow(
+        **{
+            **values,
+            "mean": mean,
+            "half_width": half_width,
+            "answer": answer,
+            "seeds": 3,
+            **changes,
+        }
+    )
 
 
 def chosen(
-    *findings: EvidenceRow, case: ModelToTrain = CASE, settings: tuple[EvidenceSetting, ...] = (SETTING,)
+    *findings: EvidenceRow,
+    case: ModelToTrain = CASE,
+    settings: tuple[EvidenceSetting, ...] = (SETTING,),
 ) -> EvidenceForModel:
     evidence = Evidence(
         settings={one.name: one for one in settings},
@@ -61,7 +80,8 @@ SUPPORTED, CONTRADICTED = finding(-0.1, 0.05, "supported"), finding(0.4, 0.1, "c
         ((SUPPORTED,), "supported"),
         ((CONTRADICTED,), "contradicted"),
         ((SUPPORTED, CONTRADICTED), "undecided"),
-        # A mean on the other side keeps a claim open, one on the same side or between the edges does not.
+        # A mean on the other side keeps a claim open, one on the same side or between the edges
+        # does not.
         ((SUPPORTED, finding(0.3, 0.5, "undecided")), "undecided"),
         ((SUPPORTED, finding(-0.3, 0.5, "undecided")), "supported"),
         ((SUPPORTED, finding(0.05, 0.5, "undecided")), "supported"),
@@ -83,26 +103,38 @@ def test_other_optimisers_and_other_kinds_of_model_decide_nothing() -> None:
     choice = chosen(muon)
     assert (group(choice), choice.measured) == ("not known", [])
     assert group(chosen(replace(muon, optimizer="adamw"))) == "supported"
-    assert group(chosen(SUPPORTED, settings=(replace(SETTING, model="encoder-only"),))) == "not known"
+    assert (
+        group(chosen(SUPPORTED, settings=(replace(SETTING, model="encoder-only"),))) == "not known"
+    )
     assert group(chosen(SUPPORTED, case=replace(CASE, optimizer="muon"))) == "not known"
 
 
 def test_the_nearest_comes_first_and_says_how_near() -> None:
     far = replace(SETTING, name="far", width=(8, 8))
-    choice = chosen(finding(0.0, 0.01, "supported", setting="far"), SUPPORTED, settings=(far, SETTING))
+    choice = chosen(
+        finding(0.0, 0.01, "supported", setting="far"), SUPPORTED, settings=(far, SETTING)
+    )
     assert [one.setting.name for one in choice.measured] == ["made", "far"]
     assert [one.setting for one in choice.answers[1].claims[0].findings] == ["made", "far"]
     assert choice.measured[0].distance.factors == {"depth": 3.0, "width": 32.0, "tokens": 5e6}
     assert choice.scale("made") == "small-scale"
     near = chosen(SUPPORTED, case=replace(CASE, blocks=6, width=64, tokens=None))
     assert near.scale("made") == "near"
-    assert chosen(SUPPORTED, case=replace(CASE, blocks=6, width=4, tokens=None)).scale("made") == "other size"
+    assert (
+        chosen(SUPPORTED, case=replace(CASE, blocks=6, width=4, tokens=None)).scale("made")
+        == "other size"
+    )
 
 
 @given(st.integers(1, 200), st.integers(1, 10_000), st.floats(1, 1e13))
-def test_a_distance_is_one_within_the_setting_and_near_within_the_factor(blocks, width, tokens) -> None:
+def test_a_distance_is_one_within_the_setting_and_near_within_the_factor(
+    blocks, width, tokens
+) -> None:
     away = distance(
-        ModelToTrain(model="decoder-only", blocks=blocks, width=width, optimizer="adam", tokens=tokens), SETTING
+        ModelToTrain(
+            model="decoder-only", blocks=blocks, width=width, optimizer="adam", tokens=tokens
+        ),
+        SETTING,
     )
     assert away.total >= 1
     assert (away.blocks == 1) == (4 <= blocks <= 8)
@@ -114,12 +146,20 @@ def test_a_distance_is_one_within_the_setting_and_near_within_the_factor(blocks,
 def test_theory_is_that_of_predict() -> None:
     choice = choose(replace(CASE, width=64), ["peri-ln", "rezero"])
     expected = normscope.predict(
-        "peri-ln", "rezero", stack="decoder", blocks=24, width=64, ffn_width=256, setting="as-placement"
+        "peri-ln",
+        "rezero",
+        stack="decoder",
+        blocks=24,
+        width=64,
+        ffn_width=256,
+        setting="as-placement",
     )
     for one in choice.theory.foreseen:
         curve = expected[one.placement]
         assert (one.start_square, one.end_square) == (curve.q[0], curve.q[-1])
-        assert (one.first_gradient, one.last_gradient) == tuple(curve.gradient_norm["ffn_out"][[0, -1]])
+        assert (one.first_gradient, one.last_gradient) == tuple(
+            curve.gradient_norm["ffn_out"][[0, -1]]
+        )
     assert "predict peri-ln rezero --stack decoder --blocks 24" in choice.theory.command
 
 
@@ -131,7 +171,11 @@ def test_theory_is_that_of_predict() -> None:
         ({"blocks": 0}, [], "blocks must be at least 1"),
         ({"tokens": 0.0}, [], "tokens must be a number of tokens, such as 5e9"),
         ({"tokens": float("nan")}, [], "tokens must be"),
-        ({}, ["t-fixup"], "t-fixup is not defined for decoder-only models; it is for encoder-decoder"),
+        (
+            {},
+            ["t-fixup"],
+            "t-fixup is not defined for decoder-only models; it is for encoder-decoder",
+        ),
         ({}, ["pre-lnn"], "did you mean 'pre-ln'"),
     ],
 )
@@ -145,8 +189,10 @@ def test_every_placement_of_the_model_has_one_claim_a_question() -> None:
     for answered in choice.answers:
         names = [claim.placement for claim in answered.claims]
         assert len(names) == len(set(names))
-        assert sum(len(answered.of(one)) for one in ("supported", "contradicted", "undecided", "not known")) == len(
-            names
-        )
+        assert sum(
+            len(answered.of(one)) for one in ("supported", "contradicted", "undecided", "not known")
+        ) == len(names)
     assert "pre-ln" not in [claim.placement for claim in choice.answers[0].claims]
-    assert {one.setting for one in stored().findings} >= {one.setting.name for one in choice.measured if one.optimizers}
+    assert {one.setting for one in stored().findings} >= {
+        one.setting.name for one in choice.measured if one.optimizers
+    }

@@ -1,4 +1,6 @@
-"""The packaged evidence is what the results say, number by number, recomputed here in another way."""
+"""The packaged evidence is what the results say, number by number, recomputed here in another
+way.
+"""
 
 import json
 import re
@@ -26,7 +28,10 @@ def test_every_finding_stands_where_it_says() -> None:
 
 def test_every_rate_and_every_behaviour_stands_where_it_says() -> None:
     for rate in stored().rates:
-        data, place = result(stored().settings[rate.setting].result), rate.source.removesuffix("/last_loss_nats")
+        data, place = (
+            result(stored().settings[rate.setting].result),
+            rate.source.removesuffix("/last_loss_nats"),
+        )
         assert at(data, rate.source) == rate.loss_nats
         arm = at(data, place.removesuffix("/seeds/*/valid_loss_nats"))
         assert arm.get("best_lr", arm.get("peak_lr")) == rate.peak_lr
@@ -37,11 +42,17 @@ def test_every_rate_and_every_behaviour_stands_where_it_says() -> None:
         assert at(result("depth"), depth.source.replace("exponent", "name")) == depth.placement
     for one in stored().advice:
         claim = at(result(one.result), one.source)
-        assert (claim["statement"], claim["found"], claim["verdict"]) == (one.statement, one.found, one.verdict)
+        assert (claim["statement"], claim["found"], claim["verdict"]) == (
+            one.statement,
+            one.found,
+            one.verdict,
+        )
 
 
 def test_a_study_s_own_verdicts_are_those_of_the_evidence() -> None:
-    """Where a result has judged the same: with all its pairs together, so that it decides less and nothing else."""
+    """Where a result has judged the same: with all its pairs together, so that it decides less and
+    nothing else.
+    """
     own = {"does not": "supported", "needs it": "contradicted", "gains from it": "contradicted"}
     data = result("optimizers_long")
     judged = {(one["placement"], one["optimizer"]): one["verdict"] for one in data["pairings"]}
@@ -71,13 +82,17 @@ def test_what_others_published_has_a_source_and_placements_that_there_are() -> N
         assert all(one.model in registered()[name].models for name in one.placements)
 
 
-def test_values_survive_the_file_and_a_changed_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_survive_the_file_and_a_changed_file_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from normscope.choosing import evidence as module
 
     table = json.loads(packed(stored()))
     assert unpacked(table) == stored()
     changed = tmp_path / "evidence.json"
-    changed.write_text(FILE.read_text(encoding="utf-8").replace("0.00769757", "0.00769756", 1), encoding="utf-8")
+    changed.write_text(
+        FILE.read_text(encoding="utf-8").replace("0.00769757", "0.00769756", 1), encoding="utf-8"
+    )
     monkeypatch.setattr(module, "FILE", changed)
     with pytest.raises(UserError, match="damaged"):
         module.stored.__wrapped__()

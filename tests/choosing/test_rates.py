@@ -1,4 +1,6 @@
-"""The rate that is named without a measurement: what its law is fitted to, and how far off it is on what it is not."""
+"""The rate that is named without a measurement: what its law is fitted to, and how far off it is on
+what it is not.
+"""
 
 import math
 import re
@@ -37,7 +39,9 @@ KNOWN = known_rates()
 PUBLISHED = [one for one in KNOWN if one.published]
 
 
-def facts(optimizer: str = "adamw", width: int = 768, sublayers: int = 24, normed_sums: float = 0.0) -> RateFacts:
+def facts(
+    optimizer: str = "adamw", width: int = 768, sublayers: int = 24, normed_sums: float = 0.0
+) -> RateFacts:
     return RateFacts(optimizer=optimizer, width=width, sublayers=sublayers, normed_sums=normed_sums)
 
 
@@ -57,25 +61,33 @@ def test_the_range_holds_most_published_rates_of_families_that_the_law_has_not_s
     assert (sum(factor <= WITHIN for factor in beyond), len(beyond)) == HELD_BEYOND_GPT3
     assert held / len(factors) >= 0.8
     assert statistics.median(factors) < 1.85
-    # No end of a range is further than this from the rate beyond it, and the rates themselves are further in six.
+    # No end of a range is further than this from the rate beyond it, and the rates themselves are
+    # further in six.
     assert factors[-1] / WITHIN < 4
     assert sum(factor > 4 for factor in factors) == 6
 
 
 def test_the_range_of_a_carried_rate_holds_the_best_ones_that_were_measured() -> None:
-    there = [one for one in result("rate_transfer")["growths"] if one["way"] == "moved by the law of known rates"]
+    there = [
+        one
+        for one in result("rate_transfer")["growths"]
+        if one["way"] == "moved by the law of known rates"
+    ]
     held = sum(abs(one["moved"] - one["foretold"]) <= math.log10(WITHIN) for one in there)
     assert (held, len(there)) == CARRIED_HELD
 
 
 def test_what_a_wrong_rate_costs_is_what_was_measured() -> None:
     off_by = result("advice")["off"]
-    assert {factor: round(100 * off_by[f"{factor:g}"]["median_regret"], 1) for factor in WRONG_COST} == WRONG_COST
+    assert {
+        factor: round(100 * off_by[f"{factor:g}"]["median_regret"], 1) for factor in WRONG_COST
+    } == WRONG_COST
 
 
 def beside_medians(known: list[KnownRate], within: float) -> tuple[tuple[int, int], Estimate]:
-    """How many rates lie within the range about the median of other families' near it in width, of how many; and by how
-    many decades the law is nearer, negative where it is, with its interval over families."""
+    """How many rates lie within the range about the median of other families' near it in width, of
+    how many; and by how many decades the law is nearer, negative where it is, with its interval
+    over families."""
     held, asked, nearer = 0, 0, defaultdict(list)
     for one in known:
         others = [
@@ -89,11 +101,15 @@ def beside_medians(known: list[KnownRate], within: float) -> tuple[tuple[int, in
             decades = abs(math.log10(one.rate / statistics.median(others)))
             held, asked = held + (decades <= math.log10(WITHIN) * (1 + 1e-9)), asked + 1
             nearer[one.family].append(math.log10(off(one)) - decades)
-    mean = jackknife(list(nearer.values()), lambda some: statistics.fmean(x for family in some for x in family))
+    mean = jackknife(
+        list(nearer.values()), lambda some: statistics.fmean(x for family in some for x in family)
+    )
     return (held, asked), mean
 
 
-def test_the_law_is_nearer_than_one_median_for_each_optimiser_and_undecided_beside_medians_near_the_width() -> None:
+def test_the_law_is_nearer_than_one_median_for_each_optimiser_and_undecided_beside_medians_near_the_width() -> (
+    None
+):
     (held_by_all, by_all), (held_by_near, by_near) = (
         beside_medians(PUBLISHED, math.inf),
         beside_medians(PUBLISHED, NEAR),
@@ -110,7 +126,13 @@ def test_the_law_is_nearer_than_one_median_for_each_optimiser_and_undecided_besi
 def test_the_law_is_the_least_squares_of_all_that_is_known() -> None:
     """Moving any number of it makes the squares, with the little weight on its numbers, larger."""
     found = law()
-    numbers = [found.constant, found.width, found.sublayers, found.normed_depth, *found.optimizers.values()]
+    numbers = [
+        found.constant,
+        found.width,
+        found.sublayers,
+        found.normed_depth,
+        *found.optimizers.values(),
+    ]
 
     def squares(values: list[float]) -> float:
         total = 0.01 * sum(value**2 for value in values[1:])
@@ -119,13 +141,17 @@ def test_the_law_is_the_least_squares_of_all_that_is_known() -> None:
             own = [float(fact.optimizer == name) for name in found.optimizers]
             beyond = fact.normed_sums * max(0.0, math.log10(fact.sublayers / 4))
             row = [1.0, math.log10(fact.width / 768), math.log10(fact.sublayers / 24), beyond, *own]
-            total += (math.log10(one.rate) - sum(a * b for a, b in zip(values, row, strict=True))) ** 2
+            total += (
+                math.log10(one.rate) - sum(a * b for a, b in zip(values, row, strict=True))
+            ) ** 2
         return total
 
     least = squares(numbers)
     for place in range(len(numbers)):
         for step in (-1e-3, 1e-3):
-            assert squares([value + step * (place == at) for at, value in enumerate(numbers)]) > least
+            assert (
+                squares([value + step * (place == at) for at, value in enumerate(numbers)]) > least
+            )
 
 
 def test_models_that_people_train_get_a_rate_that_holds_what_they_were_trained_with() -> None:
@@ -177,7 +203,9 @@ def test_recipes_are_of_placements_that_there_are_and_of_commits() -> None:
 
 
 def test_warm_up_is_a_share_whatever_the_width_and_longer_under_normed_sums() -> None:
-    """Recipes have 100 to 12,520 updates of 4,800 to 4,720,000: their numbers say nothing of a small model."""
+    """Recipes have 100 to 12,520 updates of 4,800 to 4,720,000: their numbers say nothing of a
+    small model.
+    """
     small, large = typical_rate(facts(width=64)), typical_rate(facts(width=4096))
     normed = typical_rate(facts(normed_sums=1.0))
     assert small is not None
@@ -189,14 +217,23 @@ def test_warm_up_is_a_share_whatever_the_width_and_longer_under_normed_sums() ->
     told = {
         (one.family or one.repository, normed_share(one.placement))
         for one in recipes()
-        if one.warmup_updates is not None and one.updates is not None and one.optimizer in ("adam", "adamw")
+        if one.warmup_updates is not None
+        and one.updates is not None
+        and one.optimizer in ("adam", "adamw")
     }
     assert len(large.warmups) + len(normed.warmups) == len(told)
     assert statistics.median(normed.warmups) > statistics.median(large.warmups)
 
 
 def test_the_shares_of_normed_sums_are_those_of_the_formulas() -> None:
-    shares = {"post-ln": 1.0, "deepnorm": 1.0, "pre-ln": 0.0, "peri-ln": 0.0, "hybrid-norm": 0.5, "olmo-2": 0.0}
+    shares = {
+        "post-ln": 1.0,
+        "deepnorm": 1.0,
+        "pre-ln": 0.0,
+        "peri-ln": 0.0,
+        "hybrid-norm": 0.5,
+        "olmo-2": 0.0,
+    }
     assert {name: normed_share(name) for name in shares} == shares
     assert all(0 <= normed_share(name) <= 1 for name in registered())
 
@@ -207,8 +244,14 @@ def test_every_ladder_of_ours_stands_where_it_says() -> None:
         name, _, pointer = one.source.partition("#")
         case = at(result(name), pointer.removesuffix("/ladders/0/best_rate"))
         ladder = case["ladders"][0]
-        assert (ladder["best_rate"], case["family"], ladder["updates"]) == (one.best_rate, one.family, 1000)
+        assert (ladder["best_rate"], case["family"], ladder["updates"]) == (
+            one.best_rate,
+            one.family,
+            1000,
+        )
         assert (case["facts"]["width"], case["facts"]["sublayers"]) == (one.width, one.sublayers)
         # The rung with the lowest loss is next to the rate that a parabola reads.
-        best = min(ladder["trainings"], key=lambda rung: math.inf if rung["nats"] is None else rung["nats"])
+        best = min(
+            ladder["trainings"], key=lambda rung: math.inf if rung["nats"] is None else rung["nats"]
+        )
         assert 1 / 2 <= one.best_rate / best["rate"] <= 2

@@ -1,4 +1,6 @@
-"""What is recommended: three lines, from what is near, else from recipes that were read, and never from nothing."""
+"""What is recommended: three lines, from what is near, else from recipes that were read, and never
+from nothing.
+"""
 
 import re
 from dataclasses import replace
@@ -23,13 +25,25 @@ SMALL = ModelToTrain(model="decoder-only", blocks=4, width=128, optimizer="muon"
 def test_the_answer_begins_with_three_lines(case: ModelToTrain) -> None:
     choice = choose(case)
     first, why, *_ = parts(choice)
-    assert [line.partition(":")[0] for line in first.before] == ["Placement", "Peak rate", "Warm-up"]
-    assert [line.partition(".")[0] for line in why.before] == ["- Placement", "- Peak rate", "- Warm-up"]
+    assert [line.partition(":")[0] for line in first.before] == [
+        "Placement",
+        "Peak rate",
+        "Warm-up",
+    ]
+    assert [line.partition(".")[0] for line in why.before] == [
+        "- Placement",
+        "- Peak rate",
+        "- Warm-up",
+    ]
     assert all(" Surer: " in line for line in why.before)
     # What is printed trains under the optimiser that was asked for.
     for line in recommended(choice)[1:]:
         assert (f"--optimizers {case.optimizer} " in line.surer) == (case.optimizer != "adam")
-    assert [one["what"] for one in plain(choice)["recommended"]] == ["Placement", "Peak rate", "Warm-up"]
+    assert [one["what"] for one in plain(choice)["recommended"]] == [
+        "Placement",
+        "Peak rate",
+        "Warm-up",
+    ]
     # Whatever is cited is there: a result that counts, or a source that was read.
     known = {one.citation for one in recipes()}
     for line in recommended(choice):
@@ -49,15 +63,24 @@ def test_the_rate_is_that_of_the_law_with_what_it_stands_on() -> None:
     found = typical_rate(RateFacts(optimizer="adamw", width=768, sublayers=24, normed_sums=0.0))
     assert found is not None
     assert rate.says == " ".join(
-        (f"{learning_rate(found.rate, 2)}, between", learning_rate(found.low, 2), "and", learning_rate(found.high, 2))
+        (
+            f"{learning_rate(found.rate, 2)}, between",
+            learning_rate(found.low, 2),
+            "and",
+            learning_rate(found.high, 2),
+        )
     )
     told: dict[str, list[float]] = {}
     for one in recipes():
         alike = one.optimizer in ("adam", "adamw") and normed_share(one.placement) == 0
         if alike and one.updates and one.warmup_updates is not None:
-            told.setdefault(one.family or one.repository, []).append(one.warmup_updates / one.updates)
+            told.setdefault(one.family or one.repository, []).append(
+                one.warmup_updates / one.updates
+            )
     own = sorted(median(shares) for shares in told.values())
-    assert warmup.says.startswith(f"{100 * own[len(own) // 2]:.2g} % of the updates, the median of {len(own)} sources")
+    assert warmup.says.startswith(
+        f"{100 * own[len(own) // 2]:.2g} % of the updates, the median of {len(own)} sources"
+    )
     wider = recommended(choose(replace(GPT, width=5120, blocks=36)))[1]
     assert float(wider.says.partition(",")[0]) < found.low
     # Under Muon another recipe counts, and under SGD there is none near.
@@ -72,24 +95,43 @@ def first_of(case: ModelToTrain) -> _Recommendation:
 
 def test_what_leads_in_shallow_or_short_trainings_is_not_recommended_for_others() -> None:
     assert first_of(SMALL).says == "peri-ln"
-    for other in (replace(SMALL, blocks=5), replace(SMALL, tokens=None), replace(SMALL, tokens=2e7)):
+    for other in (
+        replace(SMALL, blocks=5),
+        replace(SMALL, tokens=None),
+        replace(SMALL, tokens=2e7),
+    ):
         assert first_of(other).says == "pre-ln", other
     assert "(`--tokens`)" in first_of(replace(SMALL, tokens=None)).surer
     # Post-LN ends below Pre-LN with 4 blocks, and above it with 8 and more.
     adamw = choose(replace(SMALL, optimizer="adamw"))
     (post,) = (one for one in adamw.answers[0].claims if one.placement == "post-ln")
-    means = {adamw.settings[one.setting].blocks[0]: one.mean for one in post.findings if "transfer" in one.setting}
-    assert {blocks: mean > 0 for blocks, mean in means.items()} == {2: False, 4: False, 8: True, 16: True, 32: True}
+    means = {
+        adamw.settings[one.setting].blocks[0]: one.mean
+        for one in post.findings
+        if "transfer" in one.setting
+    }
+    assert {blocks: mean > 0 for blocks, mean in means.items()} == {
+        2: False,
+        4: False,
+        8: True,
+        16: True,
+        32: True,
+    }
     assert (post.group, post.disagree) == ("undecided", True)
     assert "of pre-ln and post-ln" not in first_of(replace(GPT, blocks=32)).surer
 
 
 def test_published_numbers_are_told_of_such_a_size_and_optimiser_alone() -> None:
     case = ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam")
-    assert published_near(choose(case))[0].claim.startswith("WMT14 En-De BLEU at 6, 12 and 18 blocks")
+    assert published_near(choose(case))[0].claim.startswith(
+        "WMT14 En-De BLEU at 6, 12 and 18 blocks"
+    )
     assert published_near(choose(replace(case, blocks=40))) == []
     assert published_near(choose(replace(case, width=32))) == []
-    assert {one.optimizer for one in published_near(choose(replace(case, optimizer="radam")))} == {"", "radam"}
+    assert {one.optimizer for one in published_near(choose(replace(case, optimizer="radam")))} == {
+        "",
+        "radam",
+    }
 
 
 def test_near_what_was_measured_ours_counts() -> None:
@@ -98,7 +140,9 @@ def test_near_what_was_measured_ours_counts() -> None:
     (lower,) = (one for one in choice.answers if one.question.name == "lower-loss")
     assert placement.says == lower.of("supported")[0].placement
     assert placement.sure.startswith("Measured near this size")
-    assert warmup.says in ("none needed", "yes, as long as in that result") or "recipe" in warmup.says
+    assert (
+        warmup.says in ("none needed", "yes, as long as in that result") or "recipe" in warmup.says
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,8 +150,16 @@ def test_near_what_was_measured_ours_counts() -> None:
     [
         (replace(GPT, blocks=24), "GPT-2 medium", ""),
         (replace(GPT, blocks=48), "SmolLM 360M", ", above this range"),
-        (replace(GPT, blocks=20, width=1024, model="encoder-decoder"), "T5 1.1 large", ", below this range"),
-        (ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam"), "Transformer, IWSLT14", ""),
+        (
+            replace(GPT, blocks=20, width=1024, model="encoder-decoder"),
+            "T5 1.1 large",
+            ", below this range",
+        ),
+        (
+            ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam"),
+            "Transformer, IWSLT14",
+            "",
+        ),
     ],
     ids=lambda value: str(value),
 )
@@ -117,26 +169,43 @@ def test_the_nearest_recipe_is_of_such_a_model_and_says_where_its_rate_lies(
     placement, rate, _ = recommended(choose(case))
     (named,) = (one for one in recipes() if one.name == recipe)
     assert named.model == case.model
-    assert f"has {learning_rate(named.peak_lr)} with {named.placement}{off} ({named.citation})" in rate.sure
+    assert (
+        f"has {learning_rate(named.peak_lr)} with {named.placement}{off} ({named.citation})"
+        in rate.sure
+    )
     low, high = (float(number) for number in re.findall(r"between (\S+) and (\S+)", rate.says)[0])
     assert (named.peak_lr < low, named.peak_lr > high) == ("below" in off, "above" in off)
-    read = [one for one in recipes() if one.model == case.model and one.optimizer in ("adam", "adamw")]
+    read = [
+        one for one in recipes() if one.model == case.model and one.optimizer in ("adam", "adamw")
+    ]
     having = sum(one.placement == "pre-ln" for one in read)
-    told = f"Published recipes for such models that have it: {having} of {len(read)}. The nearest in size has "
+    told = (
+        f"Published recipes for such models that have it: {having} of {len(read)}. The nearest in "
+        "size has "
+    )
     assert f"{told}{named.placement}: {named.citation}." in placement.sure
 
 
 def test_recipes_of_images_say_nothing_of_models_of_text() -> None:
     bert = replace(GPT, model="encoder-only")
-    read = [one for one in recipes() if one.model == "encoder-only" and one.optimizer in ("adam", "adamw")]
+    read = [
+        one
+        for one in recipes()
+        if one.model == "encoder-only" and one.optimizer in ("adam", "adamw")
+    ]
     of_text = [one for one in read if not one.of_images]
     assert len(of_text) < len(read)
     having = sum(one.placement == "pre-ln" for one in of_text)
-    assert f"have it: {having} of {len(of_text)}. The nearest in size has post-ln: BERT-base" in first_of(bert).sure
+    assert (
+        f"have it: {having} of {len(of_text)}. The nearest in size has post-ln: BERT-base"
+        in first_of(bert).sure
+    )
 
 
 def test_what_few_published_rates_stand_behind_says_so() -> None:
-    muon, adam = (recommended(choose(replace(GPT, optimizer=name)))[1] for name in ("muon", "adamw"))
+    muon, adam = (
+        recommended(choose(replace(GPT, optimizer=name)))[1] for name in ("muon", "adamw")
+    )
     count = sum(one.optimizer == "muon" for one in recipes())
     assert f"published rates ({count} under this optimiser)" in muon.sure
     assert "under this optimiser" not in adam.sure
@@ -144,11 +213,14 @@ def test_what_few_published_rates_stand_behind_says_so() -> None:
 
 def test_where_nothing_ends_below_the_baseline_it_says_what_that_ends_below() -> None:
     case = ModelToTrain(model="encoder-decoder", blocks=6, width=512, optimizer="adam")
-    means = {one["placement"]: fmean(one["last_loss_nats"]) for one in result("converged")["endings"]}
+    means = {
+        one["placement"]: fmean(one["last_loss_nats"]) for one in result("converged")["endings"]
+    }
     baseline = means.pop("pre-ln")
     nearest = min(means, key=lambda name: means[name])
     sure = recommended(choose(case))[0].sure
     assert (
-        f"In trainings of 6 blocks of width 128 (results/converged) it ends {means[nearest] - baseline:.3f} ± " in sure
+        "In trainings of 6 blocks of width 128 (results/converged) it ends "
+        f"{means[nearest] - baseline:.3f} ± " in sure
     )
     assert sure.endswith(f"below {nearest}.")

@@ -43,13 +43,19 @@ def models(tmp_path: Path) -> Path:
 def test_what_steers_a_workflow_is_no_part_of_a_message(models: Path) -> None:
     """The runner ends a command at a line's end and a property at a comma or colon."""
     finding = Finding(
-        id="a-rule", severity=Severity.INFO, where="h.0: a, b", message="50 %\n::error::no", fix="put\rit back"
+        id="a-rule",
+        severity=Severity.INFO,
+        where="h.0: a, b",
+        message="50 %\n::error::no",
+        fix="put\rit back",
     )
     target = f"{models / 'models.py'}:healthy"
     (github,) = annotations([finding], target, "github")
     assert github.startswith("::notice file=")
     assert len(github.splitlines()) == 1
-    assert "title=a-rule at h.0%3A a%2C b::50 %25%0A::error::no. To mend it: put%0Dit back" in github
+    assert (
+        "title=a-rule at h.0%3A a%2C b::50 %25%0A::error::no. To mend it: put%0Dit back" in github
+    )
     (gcc,) = annotations([finding], target, "gcc")
     assert gcc == f"{models / 'models.py'}:12: note: h.0: a, b: 50 % ::error::no [a-rule]"
     (elsewhere,) = annotations([finding], "GPT2Config", "github")
@@ -63,7 +69,9 @@ def steps() -> dict[str, dict[str, object]]:
 
 
 def test_inputs_reach_the_action_by_its_environment_alone() -> None:
-    """An expression in a script would be pasted into it: text of a pull request could be a command."""
+    """An expression in a script would be pasted into it: text of a pull request could be a
+    command.
+    """
     for step in steps().values():
         assert "${{" not in str(step["run"])
         assert step["shell"] == "bash"
@@ -86,10 +94,14 @@ def diagnosed(models: Path, function: str) -> subprocess.CompletedProcess[str]:
     }
     script = str(steps()["Diagnose"]["run"])
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
-    return subprocess.run(command, cwd=models, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=models, env=environment, capture_output=True, text=True, check=False
+    )
 
 
-def test_the_action_fails_annotates_and_keeps_the_page_where_a_model_is_wired_wrongly(models: Path) -> None:
+def test_the_action_fails_annotates_and_keeps_the_page_where_a_model_is_wired_wrongly(
+    models: Path,
+) -> None:
     wrong = diagnosed(models, "without_the_last_norm")
     assert wrong.returncode == 1, wrong.stderr
     (line,) = re.findall(r"^::(?:warning|error) .*$", wrong.stdout, re.M)
@@ -101,7 +113,9 @@ def test_the_action_fails_annotates_and_keeps_the_page_where_a_model_is_wired_wr
 
 
 @pytest.mark.thorough
-def test_the_action_passes_a_healthy_model_and_one_that_is_absent_is_a_mistake(models: Path) -> None:
+def test_the_action_passes_a_healthy_model_and_one_that_is_absent_is_a_mistake(
+    models: Path,
+) -> None:
     healthy = diagnosed(models, "healthy")
     assert healthy.returncode == 0, healthy.stdout + healthy.stderr
     assert not re.findall(r"^::(?:warning|error)", healthy.stdout, re.M)

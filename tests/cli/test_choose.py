@@ -30,7 +30,18 @@ def call(capfd, monkeypatch):
     return run
 
 
-CASE = ("--model", "decoder-only", "--blocks", 24, "--width", 1024, "--optimizer", "muon", "--tokens", "5e9")
+CASE = (
+    "--model",
+    "decoder-only",
+    "--blocks",
+    24,
+    "--width",
+    1024,
+    "--optimizer",
+    "muon",
+    "--tokens",
+    "5e9",
+)
 
 
 @pytest.mark.thorough
@@ -52,7 +63,8 @@ def test_what_to_do_is_a_screen_and_names_placements(call, monkeypatch):
     assert max(map(len, lines)) <= 80
     assert len(lines) <= 47
     starts = [
-        next(line for line in lines if line.startswith(f"  {word}: ")) for word in ("Placement", "Peak rate", "Warm-up")
+        next(line for line in lines if line.startswith(f"  {word}: "))
+        for word in ("Placement", "Peak rate", "Warm-up")
     ]
     # The answer comes before its reasons.
     assert [lines.index(line) for line in starts] == [4, 5, 6]
@@ -92,12 +104,16 @@ def test_a_mistake_is_told_in_a_line(call, arguments, says):
 def test_a_placement_of_the_users_own_is_not_known(call, tmp_path: Path):
     file = tmp_path / "half.py"
     file.write_text(MY_PLACEMENT, encoding="utf-8")
-    code, out, _ = call("choose", "half-ln", "--import", file, "--blocks", 4, "--width", 64, "--long")
+    code, out, _ = call(
+        "choose", "half-ln", "--import", file, "--blocks", 4, "--width", 64, "--long"
+    )
     assert code == 0
     assert "Not measured by us like this: 1 placement: half-ln." in out
 
 
-@pytest.mark.parametrize(("written", "tokens"), [("5B", 5e9), ("1.5e9", 1.5e9), ("300m", 3e8), ("2T", 2e12)])
+@pytest.mark.parametrize(
+    ("written", "tokens"), [("5B", 5e9), ("1.5e9", 1.5e9), ("300m", 3e8), ("2T", 2e12)]
+)
 def test_tokens_are_taken_as_people_write_them(call, written, tokens):
     code, out, _ = call("choose", "peri-ln", "--tokens", written, "--json")
     assert (code, json.loads(out)["case"]["tokens"]) == (0, tokens)

@@ -1,4 +1,6 @@
-"""What people see while they wait: a bar on a terminal, plain lines in a file, and no surprises from markup."""
+"""What people see while they wait: a bar on a terminal, plain lines in a file, and no surprises
+from markup.
+"""
 
 import io
 import json
@@ -25,7 +27,9 @@ def file() -> io.StringIO:
 @pytest.fixture(params=["terminal", "file"])
 def console(request: pytest.FixtureRequest, file: io.StringIO) -> Console:
     terminal = request.param == "terminal"
-    return Console(file=file, force_terminal=terminal, markup=False, emoji=False, highlight=False, width=200)
+    return Console(
+        file=file, force_terminal=terminal, markup=False, emoji=False, highlight=False, width=200
+    )
 
 
 def update(number: int) -> dict[str, Any]:
@@ -39,7 +43,9 @@ def update(number: int) -> dict[str, Any]:
     return {"event": "update", "update": number, "updates": 100, "elapsed_seconds": 2.0, **numbers}
 
 
-def test_training_shows_updates_validations_skips_and_the_end(console: Console, file: io.StringIO) -> None:
+def test_training_shows_updates_validations_skips_and_the_end(
+    console: Console, file: io.StringIO
+) -> None:
     with TrainDisplay(console, "[red]run:x:") as display:
         for number in range(1, 101):
             display(update(number))
@@ -84,7 +90,9 @@ class Clock:
 
 def two_states(folder: Path, clock: Clock) -> list[CellState]:
     """Two runs of 60 updates."""
-    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=2)
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=2
+    )
     return [CellState(cell, 60, clock=clock) for cell in grid.cells(tiny(), folder)]
 
 
@@ -95,7 +103,9 @@ def log(state: CellState, *updates: int, validated: bool = False) -> None:
         for update in updates:
             file.write(json.dumps({"event": "update", "update": update}) + "\n")
         if validated:
-            file.write(json.dumps({"event": "validation", "update": updates[-1], "nll_nats": 4.5}) + "\n")
+            file.write(
+                json.dumps({"event": "validation", "update": updates[-1], "nll_nats": 4.5}) + "\n"
+            )
     state.read_new_events()
 
 
@@ -136,7 +146,10 @@ def test_a_grid_shows_changes_validations_totals_and_the_time_left(
 
 def test_a_table_of_runs_fits_a_terminal_of_80_columns(file: io.StringIO, tmp_path: Path) -> None:
     cells = DEMO_GRID.cells(demo_config(), tmp_path)
-    states = [CellState(cell, 300, status="running", update=150, nll_nats=4.5, nll_update=150) for cell in cells]
+    states = [
+        CellState(cell, 300, status="running", update=150, nll_nats=4.5, nll_update=150)
+        for cell in cells
+    ]
     console = Console(file=file, force_terminal=True, width=80)
     with GridDisplay(console) as display:
         display(states)
@@ -158,7 +171,12 @@ def test_a_rate_is_that_of_this_process_and_an_unknown_total_is_not_guessed(tmp_
     assert state.updates_per_second == 0.5
     assert state.seconds_left is None
     whole = outlook([state])
-    assert (whole.update, whole.updates, whole.seconds_left, whole.updates_per_second) == (33, None, None, 0.5)
+    assert (whole.update, whole.updates, whole.seconds_left, whole.updates_per_second) == (
+        33,
+        None,
+        None,
+        0.5,
+    )
 
 
 def test_a_run_that_has_been_given_more_updates_is_not_over(tmp_path: Path) -> None:

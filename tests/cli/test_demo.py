@@ -15,14 +15,20 @@ from normscope.train import StopRule
 
 @pytest.mark.parametrize(
     ("words", "rule"),
-    [((), None), (("--stop-when", "decided"), StopRule()), (("--stop-when", "decided:5"), StopRule(5))],
+    [
+        ((), None),
+        (("--stop-when", "decided"), StopRule()),
+        (("--stop-when", "decided:5"), StopRule(5)),
+    ],
 )
 def test_its_runs_end_early_where_that_is_asked_for(
     words: tuple[str, ...], rule: StopRule | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[Path, StopRule | None]] = []
 
-    def run_comparison(cells: list[Cell], folder: Path, options: PoolOptions, **others: object) -> None:
+    def run_comparison(
+        cells: list[Cell], folder: Path, options: PoolOptions, **others: object
+    ) -> None:
         asked.append((folder, options.stop_when))
         raise UserError("enough was seen")
 

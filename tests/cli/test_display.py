@@ -25,18 +25,29 @@ def write_log(cell: Cell, events: list[dict[str, Any]]) -> None:
 
 def made(folder: Path, seeds: int = 3) -> list[Cell]:
     """The first run has finished, the second has begun, and the others wait."""
-    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=seeds)
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=seeds
+    )
     cells = grid.cells(tiny("train.duration=8"), folder)
     write_configs(cells)
     for cell, updates in zip(cells, (8, 4), strict=False):
         cell.folder.path.mkdir(parents=True)
         cell.folder.write_config(to_toml(cell.config))
         lines: list[dict[str, Any]] = [
-            {"event": "update", "update": update, "nll_nats": 9.0 - update, "lr": 0.1, "gradient_norm": 1.0}
+            {
+                "event": "update",
+                "update": update,
+                "nll_nats": 9.0 - update,
+                "lr": 0.1,
+                "gradient_norm": 1.0,
+            }
             for update in range(1, updates + 1)
         ]
         if updates == 8:
-            lines += [{"event": "validation", "update": 8, "nll_nats": 1.5}, {"event": "finished", "update": 8}]
+            lines += [
+                {"event": "validation", "update": 8, "nll_nats": 1.5},
+                {"event": "finished", "update": 8},
+            ]
         write_log(cell, lines)
     return cells
 
@@ -63,7 +74,9 @@ def test_of_many_runs_those_are_shown_that_a_reader_looks_for(tmp_path: Path) ->
     for state in states:
         state.status = "finished"
     states[30].status, states[35].status = "running", "failed"
-    console = Console(file=io.StringIO(), force_terminal=True, width=100, height=20, highlight=False)
+    console = Console(
+        file=io.StringIO(), force_terminal=True, width=100, height=20, highlight=False
+    )
     console.print(screen(states, console))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     rows = [line.split() for line in text.splitlines()]
@@ -75,7 +88,9 @@ def test_of_many_runs_those_are_shown_that_a_reader_looks_for(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("encoding", "letters"), [("utf-8", "█▇▆▅▄▃▂▁"), ("ascii", "#*+=:-._")])
-def test_letters_are_those_that_the_terminal_has(encoding: str, letters: str, tmp_path: Path) -> None:
+def test_letters_are_those_that_the_terminal_has(
+    encoding: str, letters: str, tmp_path: Path
+) -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=file, width=100, force_terminal=True)
     (state,) = [CellState(cell, 8) for cell in made(tmp_path, seeds=1)]

@@ -1,4 +1,6 @@
-"""`normscope doctor` as a user meets it: exit codes, what is printed and written, and what is refused."""
+"""`normscope doctor` as a user meets it: exit codes, what is printed and written, and what is
+refused.
+"""
 
 import json
 import math
@@ -114,7 +116,9 @@ def call(monkeypatch, capsys, tmp_path) -> Callable[..., Called]:
 def finding(monkeypatch) -> Callable[..., dict[str, Any]]:
     """Let the diagnosis be one of our making, and see what was asked for."""
 
-    def prepare(*findings: Finding, data: Diagnosis | None = None, seconds: float = 0) -> dict[str, Any]:
+    def prepare(
+        *findings: Finding, data: Diagnosis | None = None, seconds: float = 0
+    ) -> dict[str, Any]:
         asked: dict[str, Any] = {}
 
         def made_up(model: object, inputs: object, **options: Any) -> Diagnosis:
@@ -177,7 +181,11 @@ def test_files_are_written_whole(call, finding, tmp_path):
     page = (tmp_path / "found.html").read_text()
     assert page.rstrip().endswith("</html>")
     assert "HomemadeGPT" in page
-    assert sorted(p.name for p in tmp_path.iterdir() if p.suffix) == ["found.html", "found.json", "models.py"]
+    assert sorted(p.name for p in tmp_path.iterdir() if p.suffix) == [
+        "found.html",
+        "found.json",
+        "models.py",
+    ]
 
 
 @pytest.mark.parametrize("option", ["--json", "--html"])
@@ -207,17 +215,33 @@ def test_what_is_asked_of_the_doctor(call, finding):
 
 
 def test_the_best_rate_of_a_smaller_version_is_carried(call):
-    called = call(USABLE, "--set", "depth=4", "--optimizer", "adamw", "--best-at", "5e-3:depth=1", "--json", "-")
+    called = call(
+        USABLE,
+        "--set",
+        "depth=4",
+        "--optimizer",
+        "adamw",
+        "--best-at",
+        "5e-3:depth=1",
+        "--json",
+        "-",
+    )
     advice = json.loads(called.out)["advice"]
     assert advice["carried"] == "from 5e-3, the best of width 8 with 2 sub-layers"
     assert advice["best_rate"] == pytest.approx(5e-3 * 4 ** law().sublayers)
-    shown = call(USABLE, "--set", "depth=4", "--optimizer", "adamw", "--best-at", "5e-3:depth=1").out
-    assert "learning rate with adamw, from a smaller version of this model" in " ".join(shown.split())
+    shown = call(
+        USABLE, "--set", "depth=4", "--optimizer", "adamw", "--best-at", "5e-3:depth=1"
+    ).out
+    assert "learning rate with adamw, from a smaller version of this model" in " ".join(
+        shown.split()
+    )
 
 
 def test_the_command_that_makes_a_rate_surer_is_one_that_runs(call, monkeypatch, tmp_path):
     batches = "def batches(): return [(torch.rand(2, 5, 8), torch.zeros(2, 5, dtype=torch.long))]\n"
-    (tmp_path / "own model.py").write_text(f"{MODELS}\ndef alone(depth=2): return encoder(depth)[0]\n{batches}")
+    (tmp_path / "own model.py").write_text(
+        f"{MODELS}\ndef alone(depth=2): return encoder(depth)[0]\n{batches}"
+    )
     said = " ".join(call("own model.py:alone", "--optimizer", "adamw").out.split())
     command = re.search(r"70 % of the updates: `(normscope compare [^`]*)`", said)
     assert command, said
@@ -225,7 +249,9 @@ def test_the_command_that_makes_a_rate_surer_is_one_that_runs(call, monkeypatch,
     with pytest.raises(SystemExit) as stop:
         main()
     assert not stop.value.code
-    cells = [tomllib.loads(file.read_text()) for file in (tmp_path / "rates" / "cells").glob("*.toml")]
+    cells = [
+        tomllib.loads(file.read_text()) for file in (tmp_path / "rates" / "cells").glob("*.toml")
+    ]
     low, usual, high = sorted({cell["optimizer"]["peak_lr"] for cell in cells})
     assert {cell["optimizer"]["name"] for cell in cells} == {"adamw"}
     assert (usual / low, high / usual) == pytest.approx((2, 2), rel=0.05)
@@ -236,7 +262,8 @@ def test_the_command_that_makes_a_rate_surer_is_one_that_runs(call, monkeypatch,
 def test_the_sizes_of_sample_inputs(call, finding, tmp_path):
     asked = finding()
     (tmp_path / "alone.py").write_text(
-        "from torch import nn\ndef model(): return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)\n"
+        "from torch import nn\n"
+        "def model(): return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)\n"
     )
     call("alone.py:model")
     assert asked["inputs"][0].shape == (4, 128, 8)
@@ -280,14 +307,23 @@ def test_slow_stages_are_named_on_stderr(call, finding, monkeypatch):
     [
         ([], "name a TARGET"),
         ([USABLE, "--fail-on", "fatal"], "--fail-on fatal: choose one of info, warning, error"),
-        ([USABLE, "--optimizer", "adan"], f"--optimizer adan: choose one of {', '.join(OPTIMIZERS)}"),
+        (
+            [USABLE, "--optimizer", "adan"],
+            f"--optimizer adan: choose one of {', '.join(OPTIMIZERS)}",
+        ),
         ([USABLE, "--rate", "0"], "--rate must be positive"),
         ([USABLE, "--rate", "inf"], "--rate must be positive"),
-        ([USABLE, "--best-at", "2e-3"], "--best-at 2e-3: give the best peak rate of a smaller version"),
+        (
+            [USABLE, "--best-at", "2e-3"],
+            "--best-at 2e-3: give the best peak rate of a smaller version",
+        ),
         ([USABLE, "--best-at", "0:depth=1"], "--best-at 0:depth=1: give the best peak rate"),
         ([USABLE, "--best-at", "2e-3:deep=1"], "(depth=2) has no such argument"),
         ([USABLE, "--best-at", "2e-3:depth=1", "--no-advice"], "--best-at is for advice"),
-        ([USABLE, "--best-at", "2e-3:depth=1", "--structure-only"], "--structure-only takes no --best-at"),
+        (
+            [USABLE, "--best-at", "2e-3:depth=1", "--structure-only"],
+            "--structure-only takes no --best-at",
+        ),
         ([USABLE, "--tokens", "0"], "--tokens must be at least 2"),
         ([USABLE, "--import", "missing.py"], "no such file"),
         (["missing.py:encoder"], "no such file: missing.py"),

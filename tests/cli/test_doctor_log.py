@@ -20,7 +20,9 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
 
 def state(folder: Path, bad: float = 2.0) -> Path:
     """A loss that scatters by a hundredth, with one other value at update 60."""
-    log = [{"step": at, "loss": bad if at == 60 else 2.0 + 0.02 * (-1) ** at} for at in range(1, 121)]
+    log = [
+        {"step": at, "loss": bad if at == 60 else 2.0 + 0.02 * (-1) ** at} for at in range(1, 121)
+    ]
     file = folder / "trainer_state.json"
     file.write_text(json.dumps({"log_history": log}))
     return file
@@ -43,7 +45,9 @@ def test_a_log_alone_is_explained(
 def test_what_a_log_tells_is_set_apart_from_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A spike that came back asks for nothing of the model, whose "nothing to do" is not said of the spike."""
+    """A spike that came back asks for nothing of the model, whose "nothing to do" is not said of
+    the spike.
+    """
     train_run(tiny(*SHORT), tmp_path / "run")
     run(monkeypatch, str(tmp_path / "run"), "--no-advice", "--log", str(state(tmp_path, bad=6.0)))
     log, _, model = capsys.readouterr().out.partition("the model by itself:")
@@ -55,7 +59,9 @@ def test_what_a_log_tells_is_set_apart_from_the_model(
 def test_what_is_asked_amiss_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "--log", str(state(tmp_path)), "--html", str(tmp_path / "page.html")) == 2
+    assert (
+        run(monkeypatch, "--log", str(state(tmp_path)), "--html", str(tmp_path / "page.html")) == 2
+    )
     assert "name a TARGET beside --log" in capsys.readouterr().err
     assert run(monkeypatch, "--log", str(tmp_path / "none")) == 2
     assert "no such file or folder" in capsys.readouterr().err
@@ -75,7 +81,11 @@ def test_a_runs_quiet_history_stands_below_what_is_to_be_done(
     assert both["history"]["loss"]["updates"] == list(range(1, 13))
     assert both["stacks"]
     shown = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert shown.index("History of the training") < shown.index("no spike and no plateau") < shown.index("Sub-layers")
+    assert (
+        shown.index("History of the training")
+        < shown.index("no spike and no plateau")
+        < shown.index("Sub-layers")
+    )
 
 
 MODEL = """
@@ -92,9 +102,15 @@ def build(width=32):
 
 
 def diverged(folder: Path) -> Path:
-    """The loss leaves its course at update 60, when the rate has come to 0.01, and is no number from 90 on."""
+    """The loss leaves its course at update 60, when the rate has come to 0.01, and is no number
+    from 90 on.
+    """
     log = [
-        {"step": at, "loss": 2.0 + 0.02 * (-1) ** at + max(0, at - 59), "learning_rate": 1e-2 * min(1, at / 50)}
+        {
+            "step": at,
+            "loss": 2.0 + 0.02 * (-1) ** at + max(0, at - 59),
+            "learning_rate": 1e-2 * min(1, at / 50),
+        }
         for at in range(1, 121)
     ]
     for entry in log[89:]:
@@ -112,7 +128,19 @@ def test_a_diverged_run_and_its_model_are_one_verdict(
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "my_model.py").write_text(MODEL)
     log = str(diverged(tmp_path))
-    assert run(monkeypatch, "my_model.py:build", "--log", log, "--json", "all.json", "--html", "page.html") == 1
+    assert (
+        run(
+            monkeypatch,
+            "my_model.py:build",
+            "--log",
+            log,
+            "--json",
+            "all.json",
+            "--html",
+            "page.html",
+        )
+        == 1
+    )
     lines = capsys.readouterr().out.splitlines()
     best = json.loads(Path("all.json").read_text())["advice"]["best_rate"]
     assert best < 1e-2
@@ -135,6 +163,8 @@ def test_a_history_of_nothing_but_nan_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "trainer_state.json"
-    file.write_text(json.dumps({"log_history": [{"step": at, "loss": float("nan")} for at in range(1, 30)]}))
+    file.write_text(
+        json.dumps({"log_history": [{"step": at, "loss": float("nan")} for at in range(1, 30)]})
+    )
     assert run(monkeypatch, "--log", str(file)) == 1
     assert "rise from update 1: no number before to not finite" in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""`--help` of every verb: whole lines in a sensible order, with an example that can be typed as it stands."""
+"""`--help` of every verb: whole lines in a sensible order, with an example that can be typed as it
+stands.
+"""
 
 import os
 import re
@@ -36,7 +38,9 @@ def command_of(path: tuple[str, ...]) -> Any:
     return command
 
 
-def help_of(path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def help_of(
+    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as end:
         APP(args=[*path, "--help"], prog_name="normscope")
@@ -83,10 +87,21 @@ for line in sys.stdin:
 
 
 def test_version_and_help_answer_without_what_is_slow_to_import() -> None:
-    """Help of the doctor, which comes first, needs no other verb's file: console, main, options, shared and its own."""
-    lines = ["doctor --help", "--version", "--help", *(" ".join(path) + " --help" for path in EVERY)]
+    """Help of the doctor, which comes first, needs no other verb's file: console, main, options,
+    shared and its own.
+    """
+    lines = [
+        "doctor --help",
+        "--version",
+        "--help",
+        *(" ".join(path) + " --help" for path in EVERY),
+    ]
     done = subprocess.run(
-        [sys.executable, "-c", ASKED], input="\n".join(lines), capture_output=True, text=True, check=True
+        [sys.executable, "-c", ASKED],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     imported = done.stderr.splitlines()
     assert imported[0] == "5"
@@ -98,7 +113,9 @@ def test_every_verb_stands_in_one_group_in_the_order_of_the_list(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     grouped = [name for names in VERBS.values() for name in names]
-    assert sorted(grouped) == sorted(name for name, command in APP.commands.items() if not command.hidden)
+    assert sorted(grouped) == sorted(
+        name for name, command in APP.commands.items() if not command.hidden
+    )
     text = help_of((), monkeypatch, capsys)
     assert re.findall(r"^  ([a-z][a-z-]*)  +[A-Z]", text, re.MULTILINE) == grouped
     assert [title for title in VERBS if f"\n{title}:\n" in text] == list(VERBS)
@@ -122,8 +139,14 @@ DOCTOR = [
     (["--structure-only", "--rate", "1e-3"], "--structure-only takes no --rate"),
 ]
 EARLY = [
-    (["doctor", "model.py"], "model.py holds Python: name the function too, as in model.py:function"),
-    (["train", "absent.toml"], "cannot read the configuration absent.toml: No such file or directory"),
+    (
+        ["doctor", "model.py"],
+        "model.py holds Python: name the function too, as in model.py:function",
+    ),
+    (
+        ["train", "absent.toml"],
+        "cannot read the configuration absent.toml: No such file or directory",
+    ),
     (["train", "broken.toml"], "broken.toml is not TOML: "),
     (["train", "--set", "nonsense"], "--set takes KEY=VALUE"),
     (
@@ -132,32 +155,53 @@ EARLY = [
     ),
     (["train", "--import", "absent.py"], "absent.py: no such file"),
     (["compare", "absent.toml"], "cannot read the configuration absent.toml"),
-    (["compare", "--placements", "pre-ln,foo"], "unknown placement 'foo'; `normscope placements` lists all"),
-    (["compare", "--placements", "post-lm"], "unknown placement 'post-lm'; did you mean 'post-ln'?"),
+    (
+        ["compare", "--placements", "pre-ln,foo"],
+        "unknown placement 'foo'; `normscope placements` lists all",
+    ),
+    (
+        ["compare", "--placements", "post-lm"],
+        "unknown placement 'post-lm'; did you mean 'post-ln'?",
+    ),
     (["evaluate", "absent"], "absent is not a run folder: it has no config.toml"),
-    (["evaluate", "absent", "--save", "gone/scores.json"], "--save gone/scores.json: its folder does not exist"),
+    (
+        ["evaluate", "absent", "--save", "gone/scores.json"],
+        "--save gone/scores.json: its folder does not exist",
+    ),
     (["translate", "absent"], "absent is not a run folder: it has no config.toml"),
     (["export", "absent", "out"], "absent is not a run folder: it has no config.toml"),
     (["doctor", "absent.py:build"], "no such file: absent.py"),
     (["doctor", "absent.toml"], "no such file or folder: absent.toml"),
-    (["doctor", "absent.py:build", "--html", "gone/page.html"], "--html gone/page.html: its folder does not exist"),
+    (
+        ["doctor", "absent.py:build", "--html", "gone/page.html"],
+        "--html gone/page.html: its folder does not exist",
+    ),
     *((["doctor", "GPT2Config", *given], said) for given, said in DOCTOR),
     (["predict", "sideways"], "unknown placement 'sideways'"),
-    (["data", "prepare", "out", "--languages", "de", "--train", "a", "b"], "--languages takes two languages"),
-    (["data", "prepare", "out", "--train", "a", "b", "--languages", "de"], "of the target, got 'de' alone"),
+    (
+        ["data", "prepare", "out", "--languages", "de", "--train", "a", "b"],
+        "--languages takes two languages",
+    ),
+    (
+        ["data", "prepare", "out", "--train", "a", "b", "--languages", "de"],
+        "of the target, got 'de' alone",
+    ),
     (
         ["data", "prepare", "out", "--train", "a", "b", "--languages=de"],
         "--languages takes two languages, of the source",
     ),
-    (["data", "prepare", "out", "--languages", "de", "en", "--train"], "of the source and of the target, got none"),
+    (
+        ["data", "prepare", "out", "--languages", "de", "en", "--train"],
+        "of the source and of the target, got none",
+    ),
     (
         ["data", "prepare", "out", "--train", "a", "--languages", "de", "en"],
         "--train takes two files, of the source and of the target, got 'a' alone",
     ),
     (
         ["data", "prepare", "out", "--languages", "german", "en", "--train", "a", "b"],
-        "languages: a language is given by its code of two or three small letters, such as de, got 'german'; did you "
-        "mean 'de'?",
+        "languages: a language is given by its code of two or three small letters, such as de, got "
+        "'german'; did you mean 'de'?",
     ),
 ]
 """What is wrong without asking torch, and the beginning of what is said."""
@@ -177,7 +221,9 @@ for line in sys.stdin:
 """
 
 
-def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp_path_factory: Any) -> None:
+def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(
+    tmp_path_factory: Any,
+) -> None:
     folder = tmp_path_factory.mktemp("early")
     (folder / "broken.toml").write_text("[model\n")
     (folder / "model.py").touch()
@@ -186,7 +232,9 @@ def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp
     asked = "".join("\t".join(arguments) + "\n" for arguments, _ in EARLY)
     command = [sys.executable, "-c", PROGRAM]
     elsewhere = {**os.environ, "PATH": "/nowhere"}
-    done = subprocess.run(command, input=asked, cwd=folder, capture_output=True, text=True, check=True, env=elsewhere)
+    done = subprocess.run(
+        command, input=asked, cwd=folder, capture_output=True, text=True, check=True, env=elsewhere
+    )
     lines = done.stdout.splitlines()
     assert len(lines) == len(EARLY)
     for (arguments, words), line in zip(EARLY, lines, strict=True):
@@ -199,10 +247,14 @@ def test_what_is_wrong_without_asking_torch_is_said_before_torch_is_imported(tmp
 def test_a_prompt_that_is_no_text_is_refused_by_its_byte(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["normscope", "generate", "absent", "--prompt", os.fsdecode(b"the \xff dog")])
+    monkeypatch.setattr(
+        sys, "argv", ["normscope", "generate", "absent", "--prompt", os.fsdecode(b"the \xff dog")]
+    )
     with pytest.raises(SystemExit, match="2"):
         main.main()
-    assert capsys.readouterr().err.startswith("error: --prompt is not UTF-8, from its byte 5 on: convert the text")
+    assert capsys.readouterr().err.startswith(
+        "error: --prompt is not UTF-8, from its byte 5 on: convert the text"
+    )
 
 
 def test_a_folder_without_permission_is_refused_before_the_work(
@@ -210,7 +262,9 @@ def test_a_folder_without_permission_is_refused_before_the_work(
 ) -> None:
     refuse_unwritable("--html", tmp_path / "page.html")
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path or not mode & os.W_OK)
-    with pytest.raises(UserError, match=r"--html .*: no permission to write into .*; name another folder"):
+    with pytest.raises(
+        UserError, match=r"--html .*: no permission to write into .*; name another folder"
+    ):
         refuse_unwritable("--html", tmp_path / "page.html")
 
 

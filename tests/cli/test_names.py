@@ -1,4 +1,6 @@
-"""Names of placements are given alike to every verb; a newcomer and a shell are told what there is."""
+"""Names of placements are given alike to every verb; a newcomer and a shell are told what there
+is.
+"""
 
 import json
 import os
@@ -48,25 +50,35 @@ def test_predict_without_a_name_predicts_pre_ln(normscope):
 
 
 def test_show_takes_several_names(normscope):
-    code, out, _ = normscope("placements", "show", "pre-ln", "post-ln", "--blocks", "2", "--width", "64", "--json")
+    code, out, _ = normscope(
+        "placements", "show", "pre-ln", "post-ln", "--blocks", "2", "--width", "64", "--json"
+    )
     assert code == 0
     both = json.loads(out)
     assert list(both) == ["pre-ln", "post-ln"]
-    _, alone, _ = normscope("placements", "show", "pre-ln", "--blocks", "2", "--width", "64", "--json")
+    _, alone, _ = normscope(
+        "placements", "show", "pre-ln", "--blocks", "2", "--width", "64", "--json"
+    )
     assert json.loads(alone) == both["pre-ln"]
 
 
 @pytest.mark.thorough
 def test_show_all_leaves_out_what_is_not_defined_for_the_model(normscope):
-    code, out, _ = normscope("placements", "show", "all", "--model", "decoder-only", "--blocks", "2", "--json")
-    defined = [name for name, placement in registered().items() if "decoder-only" in placement.models]
+    code, out, _ = normscope(
+        "placements", "show", "all", "--model", "decoder-only", "--blocks", "2", "--json"
+    )
+    defined = [
+        name for name, placement in registered().items() if "decoder-only" in placement.models
+    ]
     assert code == 0
     assert list(json.loads(out)) == defined
     assert len(defined) < len(registered())
 
 
 def test_one_diagram_is_of_one_placement(normscope, tmp_path):
-    code, _, err = normscope("placements", "show", "pre-ln", "post-ln", "--svg", str(tmp_path / "a.svg"))
+    code, _, err = normscope(
+        "placements", "show", "pre-ln", "post-ln", "--svg", str(tmp_path / "a.svg")
+    )
     assert code == 2
     assert "--svg writes one diagram" in err
     assert not list(tmp_path.iterdir())
@@ -96,7 +108,11 @@ def test_all_stands_alone():
 
 
 def test_a_name_is_understood_however_it_is_written():
-    assert placement_names(["Pre-LN,post_ln", "T Fixup", "preln"]) == ["pre-ln", "post-ln", "t-fixup"]
+    assert placement_names(["Pre-LN,post_ln", "T Fixup", "preln"]) == [
+        "pre-ln",
+        "post-ln",
+        "t-fixup",
+    ]
 
 
 def test_the_shell_completes_names_after_a_comma_too():
@@ -107,14 +123,20 @@ def test_the_shell_completes_names_after_a_comma_too():
 
 def test_a_shell_is_answered_without_torch():
     """What bash asks when the tab key is pressed after `normscope predict deepn`."""
-    asked = {"_NORMSCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "normscope predict deepn", "COMP_CWORD": "2"}
+    asked = {
+        "_NORMSCOPE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "normscope predict deepn",
+        "COMP_CWORD": "2",
+    }
     code = (
         "import sys; from normscope.cli.main import command_line\n"
         "try: command_line()(prog_name='normscope')\n"
         "finally: print('torch' in sys.modules)"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=os.environ | asked, capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == ["deepnorm", "deepnorm-to-post", "False"], done.stderr
 
 
@@ -124,6 +146,8 @@ def test_without_a_verb_a_newcomer_is_told_where_to_start(normscope):
     verbs = [line.split()[1] for line in out.splitlines() if line.startswith("  normscope ")]
     assert verbs == ["demo", "doctor", "predict", "placements", "choose", "compare"]
     app = command_line()
-    known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    known = {command.name for command in app.registered_commands} | {
+        group.name for group in app.registered_groups
+    }
     assert set(verbs) <= known
     assert max(map(len, out.splitlines())) <= 120

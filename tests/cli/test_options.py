@@ -1,4 +1,6 @@
-"""Options get their help and their defaults from the API: read as text here, and imported by these tests."""
+"""Options get their help and their defaults from the API: read as text here, and imported by these
+tests.
+"""
 
 import importlib.util
 import inspect
@@ -26,26 +28,39 @@ def manual_of(docstring: str, names: set[str]) -> dict[str, str]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    rows = [line for line in module.as_fields(inspect.cleandoc(docstring).splitlines(), names) if ":param" in line]
+    rows = [
+        line
+        for line in module.as_fields(inspect.cleandoc(docstring).splitlines(), names)
+        if ":param" in line
+    ]
     return dict(row.removeprefix(":param ").split(": ", 1) for row in rows)
 
 
 @pytest.mark.parametrize(("file", "function"), FUNCTIONS)
-def test_parameters_are_those_of_the_function_with_the_words_of_the_manual(file: str, function: Any) -> None:
+def test_parameters_are_those_of_the_function_with_the_words_of_the_manual(
+    file: str, function: Any
+) -> None:
     found = parameters_of(ROOT / "src/normscope" / file, function.__name__)
     signature = inspect.signature(function).parameters
     words = manual_of(function.__doc__ or "", set(signature))
     assert {name: one.words for name, one in found.items()} == words
-    plain = {name: signature[name].default for name in found if not callable(signature[name].default)}
+    plain = {
+        name: signature[name].default for name in found if not callable(signature[name].default)
+    }
     assert {name: found[name].default for name in plain} == plain
 
 
 @pytest.mark.parametrize(
-    ("file", "config"), [("parallel/preparation.py", PrepareConfig), ("documents/prepare.py", DocumentsConfig)]
+    ("file", "config"),
+    [("parallel/preparation.py", PrepareConfig), ("documents/prepare.py", DocumentsConfig)],
 )
 def test_fields_have_the_defaults_of_the_class(file: str, config: Any) -> None:
     found = parameters_of(ROOT / "src/normscope/data" / file, config.__name__)
-    literal = {name: one.default for name, one in found.items() if one.default is not inspect.Parameter.empty}
+    literal = {
+        name: one.default
+        for name, one in found.items()
+        if one.default is not inspect.Parameter.empty
+    }
     assert literal
     assert {name: config.__dataclass_fields__[name].default for name in literal} == literal
 
@@ -56,12 +71,19 @@ def test_compare_runs_with_the_defaults_of_the_function() -> None:
     signature = inspect.signature(normscope.compare).parameters
     shared = defaults.keys() & signature.keys() - {"placements", "settings"}
     assert len(shared) > 9
-    assert {name: defaults[name] for name in shared} == {name: signature[name].default for name in shared}
+    assert {name: defaults[name] for name in shared} == {
+        name: signature[name].default for name in shared
+    }
 
 
 def test_an_explanation_ends_with_the_next_with_its_paragraph_and_with_errors() -> None:
     text = (
-        "Do it. Note: this is none.\n\nrate, ends: rates\nof x. seeds: how many: 3. Raises ValueError for 0.\n\nMore."
+        "Do it. Note: this is none.\n"
+        "\n"
+        "rate, ends: rates\n"
+        "of x. seeds: how many: 3. Raises ValueError for 0.\n"
+        "\n"
+        "More."
     )
     assert explanations(text, {"rate", "ends", "seeds"}) == {
         "rate": "rates of x.",
@@ -72,13 +94,19 @@ def test_an_explanation_ends_with_the_next_with_its_paragraph_and_with_errors() 
 
 def test_help_has_the_notation_and_ends_in_the_default() -> None:
     @described_by("api/comparison.py:compare")
-    def verb(*, peak_lr: Annotated[str | None, "LOW:HIGH."], seeds: int, processes: int = 7) -> None: ...
+    def verb(
+        *, peak_lr: Annotated[str | None, "LOW:HIGH."], seeds: int, processes: int = 7
+    ) -> None: ...
 
     made = inspect.signature(verb).parameters
     help_of = {name: one.annotation.__metadata__[0].help for name, one in made.items()}
     default = "[default: the configuration's optimizer.peak_lr, or 3e-3]"
     assert help_of["peak_lr"] == f"Peak learning rates. LOW:HIGH.  {default}"
-    assert (made["peak_lr"].default, made["seeds"].default, made["processes"].default) == (None, 1, 7)
+    assert (made["peak_lr"].default, made["seeds"].default, made["processes"].default) == (
+        None,
+        1,
+        7,
+    )
 
 
 def test_own_help_stays_and_an_option_without_any_is_refused() -> None:

@@ -49,15 +49,24 @@ def test_the_list_fits_a_hundred_columns_and_names_everyone(call):
 
 def test_the_short_list_waits_for_neither_torch_nor_matplotlib():
     program = (
-        "import sys\nfrom normscope.cli.main import main\nsys.argv = ['normscope', 'placements']\n"
-        "try:\n    main()\nfinally:\n    print([name for name in ('torch', 'matplotlib') if name in sys.modules])"
+        "import sys\n"
+        "from normscope.cli.main import main\n"
+        "sys.argv = ['normscope', 'placements']\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    print([name for name in ('torch', 'matplotlib') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_the_list_as_data(call):
-    code, out, _ = call("--json", "--model", "decoder-only", "--blocks", 4, "--width", 64, "--ffn-width", 96)
+    code, out, _ = call(
+        "--json", "--model", "decoder-only", "--blocks", 4, "--width", 64, "--ffn-width", 96
+    )
     found = json.loads(out)
     assert code == 0
     assert found["size"] == {
@@ -76,8 +85,16 @@ def test_the_page_of_the_manual_names_every_key(call):
     found = [json.loads(call("--json")[1]), json.loads(call("show", "ngpt", "--json")[1])]
     rows, shown = found[0]["placements"], found[1]
     keys = {*found[0], *found[0]["size"], *rows[0], *rows[0]["stacks"]["encoder"], *shown}
-    keys |= {*rows[0]["stacks"]["encoder"]["last_block_cost"], *shown["weights"][0], *shown["parameters"][0]}
-    keys |= {*shown["wiring"], *shown["wiring"]["encoder"][0], *shown["wiring"]["encoder"][0]["boxes"][0]}
+    keys |= {
+        *rows[0]["stacks"]["encoder"]["last_block_cost"],
+        *shown["weights"][0],
+        *shown["parameters"][0],
+    }
+    keys |= {
+        *shown["wiring"],
+        *shown["wiring"]["encoder"][0],
+        *shown["wiring"]["encoder"][0]["boxes"][0],
+    }
     assert [key for key in sorted(keys) if f"`{key}`" not in described] == []
 
 
@@ -109,9 +126,18 @@ def test_a_placement_of_ones_own(call, own):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "potsln"], "unknown placement 'potsln'; did you mean 'post-ln'? `normscope placements` lists all"),
-        (["show", "t-fixup", "--model", "decoder-only"], "'t-fixup' is not defined for decoder-only models"),
-        (["show", "pre-ln", "--model", "decoder-only", "--stack", "encoder"], "--stack encoder: the model has decoder"),
+        (
+            ["show", "potsln"],
+            "unknown placement 'potsln'; did you mean 'post-ln'? `normscope placements` lists all",
+        ),
+        (
+            ["show", "t-fixup", "--model", "decoder-only"],
+            "'t-fixup' is not defined for decoder-only models",
+        ),
+        (
+            ["show", "pre-ln", "--model", "decoder-only", "--stack", "encoder"],
+            "--stack encoder: the model has decoder",
+        ),
         (["show", "pre-ln", "--svg", "no/such/folder.svg"], "its folder does not exist"),
         (["--blocks", "0"], "--blocks must be a number such as 6"),
         (["--width", "500", "--heads", "3"], "--width must be a multiple of heads"),

@@ -31,7 +31,9 @@ def normscope(monkeypatch, capsys):
 
 
 def test_data_of_one_stack(normscope):
-    code, out, _ = normscope("predict", "pre-ln,post-ln", "--blocks", "3", "--width", "64", "--json")
+    code, out, _ = normscope(
+        "predict", "pre-ln,post-ln", "--blocks", "3", "--width", "64", "--json"
+    )
     assert code == 0
     data = json.loads(out)
     assert list(data) == ["pre-ln", "post-ln"]
@@ -39,7 +41,9 @@ def test_data_of_one_stack(normscope):
         expected = predict(name, ModelSetting(blocks=3, width=64, ffn_width=64))["encoder"]
         assert curves["q"] == list(expected.q)
         assert curves["p"] == list(expected.p)
-        assert curves["gradient_norm"] == {weight: list(norms) for weight, norms in expected.gradient_norm.items()}
+        assert curves["gradient_norm"] == {
+            weight: list(norms) for weight, norms in expected.gradient_norm.items()
+        }
         assert len(curves["q"]) == len(curves["p"]) == 4
         assert {len(norms) for norms in curves["gradient_norm"].values()} == {3}
         assert {"value", "ffn_in", "ffn_out"} <= curves["gradient_norm"].keys()
@@ -49,12 +53,18 @@ def test_every_stream_of_a_placement_has_a_row_and_a_key(normscope, tmp_path: Pa
     plot = tmp_path / "curves.svg"
     _, out, _ = normscope("predict", "residual,post-ln", "--blocks", "2", "--plot", str(plot))
     rows = [line.split() for line in out.partition("\n\n")[2].splitlines()]
-    assert [row[:2] for row in rows if row[:1] == ["residual:"]] == [["residual:", "x"], ["residual:", "r"]]
+    assert [row[:2] for row in rows if row[:1] == ["residual:"]] == [
+        ["residual:", "x"],
+        ["residual:", "r"],
+    ]
     assert "x 1.000 to 1.000; ResiDual: r 1.000 to 2.271" in plot.read_text()
     _, out, _ = normscope("predict", "residual,post-ln", "--blocks", "2", "--json")
     data = json.loads(out)
     assert list(data["residual"]["streams"]) == ["x", "r"]
-    assert data["residual"]["streams"]["x"] == {"q": data["residual"]["q"], "p": data["residual"]["p"]}
+    assert data["residual"]["streams"]["x"] == {
+        "q": data["residual"]["q"],
+        "p": data["residual"]["p"],
+    }
     assert data["residual"]["streams"]["r"]["q"][-1] > 2
     assert list(data["post-ln"]["streams"]) == ["x"]
 
@@ -64,21 +74,25 @@ def test_it_says_where_it_is_not_to_be_trusted(normscope):
     deep = ("--blocks", "24", "--width", "128", "--setting", "xavier-normal")
     _, out, _ = normscope("predict", "post-ln", "pre-ln", *deep)
     assert (
-        "less sure: gradients of query, key, −30 to +40 % off in models that were drawn, since tokens have more than "
-        "0.95 of their square in common: post-ln in blocks 7 to 24"
+        "less sure: gradients of query, key, −30 to +40 % off in models that were drawn, since "
+        "tokens have more than 0.95 of their square in common: post-ln in blocks 7 to 24"
     ) in " ".join(out.split())
     _, out, _ = normscope("predict", "post-ln", *deep, "--json")
     (doubt,) = json.loads(out)["post-ln"]["doubts"]
     assert (doubt["of"], doubt["first"], doubt["last"]) == (["query", "key"], 7, 24)
     assert doubt["error"] == [-0.3, 0.4]
     _, out, _ = normscope("predict", "pre-ln", "post-ln", "--blocks", "2", "--width", "32")
-    assert out.splitlines()[-2].startswith("undecided: the stream and gradients of all matrices, since no models")
+    assert out.splitlines()[-2].startswith(
+        "undecided: the stream and gradients of all matrices, since no models"
+    )
     _, out, _ = normscope("predict", "pre-ln", "--blocks", "2", "--width", "32", "--json")
     assert json.loads(out)["pre-ln"]["doubts"][0]["error"] is None
 
 
 def test_data_of_two_stacks(normscope):
-    _, out, _ = normscope("predict", "--stack", "encoder-decoder", "--blocks", "2", "--setting", "paper", "--json")
+    _, out, _ = normscope(
+        "predict", "--stack", "encoder-decoder", "--blocks", "2", "--setting", "paper", "--json"
+    )
     stacks = json.loads(out)["pre-ln"]
     assert list(stacks) == ["encoder", "decoder"]
     assert "cross_value" in stacks["decoder"]["gradient_norm"]
@@ -115,7 +129,8 @@ def test_all_are_those_that_are_defined(normscope):
     _, out, err = normscope("predict", "all", "--blocks", "1", "--json")
     refused = ["mhc-deepseek-v4"]
     assert [*json.loads(out), *refused] == sorted(
-        [n for n, p in registered().items() if "encoder-only" in p.models], key=lambda name: name in refused
+        [n for n, p in registered().items() if "encoder-only" in p.models],
+        key=lambda name: name in refused,
     )
     assert err == "left out, since theory does not follow them here: mhc-deepseek-v4\n"
 
@@ -135,7 +150,8 @@ def test_what_is_not_finite_is_null(normscope, monkeypatch):
     def infinite(name: str, model: ModelSetting, update: None = None) -> dict[str, StackPrediction]:
         q = np.array([np.inf])
         return {
-            stack: StackPrediction(q=q, p=np.zeros(1), gradient_norm={}, shares={}) for stack in predict(name, model)
+            stack: StackPrediction(q=q, p=np.zeros(1), gradient_norm={}, shares={})
+            for stack in predict(name, model)
         }
 
     monkeypatch.setattr(many, "predict", infinite)
@@ -144,7 +160,9 @@ def test_what_is_not_finite_is_null(normscope, monkeypatch):
 
 
 def test_many_deep_stacks_are_shared_among_cores():
-    """Enough blocks in all for processes to be worth it; each placement's curves are what they are alone."""
+    """Enough blocks in all for processes to be worth it; each placement's curves are what they are
+    alone.
+    """
     code, out, err = finish(start("predict", "admin,post-ln,sub-ln", "--blocks", "1400", "--json"))
     assert (code, err.splitlines()[1:]) == (0, [])
     data, model = json.loads(out), ModelSetting(blocks=1400)
@@ -165,10 +183,16 @@ def test_many_deep_stacks_are_shared_among_cores():
         (["--width", "33"], "width must be even"),
         (["--heads", "3"], "width=512 must be a multiple of heads=3"),
         (["--vocabulary", "1"], "vocabulary must be at least 2, got 1"),
-        (["--setting", "xavier"], "setting must be one of paper, fairseq-0.10, theory, xavier-normal"),
+        (
+            ["--setting", "xavier"],
+            "setting must be one of paper, fairseq-0.10, theory, xavier-normal",
+        ),
         (["--stack", "both"], "stack must be one of encoder, decoder, encoder-decoder, got 'both'"),
         (["--activation", "tanh"], "activation must be one of relu, gelu, swiglu, got 'tanh'"),
-        (["--norm", "batch-norm"], "norm must be one of layer-norm, rms-norm, dyt, derf, got 'batch-norm'"),
+        (
+            ["--norm", "batch-norm"],
+            "norm must be one of layer-norm, rms-norm, dyt, derf, got 'batch-norm'",
+        ),
         (["--import", "nowhere.py"], "cannot import"),
     ],
 )
@@ -188,7 +212,9 @@ def test_no_torch_is_needed():
         "command_line('predict')(words, standalone_mode=False); "
         "sys.exit('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["pre-ln"]["q"][0] == 1.0
 
@@ -200,7 +226,9 @@ def test_the_change_by_an_update(normscope, tmp_path: Path):
     code, out, _ = normscope(*asked, "--plot", str(plot))
     assert code == 0
     model = ModelSetting(blocks=4, width=64, ffn_width=64, tokens=6)
-    expected = predict("post-ln", model, update=Update(optimizer="sgd", rate=0.01))["encoder"].change
+    expected = predict("post-ln", model, update=Update(optimizer="sgd", rate=0.01))[
+        "encoder"
+    ].change
     rows = [line.split() for line in out.splitlines()]
     for shown in (expected.stream[[1, 2, 4]], [expected.output, expected.loss]):
         assert ["post-ln", *(f"{value:.4g}" for value in shown)] in rows
@@ -219,11 +247,17 @@ def test_the_change_by_an_update(normscope, tmp_path: Path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("--update", "adagrad"), "update must be one of sgd, radam, adam, adamw, lion, muon, random"),
+        (
+            ("--update", "adagrad"),
+            "update must be one of sgd, radam, adam, adamw, lion, muon, random",
+        ),
         (("--rate", "0.1"), "name its optimiser"),
         (("--update", "adam", "--rate", "-1"), "rate must be positive"),
         (("--update", "adam", "--stack", "encoder-decoder"), "through one stack"),
-        (("--update", "adam", "--stack", "decoder", "--tokens", "90"), "is not known of neighbours taken together"),
+        (
+            ("--update", "adam", "--stack", "decoder", "--tokens", "90"),
+            "is not known of neighbours taken together",
+        ),
     ],
 )
 def test_updates_that_are_not_followed(normscope, given, message):
@@ -237,7 +271,8 @@ def test_a_change_out_of_first_orders_range_says_so_and_names_a_rate_within(norm
     _, out, _ = normscope(*asked, "--rate", "1e-2")
     words = " ".join(out.split())
     assert (
-        "post-ln: out of first order's range, so changes below are no forecasts" in words.partition("theory setting")[0]
+        "post-ln: out of first order's range, so changes below are no forecasts"
+        in words.partition("theory setting")[0]
     )
     within = words.split("to a rate of about ")[1].split()[0]
     _, out, _ = normscope(*asked, "--rate", str(0.9 * float(within)))
@@ -247,11 +282,19 @@ def test_a_change_out_of_first_orders_range_says_so_and_names_a_rate_within(norm
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--plot", "x.png"), "--plot x.png: a picture is written as SVG; name a file such as x.svg"),
-        (("--blocks", "5000000"), "blocks must be at most 100,000, which takes about a minute, got 5,000,000"),
+        (
+            ("--plot", "x.png"),
+            "--plot x.png: a picture is written as SVG; name a file such as x.svg",
+        ),
+        (
+            ("--blocks", "5000000"),
+            "blocks must be at most 100,000, which takes about a minute, got 5,000,000",
+        ),
     ],
 )
-def test_what_would_be_no_picture_or_take_hours_is_refused(normscope, monkeypatch, tmp_path, arguments, said):
+def test_what_would_be_no_picture_or_take_hours_is_refused(
+    normscope, monkeypatch, tmp_path, arguments, said
+):
     monkeypatch.chdir(tmp_path)
     code, _, err = normscope("predict", "pre-ln", *arguments)
     assert (code, list(tmp_path.iterdir())) == (2, [])

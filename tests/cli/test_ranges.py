@@ -13,17 +13,29 @@ def test_a_list_is_what_it_says():
     assert numbers("", float, "peak-lr") == []
 
 
-@pytest.mark.parametrize(("text", "ends"), [("3e-4:3e-1:7", (3e-4, 3e-1)), ("1.2345e-5:7:23", (1.2345e-5, 7.0))])
+@pytest.mark.parametrize(
+    ("text", "ends"), [("3e-4:3e-1:7", (3e-4, 3e-1)), ("1.2345e-5:7:23", (1.2345e-5, 7.0))]
+)
 def test_a_grid_has_equal_steps_in_the_logarithm_between_its_ends(text, ends):
     found = numbers(text, float, "peak-lr")
     assert (found[0], found[-1]) == ends
     # Three significant digits are within half a unit of the third.
     assert found == pytest.approx(np.geomspace(*ends, int(text.split(":")[2])), rel=0.005)
-    assert all(len(f"{value:e}".split("e")[0].rstrip("0").replace(".", "")) <= 3 for value in found[1:-1])
+    assert all(
+        len(f"{value:e}".split("e")[0].rstrip("0").replace(".", "")) <= 3 for value in found[1:-1]
+    )
 
 
 def test_the_papers_grid_is_written_as_it_is_trained():
-    assert numbers("3e-4:3e-1:7", float, "peak-lr") == [3e-4, 9.49e-4, 3e-3, 9.49e-3, 0.03, 0.0949, 0.3]
+    assert numbers("3e-4:3e-1:7", float, "peak-lr") == [
+        3e-4,
+        9.49e-4,
+        3e-3,
+        9.49e-3,
+        0.03,
+        0.0949,
+        0.3,
+    ]
 
 
 def test_a_grid_of_updates_is_of_whole_numbers_and_stands_beside_values():
@@ -34,8 +46,17 @@ def test_a_grid_of_updates_is_of_whole_numbers_and_stands_beside_values():
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
     [
-        ("fast", float, "takes comma-separated values, and grids start:stop:count .* such as 3e-4:3e-1:7; got 'fast'"),
-        ("3e-4:3e-1", float, "has 2 parts, and a grid has three: where it starts, where it stops, and how many"),
+        (
+            "fast",
+            float,
+            "takes comma-separated values, and grids start:stop:count .* such as 3e-4:3e-1:7; got "
+            "'fast'",
+        ),
+        (
+            "3e-4:3e-1",
+            float,
+            "has 2 parts, and a grid has three: where it starts, where it stops, and how many",
+        ),
         ("1e-3:1e-2:3:4", float, "has 4 parts"),
         ("1e-1:1e-3:3", float, "must rise from a number above 0"),
         ("1e-3:inf:3", float, "to a finite one"),
@@ -45,7 +66,12 @@ def test_a_grid_of_updates_is_of_whole_numbers_and_stands_beside_values():
         ("1e-3:1e-2:1", float, "asks for 1 values, and a grid has from 2 to 1000"),
         ("1e-3:1e-2:100000", float, "from 2 to 1000"),
         ("1e-3:1e-2:few", float, "invalid literal for int"),
-        ("1:4:9", int, "so fine that two of its values are the same when rounded to whole numbers; ask for fewer"),
+        (
+            "1:4:9",
+            int,
+            "so fine that two of its values are the same when rounded to whole numbers; ask for "
+            "fewer",
+        ),
         ("1e-3:1.01e-3:30", float, "the same when rounded to 3 significant digits"),
         ("1.5:9:3", int, "such as 50:800:5; got '1.5:9:3'"),
     ],

@@ -19,7 +19,9 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_a_slow_stage_is_shown_as_far_as_it_is_by_then(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_stage_is_shown_as_far_as_it_is_by_then(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stages, "_SHOWN_AFTER_SECONDS", 0.0)
     with StageDisplay(console) as display:
         late = stages.LateStages(display)

@@ -1,4 +1,6 @@
-"""`normscope study …` as a user meets it: every verb, what it prints and leaves behind, and mistakes in one line."""
+"""`normscope study …` as a user meets it: every verb, what it prints and leaves behind, and
+mistakes in one line.
+"""
 
 import json
 import subprocess
@@ -51,7 +53,9 @@ def test_a_study_from_the_command_line(study, tmp_path: Path, name: str):
         assert " ".join(f"{key}: {value}".split()) in said
     assert f"{len(results['claims'])} claims: " in said
     assert said.endswith(f"page: {tmp_path / 'out' / 'report.html'}")
-    assert results["commands"][0].startswith(f"normscope study {name} --scale smoke --set {TINY[name][0]}")
+    assert results["commands"][0].startswith(
+        f"normscope study {name} --scale smoke --set {TINY[name][0]}"
+    )
     assert all((tmp_path / "out" / name).is_file() for name in ("report.html",))
     assert "error" not in err
 
@@ -67,17 +71,23 @@ def test_every_verb_has_its_study(name: str):
 def test_every_folder_and_every_file_with_a_study_is_found():
     room = Path(lemmas.__file__).parents[1]
     folders = {file.parent.name for file in room.glob("*/study.py")} - {"engine"}
-    files = {file.stem for file in room.glob("*.py") if "\nSTUDY = " in file.read_text(encoding="utf-8")}
+    files = {
+        file.stem for file in room.glob("*.py") if "\nSTUDY = " in file.read_text(encoding="utf-8")
+    }
     assert set(studies()) == {name.replace("_", "-") for name in folders | files}
 
 
 def test_the_manual_asks_the_question_of_every_study():
     page = (Path(__file__).parents[2] / "docs/studies.md").read_text(encoding="utf-8")
     lacking = [name for name in studies() if f"\n| `{name}` | " not in page]
-    assert lacking == [], "docs/studies.md, Which studies there are: give each of these a row with its question"
+    assert lacking == [], (
+        "docs/studies.md, Which studies there are: give each of these a row with its question"
+    )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["lemmas", "--help"], ["depth", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["--help"], ["lemmas", "--help"], ["depth", "--help"]], ids=" ".join
+)
 def test_help_needs_no_torch(words: list[str]):
     """It takes seconds to import."""
     code = f"""
@@ -89,7 +99,9 @@ except SystemExit:
     pass
 print("torch" in sys.modules)
 """
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.splitlines()[-1] == "False"
     assert "lemmas" in out if words == ["--help"] else "--scale" in out
 
@@ -97,7 +109,9 @@ print("torch" in sys.modules)
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("scale", ["smoke", "cpu"])
 def test_a_scale_whose_verdicts_mean_nothing_says_so(study, tmp_path: Path, scale: str):
-    sets = [word for setting in (*TINY["lemmas"], "singular_width=16") for word in ("--set", setting)]
+    sets = [
+        word for setting in (*TINY["lemmas"], "singular_width=16") for word in ("--set", setting)
+    ]
     code, out, _ = study("lemmas", "--scale", scale, *sets, "--out", tmp_path)
     assert code == 0
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
@@ -131,8 +145,20 @@ def test_a_mistake_is_one_line(study, tmp_path: Path, arguments: list[str], mess
 
 
 @pytest.mark.thorough
-def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(study, tmp_path: Path, monkeypatch):
-    settings = ("lemmas", "--scale", "smoke", "--set", "width=16", "--set", "seeds=2", "--out", tmp_path)
+def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(
+    study, tmp_path: Path, monkeypatch
+):
+    settings = (
+        "lemmas",
+        "--scale",
+        "smoke",
+        "--set",
+        "width=16",
+        "--set",
+        "seeds=2",
+        "--out",
+        tmp_path,
+    )
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

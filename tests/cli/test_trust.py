@@ -22,7 +22,9 @@ SETTINGS = options("train.duration=2", "train.checkpoint_every=1", "model.placem
 def placement_file(folder: Path) -> Path:
     """An own placement whose file says beside itself each time that it runs."""
     file = folder / "told.py"
-    file.write_text(f"{PLACEMENT}\nwith open({str(folder / 'ran')!r}, 'a') as stream:\n    stream.write('x')\n")
+    file.write_text(
+        f"{PLACEMENT}\nwith open({str(folder / 'ran')!r}, 'a') as stream:\n    stream.write('x')\n"
+    )
     return file
 
 
@@ -39,7 +41,12 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a file of one's own, and a run of it; not to be changed."""
     folder = tmp_path_factory.mktemp("received")
     file = placement_file(folder)
-    assert finish(forked.start("train", "--run", str(folder / "run"), "--import", str(file), *SETTINGS))[0] == 0
+    assert (
+        finish(
+            forked.start("train", "--run", str(folder / "run"), "--import", str(file), *SETTINGS)
+        )[0]
+        == 0
+    )
     assert ran(folder)
     return folder
 
@@ -62,7 +69,10 @@ COMMANDS = {
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_run_s_file_runs_where_the_user_says_so(begun: Path, tmp_path: Path, name: str) -> None:
-    words = [word.replace("RUN", str(begun / "run")).replace("OUT", str(tmp_path / "out")) for word in COMMANDS[name]]
+    words = [
+        word.replace("RUN", str(begun / "run")).replace("OUT", str(tmp_path / "out"))
+        for word in COMMANDS[name]
+    ]
     code, said = normscope_says(*words)
     assert (code, ran(begun)) == (2, False), said
     assert said.count("error: ") == 1
@@ -77,7 +87,9 @@ def test_an_export_asks_too(begun: Path, tmp_path: Path) -> None:
     assert (code, ran(begun), "--trust" in said) == (2, False, True), said
 
 
-def test_a_report_of_a_run_needs_no_code_and_says_where_the_formula_is(begun: Path, tmp_path: Path) -> None:
+def test_a_report_of_a_run_needs_no_code_and_says_where_the_formula_is(
+    begun: Path, tmp_path: Path
+) -> None:
     code, said = normscope_says("report", begun / "run", "--out", tmp_path)
     assert (code, ran(begun)) == (0, False), said
     page = (tmp_path / "report.html").read_text()
@@ -145,7 +157,10 @@ def test_reading_a_run_in_python_runs_nothing(begun: Path) -> None:
     run = normscope.open_run(begun / "run")
     assert run.config.model.placement == "told-ln"
     assert run.losses["train"].updates.tolist() == [1, 2]
-    with pytest.raises(UserError, match=r"told\.py, which runs on your word alone: --trust \(trust=True in Python\)"):
+    with pytest.raises(
+        UserError,
+        match=r"told\.py, which runs on your word alone: --trust \(trust=True in Python\)",
+    ):
         run.load()
     assert not ran(begun)
 

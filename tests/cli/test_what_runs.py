@@ -1,4 +1,6 @@
-"""What was received runs no code: files of every kind, each with a tripwire, through every command that reads them."""
+"""What was received runs no code: files of every kind, each with a tripwire, through every command
+that reads them.
+"""
 
 import json
 import pickle
@@ -17,7 +19,14 @@ from normscope.processes.surroundings import interpreter
 from tiny import MY_PLACEMENT, finish, options
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("sitecustomize.py", "conftest.py", "__init__.py", "modeling_evil.py", "configuration_evil.py", "typer.py")
+NAMES = (
+    "sitecustomize.py",
+    "conftest.py",
+    "__init__.py",
+    "modeling_evil.py",
+    "configuration_evil.py",
+    "typer.py",
+)
 """Of Python files that some reader of a folder may look for."""
 
 
@@ -51,14 +60,20 @@ def tripped(folder: Path) -> bool:
 
 
 def lay(folder: Path, *pickled: str, **texts: object) -> Path:
-    """A folder of tripwires: Python files, pickles of these names, and texts by name, with `__` for a dot."""
+    """A folder of tripwires: Python files, pickles of these names, and texts by name, with `__` for
+    a dot.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*NAMES, "evil.py"):
-        (folder / name).write_text(f"open({str(folder / 'ran')!r}, 'w')\n{MY_PLACEMENT.replace('half-ln', 'evil-ln')}")
+        (folder / name).write_text(
+            f"open({str(folder / 'ran')!r}, 'w')\n{MY_PLACEMENT.replace('half-ln', 'evil-ln')}"
+        )
     for name in pickled:
         (folder / name).write_bytes(pickle.dumps(Tripwire(folder / "ran")))
     for name, text in texts.items():
-        (folder / name.replace("__", ".")).write_text(text if isinstance(text, str) else json.dumps(text))
+        (folder / name.replace("__", ".")).write_text(
+            text if isinstance(text, str) else json.dumps(text)
+        )
     return folder
 
 
@@ -98,12 +113,18 @@ def test_a_received_run(received: Path, tmp_path: Path) -> None:
 def test_a_received_run_of_a_model_of_somebody_s(tmp_path: Path) -> None:
     file, run = tmp_path / "evil.py", tmp_path / "run"
     file.write_text(OWN_MODEL)
-    code, _, err = finish(forked.start("train", f"{file}:build", "--run", str(run), "--set", "train.duration=1"))
+    code, _, err = finish(
+        forked.start("train", f"{file}:build", "--run", str(run), "--set", "train.duration=1")
+    )
     assert code == 0, err
     lay(tmp_path)
     for words in (("report", run, "--out", tmp_path / "report"), ("doctor", run)):
         says(tmp_path, *words)
-    for words in (("evaluate", run), ("export", run, tmp_path / "export"), ("train", run / "config.toml", "--dry-run")):
+    for words in (
+        ("evaluate", run),
+        ("export", run, tmp_path / "export"),
+        ("train", run / "config.toml", "--dry-run"),
+    ):
         says(tmp_path, *words)
     says(tmp_path, "evaluate", run, "--trust")  # which runs what it was, and this it was not
 
@@ -121,9 +142,13 @@ def test_a_received_comparison(received: Path, tmp_path: Path) -> None:
         (folder / "runs/one").rename(received / "run")
 
 
-def kinds() -> Iterator[tuple[str, dict[str, object], tuple[str, ...], tuple[tuple[str, ...], ...]]]:
+def kinds() -> Iterator[
+    tuple[str, dict[str, object], tuple[str, ...], tuple[tuple[str, ...], ...]]
+]:
     """Name, texts, pickles, commands."""
-    auto = {"auto_map": {"AutoConfig": "configuration_evil.Evil", "AutoModel": "modeling_evil.Evil"}}
+    auto = {
+        "auto_map": {"AutoConfig": "configuration_evil.Evil", "AutoModel": "modeling_evil.Evil"}
+    }
     sizes = {"n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11, "n_positions": 8}
     gpt2 = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], **sizes}
     looked = (("doctor", ".", "--no-advice"),)
@@ -140,7 +165,13 @@ def kinds() -> Iterator[tuple[str, dict[str, object], tuple[str, ...], tuple[tup
             ("data", "documents", "made", "--train", "evil.py", "--tokeniser", "tokeniser.json"),
         ),
     )
-    logs = ("trainer_state.json", "metrics.jsonl", "events.out.tfevents.1", "wandb-history.jsonl", "run-1.wandb")
+    logs = (
+        "trainer_state.json",
+        "metrics.jsonl",
+        "events.out.tfevents.1",
+        "wandb-history.jsonl",
+        "run-1.wandb",
+    )
     yield "logs", {}, logs, tuple(("doctor", "--log", name) for name in (*logs, "."))
     yield "tokenizer", {"config__json": gpt2}, ("tokenizer.json", "model.safetensors"), looked
     yield (
@@ -155,11 +186,18 @@ def kinds() -> Iterator[tuple[str, dict[str, object], tuple[str, ...], tuple[tup
     )
     yield "study", {}, ("results.json", "pieces.json"), (("report", "."),)
     cell = {"cell_type": "code", "source": "open('ran', 'w')", "metadata": {}, "outputs": []}
-    yield "notebook", {"a__ipynb": {"cells": [cell], "nbformat": 4}}, (), (("doctor", "a.ipynb"), ("report", "a.ipynb"))
+    yield (
+        "notebook",
+        {"a__ipynb": {"cells": [cell], "nbformat": 4}},
+        (),
+        (("doctor", "a.ipynb"), ("report", "a.ipynb")),
+    )
 
 
 @pytest.mark.sampled(one_in=2)
-@pytest.mark.parametrize(("name", "texts", "pickled", "commands"), list(kinds()), ids=[kind[0] for kind in kinds()])
+@pytest.mark.parametrize(
+    ("name", "texts", "pickled", "commands"), list(kinds()), ids=[kind[0] for kind in kinds()]
+)
 def test_received_files(
     name: str,
     texts: dict[str, object],
@@ -173,8 +211,12 @@ def test_received_files(
 
 
 def test_a_tripwire_trips(tmp_path: Path) -> None:
-    folder = lay(tmp_path, "weights.bin", my__toml='imports = ["evil.py"]\nmodel.placement = "evil-ln"\n')
-    code, _, err = finish(forked.start("train", "my.toml", "--dry-run", "--trust", *options(), cwd=folder))
+    folder = lay(
+        tmp_path, "weights.bin", my__toml='imports = ["evil.py"]\nmodel.placement = "evil-ln"\n'
+    )
+    code, _, err = finish(
+        forked.start("train", "my.toml", "--dry-run", "--trust", *options(), cwd=folder)
+    )
     assert (code, tripped(folder)) == (0, True), err
     (folder / "ran").unlink()
     pickle.loads((folder / "weights.bin").read_bytes()).close()
@@ -191,6 +233,12 @@ def test_no_file_of_the_current_folder_stands_for_a_module(tmp_path: Path) -> No
 
 
 def test_the_manual_has_a_row_for_every_verb() -> None:
-    rows = [line.split("|")[1] for line in (ROOT / "docs/trust.md").read_text().splitlines() if line.startswith("| `")]
-    said = {word for row in rows for code in re.findall(r"`([^`]+)`", row) for word in code.split()[:1]}
+    rows = [
+        line.split("|")[1]
+        for line in (ROOT / "docs/trust.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    said = {
+        word for row in rows for code in re.findall(r"`([^`]+)`", row) for word in code.split()[:1]
+    }
     assert {verb for verbs in VERBS.values() for verb in verbs} <= said

@@ -18,7 +18,11 @@ from normscope.cli.main import _HOMES, main
 from normscope.compare import grid
 from tiny import finish, options, tiny
 
-SMALL = shlex.join(options("train.duration=2", "train.validate_every=1", "data.toy_pairs=100", "data.max_tokens=128"))
+SMALL = shlex.join(
+    options(
+        "train.duration=2", "train.validate_every=1", "data.toy_pairs=100", "data.max_tokens=128"
+    )
+)
 LINES = (
     "",
     "placements",
@@ -36,7 +40,9 @@ LINES = (
     f"train --dry-run {SMALL}",
 )
 PLAIN = [setting for setting in PRETRAINING[1:] if "masked" not in setting]
-TEXT = shlex.join(word for setting in (*PLAIN, 'data.corpus="documents"') for word in ("--set", setting))
+TEXT = shlex.join(
+    word for setting in (*PLAIN, 'data.corpus="documents"') for word in ("--set", setting)
+)
 TRAINED = (
     f"train --run trained {SMALL}",
     "data documents documents --train desk/text.txt --vocabulary-size 120",
@@ -49,14 +55,17 @@ TRAINED = (
     "doctor --log trained",
     f"compare --out grid --arms post-ln:0,pre-ln:2 --peak-lr 3e-3 --processes 1 {SMALL}",
     "report grid",
-    "data prepare pairs --train desk/train.de desk/train.en --languages de en --vocabulary-size 120",
+    "data prepare pairs --train desk/train.de desk/train.en --languages de en --vocabulary-size "
+    "120",
     "demo --out shown-COLUMNS --processes 1",
     "transplant own_model.py:build --to peri-ln --out out/moved-COLUMNS",
     "export desk/pre out/exported-COLUMNS",
-    "study lemmas --scale smoke --out study --set seeds=2 --set blocks=2 --set width=8 --set tokens=4 --set vectors=5 "
-    "--set singular_width=8",
+    "study lemmas --scale smoke --out study --set seeds=2 --set blocks=2 --set width=8 --set "
+    "tokens=4 --set vectors=5 --set singular_width=8",
 )
-"""Verbs that work with models, on two updates of a tiny one; what one has made is there for the next."""
+"""Verbs that work with models, on two updates of a tiny one; what one has made is there for the
+next.
+"""
 OWN = """
 import torch
 from torch import nn
@@ -69,19 +78,26 @@ def build():
 
 def too_long(printed: list[str], columns: int) -> list[str]:
     """Lines longer than the columns, but those in which one word is."""
-    return [one for one in printed if len(one) > columns and max(map(len, one.split())) < columns - 8]
+    return [
+        one for one in printed if len(one) > columns and max(map(len, one.split())) < columns - 8
+    ]
 
 
 def assert_fits(line: str, printed: list[str], columns: int) -> None:
     """No line is cut, none too long, and none coloured."""
     assert too_long(printed, columns) == [], line
-    assert [one for one in printed if one.rstrip().endswith(("…", "...")) or "\x1b" in one] == [], line
+    assert [one for one in printed if one.rstrip().endswith(("…", "...")) or "\x1b" in one] == [], (
+        line
+    )
 
 
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_lines_keep_to_the_columns_and_nothing_is_cut(columns: int, tmp_path: Path) -> None:
-    log = [{"step": at, "loss": 3.0 if at < 50 else math.nan, "learning_rate": 1e-3} for at in range(1, 99)]
+    log = [
+        {"step": at, "loss": 3.0 if at < 50 else math.nan, "learning_rate": 1e-3}
+        for at in range(1, 99)
+    ]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": log}))
     for line, (code, printed) in zip(LINES, said(tmp_path, LINES, columns), strict=True):
         assert len(printed) > 5, line
@@ -145,7 +161,9 @@ def test_every_verb_is_looked_at() -> None:
     assert {line.split()[0] for line in (*LINES[1:], *TRAINED)} == set(_HOMES)
 
 
-def test_an_empty_section_is_not_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_section_is_not_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["normscope", "choose", "pre-ln", "--long"])
     with pytest.raises(SystemExit):
         main()

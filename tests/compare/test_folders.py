@@ -1,4 +1,6 @@
-"""A comparison's folder: it grows, remembers, refuses what does not belong, and gives its report at any time."""
+"""A comparison's folder: it grows, remembers, refuses what does not belong, and gives its report at
+any time.
+"""
 
 import errno
 import os
@@ -43,7 +45,9 @@ def pretend(cell: Cell, updates: int) -> None:
     cell.folder.path.mkdir(parents=True, exist_ok=True)
     cell.folder.write_config(to_toml(cell.config))
     numbers = {"nll_nats": 3.0, "lr": 0.1, "epoch": 1.0, "gradient_norm": 1.0}
-    events: list[dict[str, Any]] = [{"event": "update", "update": n} | numbers for n in range(1, updates + 1)]
+    events: list[dict[str, Any]] = [
+        {"event": "update", "update": n} | numbers for n in range(1, updates + 1)
+    ]
     events.append({"event": "validation", "update": updates, "nll_nats": 2.0})
     if updates == cell.config.train.duration:
         events.append({"event": "finished", "update": updates, "best_update": updates})
@@ -58,9 +62,13 @@ def pool(
     stopped: bool = False,
     message: str = "",
 ) -> Callable[..., list[CellState]]:
-    """Stands in for the pool: its runs come as far as `trained` says, and then a signal may stop it."""
+    """Stands in for the pool: its runs come as far as `trained` says, and then a signal may stop
+    it.
+    """
 
-    def run_cells(cells: Iterable[Cell], *, watch: Any, updates: int, **options: object) -> list[CellState]:
+    def run_cells(
+        cells: Iterable[Cell], *, watch: Any, updates: int, **options: object
+    ) -> list[CellState]:
         states = [CellState(cell, updates) for cell in cells]
         for state in states:
             state.read_new_events()
@@ -93,13 +101,19 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Compar
     """`run_comparison` in one folder with the pool that stands in."""
 
     def call(
-        *placements: str, base: RunConfig = BASE, runs: Any = None, title: str | None = None, **changes: Any
+        *placements: str,
+        base: RunConfig = BASE,
+        runs: Any = None,
+        title: str | None = None,
+        **changes: Any,
     ) -> ComparisonResult:
         monkeypatch.setattr(pool_of_runs, "run_cells", runs or pool())
         axes = {"peak_lrs": (1e-3,), "optimizers": ("adam",), "seeds": 1} | changes
         grid = Grid(placements_and_warmups=tuple((name, 0) for name in placements), **axes)
         options = PoolOptions(command=f"compare {' '.join(placements)}", processes=1)
-        return run_comparison(grid.cells(base, tmp_path / "out"), tmp_path / "out", options, title=title)
+        return run_comparison(
+            grid.cells(base, tmp_path / "out"), tmp_path / "out", options, title=title
+        )
 
     return call
 
@@ -124,16 +138,23 @@ def test_a_comparison_grows_by_placements_rates_and_seeds_and_keeps_what_it_has(
     assert dict(done.page.what)["Seeds"] == "1 to 2 per row"
 
 
-def test_a_longer_duration_goes_on_and_the_others_stay(run: Callable[..., ComparisonResult], tmp_path: Path) -> None:
+def test_a_longer_duration_goes_on_and_the_others_stay(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     run("post-ln", "pre-ln")
-    shutil.rmtree(tmp_path / "out/runs")  # so that the test is about the comparison, and not about the run folder
+    shutil.rmtree(
+        tmp_path / "out/runs"
+    )  # so that the test is about the comparison, and not about the run folder
     done = run("pre-ln", base=replaced(BASE, train__duration=6))
     assert [(row.name.group, row.seeds[0].updates) for row in done.page.configurations] == [
         ("Post-LN", 0),
         ("Pre-LN", 6),
     ]
     assert dict(done.page.what)["Duration"].startswith("4 updates or 6 updates")
-    assert done.page.subtitle == "The same model and data in every row; what differs is named in the row."
+    assert (
+        done.page.subtitle
+        == "The same model and data in every row; what differs is named in the row."
+    )
 
 
 def test_a_duration_shorter_than_what_is_trained_is_refused(
@@ -141,7 +162,8 @@ def test_a_duration_shorter_than_what_is_trained_is_refused(
 ) -> None:
     run("post-ln")
     with pytest.raises(
-        UserError, match=r"has been trained for 4 updates, and train\.duration asks for 3; give a longer"
+        UserError,
+        match=r"has been trained for 4 updates, and train\.duration asks for 3; give a longer",
     ):
         run("post-ln", base=replaced(BASE, train__duration=3))
 
@@ -150,7 +172,10 @@ def test_a_duration_shorter_than_what_is_trained_is_refused(
     ("settings", "message"),
     [
         ({"model__width": 32}, "model.width: 16 there, 32 now"),
-        ({"data__toy_pairs": 200}, "data.toy_pairs: 300 there, 200 now; fingerprint of the corpus: "),
+        (
+            {"data__toy_pairs": 200},
+            "data.toy_pairs: 300 there, 200 now; fingerprint of the corpus: ",
+        ),
     ],
 )
 def test_what_cannot_be_joined_is_named(
@@ -183,7 +208,9 @@ def test_a_stopped_comparison_has_its_report_and_it_can_be_made_again(
     assert done.stopped is not None
     assert done.stopped.exit_code == 130
     statuses = [("Post-LN", "unfinished", 2), ("Pre-LN", "missing", 0)]
-    assert [(r.name.group, r.seeds[0].status, r.seeds[0].updates) for r in done.page.configurations] == statuses
+    assert [
+        (r.name.group, r.seeds[0].status, r.seeds[0].updates) for r in done.page.configurations
+    ] == statuses
     done.file.unlink()
     # The corpus is gone by now.
     monkeypatch.delattr(opening, "toy_corpus")
@@ -214,13 +241,20 @@ def test_a_failure_is_remembered_until_the_run_has_gone_on(
         return [CellState(cell, 4, status="failed", message="no room") for cell in cells]
 
     done = run("post-ln", runs=fails)
-    assert [line.split(" (log")[0] for line in done.problems] == ["post-ln_warmup-0_lr-0.001_adam_seed-1: no room"]
+    assert [line.split(" (log")[0] for line in done.problems] == [
+        "post-ln_warmup-0_lr-0.001_adam_seed-1: no room"
+    ]
     page, _ = report([out], out)
-    assert (page.configurations[0].seeds[0].status, page.configurations[0].seeds[0].message) == ("failed", "no room")
+    assert (page.configurations[0].seeds[0].status, page.configurations[0].seeds[0].message) == (
+        "failed",
+        "no room",
+    )
     assert run("post-ln").page.configurations[0].seeds[0].status == "finished"
 
 
-def test_a_failed_evaluation_does_not_lose_the_training(run: Callable[..., ComparisonResult]) -> None:
+def test_a_failed_evaluation_does_not_lose_the_training(
+    run: Callable[..., ComparisonResult],
+) -> None:
     done = run("post-ln", runs=pool(message="trained, but evaluate failed: no memory"))
     assert done.page.configurations[0].seeds[0].status == "finished"
     assert done.page.configurations[0].verdict.text == "learned"
@@ -239,8 +273,12 @@ def test_a_folder_of_an_earlier_version_says_by_its_runs_what_it_holds(
     assert rows(run("peri-ln").page) == [("Post-LN", [1]), ("Pre-LN", [1]), ("Peri-LN", [1])]
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"title": 1}', '{"corpus": {"facts": [[1]]}}', "\udcff", "[" * 100_000])
-def test_a_damaged_manifest_is_named(run: Callable[..., ComparisonResult], tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"title": 1}', '{"corpus": {"facts": [[1]]}}', "\udcff", "[" * 100_000]
+)
+def test_a_damaged_manifest_is_named(
+    run: Callable[..., ComparisonResult], tmp_path: Path, content: str
+) -> None:
     run("post-ln")
     (tmp_path / "out/comparison.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=r"comparison\.json is damaged .*; remove it and try"):
@@ -256,7 +294,8 @@ def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
         bit = 8 * byte + dice.randrange(8)
         flip(file, bit)
         with pytest.raises(
-            UserError, match=rf"^{file} is damaged .*; remove it and try again: the runs are found without it$"
+            UserError,
+            match=rf"^{file} is damaged .*; remove it and try again: the runs are found without it$",
         ) as error:
             former_manifest(tmp_path / "out", lambda config: pytest.fail("the file says it"))
         assert "\n" not in str(error.value)
@@ -296,7 +335,9 @@ def test_a_run_whose_log_is_damaged_is_shown_and_the_others_are_reported(
     run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
     run("post-ln", "pre-ln")
-    (tmp_path / "out/runs/post-ln_warmup-0_lr-0.001_adam_seed-1/metrics.jsonl").write_text("oh no\n")
+    (tmp_path / "out/runs/post-ln_warmup-0_lr-0.001_adam_seed-1/metrics.jsonl").write_text(
+        "oh no\n"
+    )
     page, _ = report([tmp_path / "out"], tmp_path / "out")
     assert [row.seeds[0].status for row in page.configurations] == ["failed", "finished"]
     assert "metrics.jsonl" in page.configurations[0].seeds[0].message
@@ -307,11 +348,15 @@ def test_scores_of_every_split_stand_in_columns_of_their_own(
 ) -> None:
     run("post-ln", "pre-ln")
     out = tmp_path / "out"
-    first, second = (out / f"runs/{name}_warmup-0_lr-0.001_adam_seed-1" for name in ("post-ln", "pre-ln"))
+    first, second = (
+        out / f"runs/{name}_warmup-0_lr-0.001_adam_seed-1" for name in ("post-ln", "pre-ln")
+    )
     for split, bleu in (("test", 20.0), ("valid", 30.0)):
         scores = {"run": "", "split": split, "bleu": bleu, "bleu_tokenised": bleu + 1, "update": 4}
         (first / f"evaluation-{split}.json").write_text(SCORES.text(scores))
-    (second / "evaluation-test.json").write_text('{"split": "te')  # written by a process that was killed
+    (second / "evaluation-test.json").write_text(
+        '{"split": "te'
+    )  # written by a process that was killed
     page, _ = report([out], out)
     post, pre = (row.seeds[0].scores for row in page.configurations)
     assert post == {
@@ -329,9 +374,9 @@ def test_scores_of_every_split_stand_in_columns_of_their_own(
 
 def test_scores_are_those_of_the_best_checkpoint(tmp_path: Path) -> None:
     """A run that has gone on for longer may have another one."""
-    (cell,) = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1).cells(
-        BASE, tmp_path
-    )
+    (cell,) = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1
+    ).cells(BASE, tmp_path)
     pretend(cell, 4)
     cell.evaluation_file("test").write_text(SCORES.text({"run": "", "split": "test", "update": 4}))
     assert cell.is_evaluated("test")
@@ -344,9 +389,13 @@ def test_scores_are_those_of_the_best_checkpoint(tmp_path: Path) -> None:
     assert not cell.is_evaluated("test")
 
 
-def test_single_runs_and_comparisons_make_one_report(run: Callable[..., ComparisonResult], tmp_path: Path) -> None:
+def test_single_runs_and_comparisons_make_one_report(
+    run: Callable[..., ComparisonResult], tmp_path: Path
+) -> None:
     run("post-ln")
-    single = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1)
+    single = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1
+    )
     (cell,) = single.cells(BASE, tmp_path / "other")
     pretend(cell, 3)
     alone_page, _ = report([cell.folder.path], tmp_path / "one")
@@ -388,7 +437,9 @@ def test_a_closed_terminal_leaves_the_report_and_the_exit_code_of_its_signal(
     run: Callable[..., ComparisonResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = run("post-ln", runs=pool(lambda cell: 2, stopped=True))
-    hung_up = replace(done, stopped=Interrupted(signal.SIGHUP, "after every run under way has saved"))
+    hung_up = replace(
+        done, stopped=Interrupted(signal.SIGHUP, "after every run under way has saved")
+    )
     monkeypatch.setattr(comparing, "run_comparison", lambda *words, **options: hung_up)
 
     def closed(*words: object) -> None:
@@ -401,7 +452,9 @@ def test_a_closed_terminal_leaves_the_report_and_the_exit_code_of_its_signal(
     assert end.value.code == 129
 
 
-def test_a_dry_run_writes_the_configurations_and_a_command_for_each_run_that_is_not_over(tmp_path: Path) -> None:
+def test_a_dry_run_writes_the_configurations_and_a_command_for_each_run_that_is_not_over(
+    tmp_path: Path,
+) -> None:
     arms = (("post-ln", 0), ("pre-ln", 0))
     grid = Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=2)
     cells = grid.cells(BASE, tmp_path)

@@ -48,13 +48,18 @@ def test_rates_that_print_alike_get_folders_of_their_own(tmp_path: Path) -> None
     assert len({cell.folder.path for cell in cells}) == len(cells) == 8
 
 
-def test_the_command_of_a_cell_reads_the_configuration_that_its_process_is_given(tmp_path: Path) -> None:
+def test_the_command_of_a_cell_reads_the_configuration_that_its_process_is_given(
+    tmp_path: Path,
+) -> None:
     cell = grid().cells(tiny(), tmp_path)[-1]
     write_configs([cell])
     command = train_command(cell, config=Path("/dev/stdin"))
     assert command[:3] == ["-m", "normscope", "train"]
     assert command[4:] == ["--run", str(cell.folder.path)]
-    assert process_of(cell, ["-c", "import sys; print(open(sys.argv[1]).read())", command[3]]).wait() == 0
+    assert (
+        process_of(cell, ["-c", "import sys; print(open(sys.argv[1]).read())", command[3]]).wait()
+        == 0
+    )
     assert load(cell.log_file) == cell.config
 
 
@@ -69,9 +74,10 @@ def test_all_configurations_are_on_disk_at_once_and_beside_those_of_former_comma
     assert len(synced) == 2
     assert synced[0] == (tmp_path / "cells.json").stat().st_size
     assert configurations(tmp_path) == {cell.name: cell.configuration for cell in cells}
-    assert {config_of(tomllib.loads(text), source=name).seed for name, text in configurations(tmp_path).items()} == {
-        *range(1, 21)
-    }
+    assert {
+        config_of(tomllib.loads(text), source=name).seed
+        for name, text in configurations(tmp_path).items()
+    } == {*range(1, 21)}
     write_configs(cells)
     assert len(synced) == 2  # nothing is new
     assert {path.name for path in tmp_path.iterdir()} == {"cells.json", "logs"}
@@ -102,7 +108,9 @@ def test_configurations_that_are_not_as_they_were_written_are_refused(tmp_path: 
     whole = file.read_text()
     for text in ("", whole[: len(whole) // 2], whole.replace("width", "with", 1)):
         file.write_text(text)
-        with pytest.raises(UserError, match=r"cells\.json is damaged .*; remove it and run the same command again"):
+        with pytest.raises(
+            UserError, match=r"cells\.json is damaged .*; remove it and run the same command again"
+        ):
             configurations(tmp_path)
     file.unlink()
     cells[0].log_file.write_text("the user's own\n")
@@ -150,21 +158,30 @@ def test_a_folder_of_another_comparison_is_refused(tmp_path: Path) -> None:
     cell = single.cells(tiny("train.duration=1"), tmp_path)[0]
     train_run(cell.config, cell.folder.path)
     assert single.cells(tiny("train.duration=1"), tmp_path)[0].config == cell.config
-    with pytest.raises(UserError, match=r"another configuration \(model.ffn_width: 16 there, 32 now\).*--out"):
+    with pytest.raises(
+        UserError, match=r"another configuration \(model.ffn_width: 16 there, 32 now\).*--out"
+    ):
         single.cells(replaced(tiny("train.duration=1"), model__ffn_width=32), tmp_path)
 
 
 def test_runs_that_differ_in_what_no_folder_is_named_after_are_refused(tmp_path: Path) -> None:
     """Else the second would take the place of the first, and both be read from it."""
     single = grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), seeds=1)
-    clipped = [cell for norm in (1.0, 2.0) for cell in single.cells(replaced(tiny(), train__clip_norm=norm), tmp_path)]
+    clipped = [
+        cell
+        for norm in (1.0, 2.0)
+        for cell in single.cells(replaced(tiny(), train__clip_norm=norm), tmp_path)
+    ]
     write_configs(clipped[:1] * 2)
-    with pytest.raises(UserError, match="two runs that differ would be one; give each arm a folder of its own"):
+    with pytest.raises(
+        UserError, match="two runs that differ would be one; give each arm a folder of its own"
+    ):
         write_configs(clipped)
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(OSError(errno.EIO, "Input/output error"), True), (FileNotFoundError(), False)]
+    ("error", "told"),
+    [(OSError(errno.EIO, "Input/output error"), True), (FileNotFoundError(), False)],
 )
 def test_scores_that_the_disk_does_not_give_are_not_taken_for_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, told: bool

@@ -1,4 +1,6 @@
-"""The pool of runs as processes: who waits for whom, what a failure costs, and that no run outlives its command."""
+"""The pool of runs as processes: who waits for whom, what a failure costs, and that no run outlives
+its command.
+"""
 
 import errno
 import json
@@ -34,9 +36,16 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
 
     def make(script: str, seeds: int = 1) -> list[Cell]:
         monkeypatch.setattr(
-            pool, "train_command", lambda cell, *_: ["-c", script, "train", str(cell.folder.metrics_file)]
+            pool,
+            "train_command",
+            lambda cell, *_: ["-c", script, "train", str(cell.folder.metrics_file)],
         )
-        grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=seeds)
+        grid = Grid(
+            placements_and_warmups=(("pre-ln", 0),),
+            peak_lrs=(1e-3,),
+            optimizers=("adam",),
+            seeds=seeds,
+        )
         made = grid.cells(tiny("train.duration=2"), tmp_path)
         for cell in made:
             cell.folder.path.mkdir(parents=True)
@@ -46,7 +55,10 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
     return make
 
 
-FINISH = f"import sys; open(sys.argv[2], 'w').write('{json.dumps({'event': 'finished', 'update': 2})}' + chr(10))"
+FINISH = (
+    f"import sys; open(sys.argv[2], 'w').write('{json.dumps({'event': 'finished', 'update': 2})}' "
+    "+ chr(10))"
+)
 ENDLESS = "import time; time.sleep(600)"
 
 
@@ -74,7 +86,10 @@ def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cel
     (state,) = run_cells(
         cells(FINISH),
         at_once=1,
-        evaluate=lambda cell: [["-c", "raise SystemExit('no memory')", "evaluate"], ["-c", "", "another"]],
+        evaluate=lambda cell: [
+            ["-c", "raise SystemExit('no memory')", "evaluate"],
+            ["-c", "", "another"],
+        ],
         watch=quietly,
     )
     assert (state.status, state.update) == ("finished", 2)
@@ -91,7 +106,9 @@ def test_a_failed_training_is_not_evaluated(cells: Cells) -> None:
     assert (state.status, state.message) == ("failed", "no room")
 
 
-def test_a_process_that_cannot_be_started_is_a_failed_run(cells: Cells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_started_is_a_failed_run(
+    cells: Cells, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = cells(FINISH, seeds=2)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     states = run_cells(made, at_once=1, watch=quietly)
@@ -99,8 +116,12 @@ def test_a_process_that_cannot_be_started_is_a_failed_run(cells: Cells, monkeypa
     assert messages == {("failed", "its process could not be started: No such file or directory")}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_every_run_and_is_named(
+    cells: Cells, number: signal.Signals, code: int
+) -> None:
     last: list[CellState] = []
 
     def watch(states: list[CellState]) -> None:
@@ -115,7 +136,9 @@ def test_a_signal_ends_every_run_and_is_named(cells: Cells, number: signal.Signa
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_look_that_a_signal_interrupts_is_that_signal_and_no_failing_disk(cells: Cells, asked: bool) -> None:
+def test_a_look_that_a_signal_interrupts_is_that_signal_and_no_failing_disk(
+    cells: Cells, asked: bool
+) -> None:
     """As a disk over FUSE may answer, and Python's `stat` does not ask again."""
 
     def watch(states: list[CellState]) -> None:
@@ -147,7 +170,9 @@ time.sleep(60)
 
 
 def test_no_run_outlives_a_command_that_is_killed(tmp_path: Path) -> None:
-    """Its parent cannot say anything when SIGKILL ends it; the run is asked to stop as by SIGTERM all the same."""
+    """Its parent cannot say anything when SIGKILL ends it; the run is asked to stop as by SIGTERM
+    all the same.
+    """
     command = [sys.executable, "-c", PARENT, tmp_path / "saved", tmp_path / "log"]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert parent.stdout is not None
@@ -162,7 +187,9 @@ def test_no_run_outlives_a_command_that_is_killed(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_every_command_holds_its_lifeline_and_passes_none_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_holds_its_lifeline_and_passes_none_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     watched: list[Any] = []
     monkeypatch.setattr(surroundings, "_watch", watched.append)
     monkeypatch.setattr(sys, "argv", ["normscope", "--version"])

@@ -1,4 +1,6 @@
-"""Final loss over the rate, from run folders to the page, and the sensitivity beside the definition."""
+"""Final loss over the rate, from run folders to the page, and the sensitivity beside the
+definition.
+"""
 
 import json
 import math
@@ -31,7 +33,11 @@ def ran(
     start: float | None = START,
     optimizer: str = "adam",
 ) -> EndedRun:
-    events = [{"event": "update", "update": n, "nll_nats": start - n + 1} for n in (1, 2) if start is not None]
+    events = [
+        {"event": "update", "update": n, "nll_nats": start - n + 1}
+        for n in (1, 2)
+        if start is not None
+    ]
     result = SeedResult(seed=seed, status=status, updates=10, valid_loss_nats=loss, summed_lr=0.0)
     return EndedRun(Arm(placement, warmup, lr, optimizer), result, events)
 
@@ -50,16 +56,33 @@ def test_the_sensitivity_is_that_of_the_definition() -> None:
     ]
     (curve,), shared = rated(runs)
     assert shared == [0.1, 0.2, 0.4]
-    assert [str(name) for name in curve.configurations] == [f"Pre-LN, no warm-up, rate {lr}" for lr in shared]
+    assert [str(name) for name in curve.configurations] == [
+        f"Pre-LN, no warm-up, rate {lr}" for lr in shared
+    ]
     means = [2.5, 1.5, (START + START + 3.0) / 3]
     assert curve.sensitivity is not None
     assert curve.sensitivity.value == pytest.approx(sum(means) / 3 - 1.5, rel=1e-14)
-    assert (curve.sensitivity.best_lr, curve.sensitivity.seeds, curve.sensitivity.replaced) == (0.2, 3, 2)
+    assert (curve.sensitivity.best_lr, curve.sensitivity.seeds, curve.sensitivity.replaced) == (
+        0.2,
+        3,
+        2,
+    )
     assert curve.sensitivity.low <= curve.sensitivity.value <= curve.sensitivity.high
-    assert [list(row) for row in curve.seeds_losses] == [[2.0, 1.0, START], [3.0, 2.0, START], [2.5, 1.5, 3.0]]
-    assert [list(row) for row in curve.seeds_replaced] == [[False, False, True], [False, False, True], [False] * 3]
+    assert [list(row) for row in curve.seeds_losses] == [
+        [2.0, 1.0, START],
+        [3.0, 2.0, START],
+        [2.5, 1.5, 3.0],
+    ]
+    assert [list(row) for row in curve.seeds_replaced] == [
+        [False, False, True],
+        [False, False, True],
+        [False] * 3,
+    ]
     assert list(curve.initial_nats) == [START] * 3
-    assert "over 3 rates from 0.1 to 0.4; best at 0.2; 2 runs count as the loss at initialisation" in curve.summary
+    assert (
+        "over 3 rates from 0.1 to 0.4; best at 0.2; 2 runs count as the loss at initialisation"
+        in curve.summary
+    )
 
 
 def test_the_range_is_what_all_configurations_have() -> None:
@@ -68,13 +91,20 @@ def test_the_range_is_what_all_configurations_have() -> None:
     curves, shared = rated([*more, *fewer])
     assert shared == [0.2, 0.4]
     assert [str(curve.name) for curve in curves] == ["Pre-LN, no warm-up", "Post-LN, no warm-up"]
-    assert [curve.sensitivity and curve.sensitivity.value for curve in curves] == pytest.approx([0.1, 0.1])
+    assert [curve.sensitivity and curve.sensitivity.value for curve in curves] == pytest.approx(
+        [0.1, 0.1]
+    )
     assert list(curves[0].peak_lrs) == [0.1, 0.2, 0.4]
     assert "one seed" in curves[0].summary
 
 
 def test_optimisers_and_warm_ups_have_curves_of_their_own() -> None:
-    runs = [ran(lr, 2.0, warmup=w, optimizer=o) for w in (0, 5) for o in ("adam", "sgd") for lr in (0.1, 0.2)]
+    runs = [
+        ran(lr, 2.0, warmup=w, optimizer=o)
+        for w in (0, 5)
+        for o in ("adam", "sgd")
+        for lr in (0.1, 0.2)
+    ]
     curves, _ = rated(runs)
     assert [curve.name.variant for curve in curves] == [
         "no warm-up, adam",
@@ -91,9 +121,15 @@ def test_optimisers_and_warm_ups_have_curves_of_their_own() -> None:
             [ran(0.1, 2.0), ran(0.2, 2.0), ran(0.4, 1.0, placement="post-ln")],
             "have 0 rates in common, and it needs two",
         ),
-        ([ran(0.1, 2.0), ran(0.2, 2.0, status=Status.FAILED)], "no seed has a run at every rate that came to its end"),
+        (
+            [ran(0.1, 2.0), ran(0.2, 2.0, status=Status.FAILED)],
+            "no seed has a run at every rate that came to its end",
+        ),
         ([ran(0.1, 2.0, warmup=99), ran(0.2, 2.0, warmup=99)], "and reached its peak rate"),
-        ([ran(0.1, 2.0, start=None), ran(0.2, 2.0, start=None)], "no run had a finite loss at initialisation"),
+        (
+            [ran(0.1, 2.0, start=None), ran(0.2, 2.0, start=None)],
+            "no run had a finite loss at initialisation",
+        ),
     ],
 )
 def test_where_there_is_none_it_says_why(runs: list[EndedRun], says: str) -> None:
@@ -104,7 +140,12 @@ def test_where_there_is_none_it_says_why(runs: list[EndedRun], says: str) -> Non
 
 
 def test_a_seed_that_has_not_run_everywhere_is_left_out() -> None:
-    runs = [ran(0.1, 2.0), ran(0.2, 3.0), ran(0.1, 9.0, seed=2), ran(0.2, None, seed=2, status=Status.MISSING)]
+    runs = [
+        ran(0.1, 2.0),
+        ran(0.2, 3.0),
+        ran(0.1, 9.0, seed=2),
+        ran(0.2, None, seed=2, status=Status.MISSING),
+    ]
     (curve,), _ = rated(runs)
     assert curve.sensitivity is not None
     assert (curve.sensitivity.seeds, curve.sensitivity.value) == (1, 0.5)
@@ -128,12 +169,17 @@ def test_the_best_of_each_has_the_lowest_mean_of_finished_runs() -> None:
         ran(0.1, 3.1, seed=2),
         ran(0.4, 1.0, status=Status.FAILED),
     ]
-    assert [arm.peak_lr for arm in best_of_each([*runs, ran(0.8, None, status=Status.NON_FINITE)])] == [0.1]
+    assert [
+        arm.peak_lr for arm in best_of_each([*runs, ran(0.8, None, status=Status.NON_FINITE)])
+    ] == [0.1]
 
 
 def test_the_lowest_of_many_arms_are_those_of_the_lowest_means() -> None:
     runs = [ran(rate, 3.0 + abs(rate - 0.3)) for rate in (0.1, 0.2, 0.3, 0.4, 0.5)]
-    assert sorted(arm.peak_lr for arm in lowest([*runs, ran(0.3, 9.0), ran(0.9, None)], 2)) == [0.2, 0.4]
+    assert sorted(arm.peak_lr for arm in lowest([*runs, ran(0.3, 9.0), ran(0.9, None)], 2)) == [
+        0.2,
+        0.4,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -148,9 +194,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[ComparisonPage, P
     for cell in cells:
         diverged = cell.arm.placement == "post-ln" and cell.arm.peak_lr > 0.05
         final = 2 + abs(math.log10(cell.arm.peak_lr) + 2.5) + 0.1 * cell.seed
-        last: list[dict[str, Any]] = [{"event": "non-finite", "update": 2, "reason": "the loss (nan)"}]
+        last: list[dict[str, Any]] = [
+            {"event": "non-finite", "update": 2, "reason": "the loss (nan)"}
+        ]
         if not diverged:
-            last = [{"event": "validation", "update": 2, "nll_nats": final}, {"event": "finished", "update": 2}]
+            last = [
+                {"event": "validation", "update": 2, "nll_nats": final},
+                {"event": "finished", "update": 2},
+            ]
         first = {"event": "update", "update": 1, "nll_nats": START, "lr": 0.1, "gradient_norm": 1.0}
         write_events(cell.folder, [first, *last])
     page, _ = compare(cells, about(config, toy_corpus(5)).grown("T", "C", cells), folder)
@@ -161,7 +212,9 @@ def test_the_page_the_terminal_and_the_data_say_the_same(
     written: tuple[ComparisonPage, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, folder = written
-    saved = json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)["learning_rate_sensitivity"]
+    saved = json.loads((folder / "results.json").read_text(), parse_constant=pytest.fail)[
+        "learning_rate_sensitivity"
+    ]
     html = (folder / "report.html").read_text()
     print_summary(page, folder / "report.html")
     printed = capsys.readouterr().out
@@ -191,7 +244,9 @@ def test_of_many_configurations_the_figures_over_updates_draw_the_best_of_each(
     assert "the tables have every rate" in html
 
 
-def test_the_picture_has_a_cross_for_each_run_counted_as_at_its_start(written: tuple[ComparisonPage, Path]) -> None:
+def test_the_picture_has_a_cross_for_each_run_counted_as_at_its_start(
+    written: tuple[ComparisonPage, Path],
+) -> None:
     text = (written[1] / "loss_by_rate.svg").read_text()
     words = ET.fromstring(text).findtext("{http://www.w3.org/2000/svg}desc") or ""
     assert "Post-LN, no warm-up 3.650 to 6.000, counts as the loss at initialisation; " in words

@@ -22,7 +22,10 @@ def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() 
     model = TRANSLATION.build(config, toy_corpus(5).codec)
     norms = {name: float(p.detach().norm()) for name, p in reversed(list(model.named_parameters()))}
     squares = block_squares(norms)
-    assert [str(block) for block in squares] == [f"encoder {b}" for b in range(1, 12)] + ["decoder 1", "decoder 2"]
+    assert [str(block) for block in squares] == [f"encoder {b}" for b in range(1, 12)] + [
+        "decoder 1",
+        "decoder 2",
+    ]
     for stack, blocks in (("encoder", model.encoder.blocks), ("decoder", model.decoder.blocks)):
         for number, block in enumerate(blocks, 1):
             wanted = sum(float((p.detach().double() ** 2).sum()) for p in block.parameters())
@@ -30,7 +33,9 @@ def test_the_squares_of_a_block_are_those_of_its_parameters_in_order_of_depth() 
 
 
 def cells(folder: Path) -> list[Cell]:
-    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=3)
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=3
+    )
     return grid.cells(tiny("train.duration=6"), folder)
 
 
@@ -43,16 +48,28 @@ def manifest(cells: list[Cell]) -> Manifest:
 
 
 def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
-    """One seed skips an update, one stops at one, one ends early: none may move the points of another."""
+    """One seed skips an update, one stops at one, one ends early: none may move the points of
+    another.
+    """
 
     def updates(*numbers: int) -> list[dict[str, Any]]:
         return [
-            {"event": "update", "update": n, "nll_nats": float(n), "lr": 0.1, "gradient_norm": 2.0 * n} for n in numbers
+            {
+                "event": "update",
+                "update": n,
+                "nll_nats": float(n),
+                "lr": 0.1,
+                "gradient_norm": 2.0 * n,
+            }
+            for n in numbers
         ]
 
     skipping, stopped, running = three = cells(tmp_path)
     write(skipping, [*updates(1, 2, 4, 5, 6), {"event": "finished", "update": 6}])
-    write(stopped, [*updates(1, 2, 3), {"event": "non-finite", "update": 4, "reason": "the loss (nan)"}])
+    write(
+        stopped,
+        [*updates(1, 2, 3), {"event": "non-finite", "update": 4, "reason": "the loss (nan)"}],
+    )
     write(running, [*updates(1, 2)])
     page, _ = compare(three, replace(manifest(three), failed={running.name: "killed"}), tmp_path)
     curve = page.train_curves[0]
@@ -72,7 +89,9 @@ def test_curves_put_every_value_at_its_own_update(tmp_path: Path) -> None:
         ("failed", 2, "killed"),
     ]
     assert [s.summed_lr for s in results] == pytest.approx([0.5, 0.3, 0.2], rel=1e-12)
-    saved = json.loads((tmp_path / "results.json").read_text(), parse_constant=pytest.fail)  # no NaN in JSON
+    saved = json.loads(
+        (tmp_path / "results.json").read_text(), parse_constant=pytest.fail
+    )  # no NaN in JSON
     assert saved["arms"][0]["seeds"][1]["valid_loss_nats"] is None
 
 
@@ -88,13 +107,30 @@ def test_a_stop_behind_the_last_update_lengthens_the_axis(tmp_path: Path) -> Non
 def test_configurations_that_start_with_the_same_gradients_share_a_profile() -> None:
     def runs(*norms: float) -> Any:
         names = [f"encoder.blocks.0.w_{i}" for i in range(2)]
-        return [(None, [{"event": "initialisation", "gradient_norms": dict.fromkeys(names, norm)}]) for norm in norms]
+        return [
+            (None, [{"event": "initialisation", "gradient_norms": dict.fromkeys(names, norm)}])
+            for norm in norms
+        ]
 
-    names = [Name("Post-LN", "no warm-up"), Name("Post-LN", "warm-up 4"), Name("Pre-LN", ""), Name("Post-LN", "sgd")]
+    names = [
+        Name("Post-LN", "no warm-up"),
+        Name("Post-LN", "warm-up 4"),
+        Name("Pre-LN", ""),
+        Name("Post-LN", "sgd"),
+    ]
     same, other = runs(3.0, 4.0), runs(3.0, 5.0)
-    found = gradient_profiles([*zip(names, (same, same, same, other), strict=True), (Name("Post-LN", "waiting"), [])])
-    assert [profile.label for profile in found] == ["Post-LN, no warm-up; warm-up 4", "Pre-LN", "Post-LN, sgd"]
-    assert [list(row) for row in found[0].seeds_norms] == [[pytest.approx(18**0.5)], [pytest.approx(32**0.5)]]
+    found = gradient_profiles(
+        [*zip(names, (same, same, same, other), strict=True), (Name("Post-LN", "waiting"), [])]
+    )
+    assert [profile.label for profile in found] == [
+        "Post-LN, no warm-up; warm-up 4",
+        "Pre-LN",
+        "Post-LN, sgd",
+    ]
+    assert [list(row) for row in found[0].seeds_norms] == [
+        [pytest.approx(18**0.5)],
+        [pytest.approx(32**0.5)],
+    ]
 
 
 def test_labels_name_what_differs_and_nothing_else() -> None:
@@ -104,10 +140,18 @@ def test_labels_name_what_differs_and_nothing_else() -> None:
             "peak_lrs": (0.1,),
             "optimizers": ("adam",),
         }
-        return [str(name) for name in configuration_names(list(Grid(**{**whole, **axes}, seeds=1).arms())).values()]
+        return [
+            str(name)
+            for name in configuration_names(
+                list(Grid(**{**whole, **axes}, seeds=1).arms())
+            ).values()
+        ]
 
     assert labels() == ["Pre-LN, no warm-up", "Post-LN, warm-up 4"]
-    assert labels(peak_lrs=(0.1, 1e-5))[:2] == ["Pre-LN, no warm-up, rate 0.1", "Pre-LN, no warm-up, rate 1e-5"]
+    assert labels(peak_lrs=(0.1, 1e-5))[:2] == [
+        "Pre-LN, no warm-up, rate 0.1",
+        "Pre-LN, no warm-up, rate 1e-5",
+    ]
     assert labels(optimizers=("adam", "sgd"))[1] == "Pre-LN, no warm-up, sgd"
 
 
@@ -115,7 +159,13 @@ def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> N
     def runs(*tokens: list[int]) -> Any:
         line = {"event": "update", "lr": 0.5, "epoch": 0.0}
         return [
-            (None, [line | {"update": u, "epoch": u / 2, "target_tokens": n} for u, n in enumerate(row, 1)])
+            (
+                None,
+                [
+                    line | {"update": u, "epoch": u / 2, "target_tokens": n}
+                    for u, n in enumerate(row, 1)
+                ],
+            )
             for row in tokens
         ]
 
@@ -131,8 +181,14 @@ def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> N
 def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:
     def monitored(update: int, norm: float) -> dict[str, Any]:
         at = "normscope/decoder/block_2"
-        norms = {f"{at}/attention/gradient_norm": 3 * norm, f"{at}/feed_forward/gradient_norm": 4 * norm}
-        other = {f"{at}/attention/share": 0.5, "normscope/encoder/block_1/attention/gradient_norm": 2 * norm}
+        norms = {
+            f"{at}/attention/gradient_norm": 3 * norm,
+            f"{at}/feed_forward/gradient_norm": 4 * norm,
+        }
+        other = {
+            f"{at}/attention/share": 0.5,
+            "normscope/encoder/block_1/attention/gradient_norm": 2 * norm,
+        }
         return {"event": "monitor", "update": update} | norms | other
 
     runs: Any = [(None, [monitored(1, 1.0), monitored(9, 2.0)]), (None, [monitored(9, 4.0)])]

@@ -31,7 +31,9 @@ def clock() -> Clock:
 
 def begun(folder: Path, duration: int | str = 60) -> Cell:
     """A run that has a folder and has logged nothing."""
-    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=1)
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(0.1,), optimizers=("adam",), seeds=1
+    )
     (cell,) = grid.cells(tiny(f"train.duration={json.dumps(duration)}"), folder)
     cell.folder.path.mkdir(parents=True)
     return cell
@@ -40,13 +42,21 @@ def begun(folder: Path, duration: int | str = 60) -> Cell:
 def log(cell: Cell, *updates: int, ends: str = "", **values: Any) -> None:
     with cell.folder.metrics_file.open("a") as file:
         for update in updates:
-            file.write(json.dumps({"event": "update", "update": update, "nll_nats": 5.0} | values) + "\n")
-            file.write(json.dumps({"event": "validation", "update": update, "nll_nats": 4.0}) + "\n")
+            file.write(
+                json.dumps({"event": "update", "update": update, "nll_nats": 5.0} | values) + "\n"
+            )
+            file.write(
+                json.dumps({"event": "validation", "update": update, "nll_nats": 4.0}) + "\n"
+            )
         if ends:
-            file.write(json.dumps({"event": ends, "update": updates[-1], "reason": "a loss"}) + "\n")
+            file.write(
+                json.dumps({"event": ends, "update": updates[-1], "reason": "a loss"}) + "\n"
+            )
 
 
-def test_a_run_is_followed_from_its_first_update_to_its_end_at_its_rate(tmp_path: Path, clock: Clock) -> None:
+def test_a_run_is_followed_from_its_first_update_to_its_end_at_its_rate(
+    tmp_path: Path, clock: Clock
+) -> None:
     cell = begun(tmp_path)
     state = CellState(cell, 60, clock=clock)
     state.read_new_events()
@@ -56,7 +66,12 @@ def test_a_run_is_followed_from_its_first_update_to_its_end_at_its_rate(tmp_path
         clock.seconds = seconds
         log(cell, update)
         state.read_new_events()
-    assert (state.status, state.update, state.updates_per_second, state.seconds_left) == ("running", 30, 10.0, 3.0)
+    assert (state.status, state.update, state.updates_per_second, state.seconds_left) == (
+        "running",
+        30,
+        10.0,
+        3.0,
+    )
     state.status = "stopped"
     state.begin()
     clock.seconds = 100.0
@@ -72,12 +87,17 @@ def test_a_halted_run_says_so_and_goes_on(tmp_path: Path, clock: Clock) -> None:
     state = CellState(begun(tmp_path), 60, clock=clock)
     state.begin()
     state.begin(halted=123)
-    assert (state.status, state.message.partition(";")[0]) == ("halted", "process 123 was halted by a signal")
+    assert (state.status, state.message.partition(";")[0]) == (
+        "halted",
+        "process 123 was halted by a signal",
+    )
     state.begin()
     assert (state.status, state.message) == ("running", "")
 
 
-def test_only_what_a_log_has_gained_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_a_log_has_gained_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cell = begun(tmp_path)
     log(cell, *range(1, 50))
     state = CellState(cell, 60)
@@ -92,7 +112,9 @@ def test_only_what_a_log_has_gained_is_read(tmp_path: Path, monkeypatch: pytest.
     assert len(read) == 2
 
 
-def test_the_end_of_a_run_in_epochs_is_told_by_how_far_it_is_in_them(tmp_path: Path, clock: Clock) -> None:
+def test_the_end_of_a_run_in_epochs_is_told_by_how_far_it_is_in_them(
+    tmp_path: Path, clock: Clock
+) -> None:
     cell = begun(tmp_path, duration="3 epochs")
     state = CellState(cell, epochs=3.0, clock=clock)
     assert state.total_updates is None
@@ -105,7 +127,9 @@ def test_the_end_of_a_run_in_epochs_is_told_by_how_far_it_is_in_them(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["r", "./r", "."])
-def test_a_run_may_be_named_by_one_relative_word(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_may_be_named_by_one_relative_word(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "r").mkdir()
     monkeypatch.chdir(tmp_path / "r" if name == "." else tmp_path)
     cell = cell_of(RunFolder(Path(name)), tiny())

@@ -13,8 +13,11 @@ from normscope.tasks.registry import task_of
 from normscope.train.protocol import Feed
 from tiny import SETTINGS
 
-# Python's, of processes that fork where CUDA has threads: they prepare batches, and never touch the device.
-pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+# Python's, of processes that fork where CUDA has threads: they prepare batches, and never touch the
+# device.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning"
+)
 
 CPU = torch.device("cpu")
 
@@ -53,7 +56,9 @@ def test_the_fused_step_is_the_plain_one_but_for_rounding(device: torch.device, 
 
 
 def test_a_batch_arrives_as_it_was(device: torch.device) -> None:
-    """Also while the device is busy, and the pinned memory of the batch before is given out again."""
+    """Also while the device is busy, and the pinned memory of the batch before is given out
+    again.
+    """
     train = toy_corpus(300).splits["train"]
     busy = torch.randn(512, 512, device=device)
     sent = []
@@ -85,7 +90,9 @@ def test_batches_prepared_ahead_are_the_same(device: torch.device) -> None:
 
 
 def test_operations_are_counted_as_on_a_cpu(device: torch.device) -> None:
-    """Whatever kernel attention has there. In float32, where both compute every score once forward."""
+    """Whatever kernel attention has there. In float32, where both compute every score once
+    forward.
+    """
     config = load(None, [*SETTINGS, "model.dropout=0.0"])
     task = task_of(config)
     corpus = task.open(config)

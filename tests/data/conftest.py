@@ -52,7 +52,9 @@ ENGLISH = [
 
 
 def parallel_lines(pairs: int, seed: int) -> tuple[list[str], list[str]]:
-    """Raw lines of like length on both sides, each with its number in it, so that no two are equal."""
+    """Raw lines of like length on both sides, each with its number in it, so that no two are
+    equal.
+    """
     draw = random.Random(seed)
     source, target = [], []
     for number in range(pairs):

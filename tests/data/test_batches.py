@@ -15,7 +15,9 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=1
 
 
 @given(LENGTHS, st.integers(30, 200), st.integers(0, 2**32 - 1))
-def test_every_sentence_once_under_the_budget_and_no_batch_needlessly_small(pairs, max_tokens, seed):
+def test_every_sentence_once_under_the_budget_and_no_batch_needlessly_small(
+    pairs, max_tokens, seed
+):
     lengths = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     batches = make_batches(lengths[:, 0], lengths[:, 1], max_tokens=max_tokens, seed=seed)
     assert sorted(i for batch in batches for i in batch) == list(range(len(pairs)))
@@ -30,7 +32,9 @@ def test_every_sentence_once_under_the_budget_and_no_batch_needlessly_small(pair
 
 def test_seed_decides_which_equal_sentences_meet():
     equal = np.full(1000, 10)
-    first, again, other = (make_batches(equal, equal, max_tokens=100, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (
+        make_batches(equal, equal, max_tokens=100, seed=seed) for seed in (1, 1, 2)
+    )
     assert [b.tolist() for b in first] == [b.tolist() for b in again]
     assert [b.tolist() for b in first] != [b.tolist() for b in other]
     assert np.concatenate(first).tolist() != list(range(1000))
@@ -38,14 +42,19 @@ def test_seed_decides_which_equal_sentences_meet():
 
 
 def test_a_sentence_over_the_budget_is_told():
-    with pytest.raises(UserError, match=r"sentence 2 .* has 41 tokens, more than the 40 of a batch; raise max_tokens"):
+    with pytest.raises(
+        UserError,
+        match=r"sentence 2 .* has 41 tokens, more than the 40 of a batch; raise max_tokens",
+    ):
         make_batches(np.array([3, 40, 5]), np.array([3, 4, 41]), max_tokens=40, seed=0)
 
 
 def small_split():
     source = [[5, 6, EOS], [7, EOS], [8, 9, 10, 11, EOS]]
     target = [[20, EOS], [21, 22, 23, EOS], [EOS]]
-    return Split(TokenArray.of(source, vocabulary_size=50), TokenArray.of(target, vocabulary_size=50))
+    return Split(
+        TokenArray.of(source, vocabulary_size=50), TokenArray.of(target, vocabulary_size=50)
+    )
 
 
 def test_collate_by_hand():
@@ -78,7 +87,12 @@ def test_collate_against_the_sentences(rows, random):
 
 def test_moving_a_batch_leaves_lengths_behind():
     moved = collate(small_split(), [0, 1]).to("meta")
-    assert moved.source_BS.device.type == moved.target_in_BT.device.type == moved.target_out_BT.device.type == "meta"
+    assert (
+        moved.source_BS.device.type
+        == moved.target_in_BT.device.type
+        == moved.target_out_BT.device.type
+        == "meta"
+    )
     assert moved.source_lengths_B.device.type == moved.target_lengths_B.device.type == "cpu"
     assert moved.target_tokens == 6
 

@@ -34,9 +34,13 @@ def write(corpus, folder):
                     writer.append({"tokens": sentence, "lengths": np.array([len(sentence)])})
             if name != "train":
                 lines = getattr(split, f"{side}_text")
-                (folder / f"{name}.{side}.txt").write_bytes("".join(line + "\n" for line in lines).encode())
+                (folder / f"{name}.{side}.txt").write_bytes(
+                    "".join(line + "\n" for line in lines).encode()
+                )
     corpus.codec.save(folder)
-    write_manifest(folder, format_name=FORMAT, version=VERSION, splits=corpus.splits, preparation={"key": "k"})
+    write_manifest(
+        folder, format_name=FORMAT, version=VERSION, splits=corpus.splits, preparation={"key": "k"}
+    )
     return folder
 
 
@@ -47,7 +51,10 @@ def test_a_corpus_in_memory_and_on_the_disk_are_one(tmp_path, joint):
     assert opened.fingerprint == made.fingerprint
     assert opened.codec.joint == joint
     assert (opened.source.vocabulary is opened.target.vocabulary) == joint
-    assert (opened.source.form, opened.target.form) == (TextForm("de"), TextForm("en", lowercase=True))
+    assert (opened.source.form, opened.target.form) == (
+        TextForm("de"),
+        TextForm("en", lowercase=True),
+    )
     assert (opened.source.form.language, opened.target.form.language) == ("de", "en")
     assert opened.preparation == {"key": "k"}
     assert list(opened.splits) == ["train", "valid"]
@@ -58,15 +65,23 @@ def test_a_corpus_in_memory_and_on_the_disk_are_one(tmp_path, joint):
             assert [s.tolist() for s in ours] == [s.tolist() for s in theirs]
             assert ours.lengths.tolist() == [len(s) for s in theirs]
     assert opened.splits["valid"].source_text == LINES["valid"][0]
-    assert opened.splits["valid"].target_text == made.splits["valid"].target_text == LINES["valid"][1]
+    assert (
+        opened.splits["valid"].target_text == made.splits["valid"].target_text == LINES["valid"][1]
+    )
     with pytest.raises(ValueError, match="no raw text"):
         _ = opened.splits["train"].source_text
 
 
 def test_tokens_of_a_corpus_by_hand(tmp_path):
     corpus = Corpus.of_lines(codec(), LINES)
-    assert [s.tolist() for s in corpus.splits["train"].source] == [[4, 5, 6, 7, EOS], [4, 5, 7, EOS]]
-    assert [s.tolist() for s in corpus.splits["train"].target] == [[7, 6, 5, 8, EOS], [7, 6, 8, EOS]]
+    assert [s.tolist() for s in corpus.splits["train"].source] == [
+        [4, 5, 6, 7, EOS],
+        [4, 5, 7, EOS],
+    ]
+    assert [s.tolist() for s in corpus.splits["train"].target] == [
+        [7, 6, 5, 8, EOS],
+        [7, 6, 8, EOS],
+    ]
     assert [s.tolist() for s in corpus.splits["valid"].source] == [[5, 6, EOS], [EOS]]
     assert [s.tolist() for s in corpus.splits["valid"].target] == [[6, 4, 5, UNK, EOS], [EOS]]
     opened = Corpus.open(write(corpus, tmp_path / "corpus"))
@@ -91,7 +106,9 @@ def test_fingerprint_is_of_the_bytes_and_nothing_else(tmp_path):
     assert Corpus.of_lines(codec(), {"train": LINES["train"]}).fingerprint != base.fingerprint
 
 
-@pytest.mark.parametrize(("size", "dtype"), [(100, np.uint16), (65535, np.uint16), (65536, np.int32)])
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(100, np.uint16), (65535, np.uint16), (65536, np.int32)]
+)
 def test_token_dtype(size, dtype):
     assert token_dtype(size) == dtype
     sentences = TokenArray.of([[size - 1, EOS]], vocabulary_size=size)
@@ -144,13 +161,19 @@ def test_what_is_no_corpus_is_told(tmp_path):
         Corpus.open(tmp_path)
     folder = write(Corpus.of_lines(codec(), LINES), tmp_path / "corpus")
     resealed(folder / "corpus.json", version=99)
-    with pytest.raises(UserError, match="has version 99, and this NormScope reads 2; prepare the corpus again"):
+    with pytest.raises(
+        UserError, match="has version 99, and this NormScope reads 2; prepare the corpus again"
+    ):
         Corpus.open(folder)
     resealed(folder / "corpus.json", version=VERSION, more=1)
-    with pytest.raises(UserError, match="another version: it has the unknown 'more'; prepare the corpus again"):
+    with pytest.raises(
+        UserError, match="another version: it has the unknown 'more'; prepare the corpus again"
+    ):
         Corpus.open(folder)
     resealed(folder / "corpus.json", more=None, files=None)
-    with pytest.raises(UserError, match="another version: it lacks 'files'; prepare the corpus again"):
+    with pytest.raises(
+        UserError, match="another version: it lacks 'files'; prepare the corpus again"
+    ):
         Corpus.open(folder)
 
 

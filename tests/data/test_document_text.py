@@ -34,8 +34,12 @@ def test_any_documents_come_back(documents: list[list[str]], blanks: int, ends: 
         file = Path(folder) / "text"
         file.write_text(text + "\n" * ends or "\n", encoding="utf-8")
         read = documents_in([file, file], "paragraphs", "en")
-    assert [list(document.sentences) for document in read] == documents * 2  # a document ends with its file
-    assert [d.words for d in read] == [sum(len(p.split()) for p in paragraphs) for paragraphs in documents] * 2
+    assert [
+        list(document.sentences) for document in read
+    ] == documents * 2  # a document ends with its file
+    assert [d.words for d in read] == [
+        sum(len(p.split()) for p in paragraphs) for paragraphs in documents
+    ] * 2
 
 
 def test_wikitext_s_documents_begin_with_a_title_between_blank_lines(file: Path) -> None:
@@ -71,7 +75,9 @@ def test_wikitext_s_documents_begin_with_a_title_between_blank_lines(file: Path)
 
 
 def test_wikitext_2_has_its_published_articles_and_words(shared: Path) -> None:
-    """Merity et al. 2017, table 1: 600, 60 and 60 articles; their words count an end for each line, too."""
+    """Merity et al. 2017, table 1: 600, 60 and 60 articles; their words count an end for each line,
+    too.
+    """
     for split, articles, words in (("valid", 60, 217_646), ("test", 60, 245_569)):
         file = shared / "data/wikitext2" / f"{split}.txt.gz"
         if not file.is_file():

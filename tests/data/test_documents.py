@@ -1,4 +1,6 @@
-"""Corpora of documents in memory and on the disk: what is put in is read back, and damage is told."""
+"""Corpora of documents in memory and on the disk: what is put in is read back, and damage is
+told.
+"""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,7 +17,12 @@ from normscope.errors import UserError
 from normscope.tasks.masked_lm import MASKED_LM
 from tiny import resealed
 
-SENTENCES = ["the red house stands here", "a red horse runs there", "no house runs", "the horse stands there now"]
+SENTENCES = [
+    "the red house stands here",
+    "a red horse runs there",
+    "no house runs",
+    "the horse stands there now",
+]
 TEXT = "\n\n".join("\n".join(f"{s} {i}." for s in SENTENCES[: 2 + i % 3]) for i in range(9)) + "\n"
 IDS = st.lists(st.lists(st.lists(st.integers(0, 70_000), max_size=4), max_size=4), max_size=6)
 
@@ -30,7 +37,9 @@ def read_back(split: DocumentSplit) -> list[list[list[int]]]:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "text").write_text(TEXT, encoding="utf-8")
     splits = {"train": (tmp_path / "text",)}
-    config = DocumentsConfig(out=tmp_path / "corpus", splits=splits, tokeniser="bpe", vocabulary_size=270)
+    config = DocumentsConfig(
+        out=tmp_path / "corpus", splits=splits, tokeniser="bpe", vocabulary_size=270
+    )
     prepare_documents(config)
     return tmp_path / "corpus"
 
@@ -51,17 +60,25 @@ def test_a_folder_is_the_corpus_in_memory(folder: Path) -> None:
     assert in_memory.fingerprint == opened.fingerprint
     assert isinstance(opened.splits["train"].tokens, np.memmap)
     decoded = [
-        [opened.tokeniser.decode(ids).strip() for ids in document] for document in read_back(opened.splits["train"])
+        [opened.tokeniser.decode(ids).strip() for ids in document]
+        for document in read_back(opened.splits["train"])
     ]
     paragraphs = [document.split("\n") for document in TEXT.rstrip("\n").split("\n\n")]
-    assert [document for document in paragraphs if document in decoded] == decoded  # seven of nine, in their order
+    assert [
+        document for document in paragraphs if document in decoded
+    ] == decoded  # seven of nine, in their order
     assert len(decoded) == 7
-    assert opened.splits["train"].words == sum(len(s.split()) for document in decoded for s in document)
+    assert opened.splits["train"].words == sum(
+        len(s.split()) for document in decoded for s in document
+    )
 
 
 def test_other_text_has_another_fingerprint_and_raw_words_have_no_part_in_it() -> None:
     tokeniser = TextTokeniser.learn(SENTENCES * 9, 270, kind="bpe", lowercase=False)
-    one, other = (DocumentCorpus.of_texts(tokeniser, {"train": [[first], SENTENCES]}) for first in SENTENCES[:2])
+    one, other = (
+        DocumentCorpus.of_texts(tokeniser, {"train": [[first], SENTENCES]})
+        for first in SENTENCES[:2]
+    )
     again = DocumentCorpus.of_texts(tokeniser, {"train": [[SENTENCES[0]], SENTENCES]})
     assert one.fingerprint == again.fingerprint != other.fingerprint
     moved = DocumentCorpus.of_texts(tokeniser, {"train": [SENTENCES[:1] + SENTENCES]})
@@ -90,19 +107,35 @@ def _flip(name: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_flip("train.tokens"), r"train.tokens: damaged \(its SHA-256 has changed\); prepare the corpus again"),
+        (
+            _flip("train.tokens"),
+            r"train.tokens: damaged \(its SHA-256 has changed\); prepare the corpus again",
+        ),
         (_flip("valid.documents.offsets"), r"valid.documents.offsets: damaged"),
         (_flip("tokenizer.json"), r"tokenizer.json: damaged"),
-        (lambda folder: (folder / "train.sentences.offsets").unlink(), "train.sentences.offsets: no such file"),
-        (lambda folder: (folder / "corpus.json").write_text("{"), r"corpus.json is damaged \(no JSON: .*; prepare the"),
+        (
+            lambda folder: (folder / "train.sentences.offsets").unlink(),
+            "train.sentences.offsets: no such file",
+        ),
+        (
+            lambda folder: (folder / "corpus.json").write_text("{"),
+            r"corpus.json is damaged \(no JSON: .*; prepare the",
+        ),
         (lambda folder: (folder / "corpus.json").unlink(), "not a corpus"),
-        (_manifest(version=99), "has version 99, and this NormScope reads 2; prepare the corpus again"),
-        (_manifest(files=None), "corpus.json was written by another version: it lacks 'files'; prepare"),
+        (
+            _manifest(version=99),
+            "has version 99, and this NormScope reads 2; prepare the corpus again",
+        ),
+        (
+            _manifest(files=None),
+            "corpus.json was written by another version: it lacks 'files'; prepare",
+        ),
         (_manifest(fingerprint="0"), "the fingerprint does not fit"),
         (_manifest(preparation={}), r"damaged \(KeyError"),
         (
             _manifest(format="normscope-corpus"),
-            "is of format .normscope-corpus., not a normscope-documents file; `normscope data documents` makes one",
+            "is of format .normscope-corpus., not a normscope-documents file; `normscope data "
+            "documents` makes one",
         ),
     ],
 )

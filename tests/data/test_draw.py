@@ -19,7 +19,9 @@ def test_a_key_gives_the_same_draws_under_every_version() -> None:
 def test_chances_come_true_as_often_as_they_should(probability: float) -> None:
     draw, tries = StableDraw("chance"), 20_000
     happened = sum(draw.chance(probability) for _ in range(tries))
-    assert abs(happened - tries * probability) < 5 * math.sqrt(tries * probability * (1 - probability))
+    assert abs(happened - tries * probability) < 5 * math.sqrt(
+        tries * probability * (1 - probability)
+    )
     assert not any(draw.chance(0.0) for _ in range(100))
     assert all(draw.chance(1.0) for _ in range(100))
 

@@ -22,11 +22,17 @@ def test_epochs_and_seeds_differ_and_repeat_whatever_was_asked_before() -> None:
     again = EpochBatches(sequences=50, batch_sequences=7, seed=3)
     assert [again.micro_batch(i)[1].tolist() for i in reversed(range(40))] == forwards[::-1]
     epochs = [[i for batch in forwards[8 * e : 8 * e + 8] for i in batch] for e in range(5)]
-    other = [i for n in range(8) for i in EpochBatches(sequences=50, batch_sequences=7, seed=4).micro_batch(n)[1]]
+    other = [
+        i
+        for n in range(8)
+        for i in EpochBatches(sequences=50, batch_sequences=7, seed=4).micro_batch(n)[1]
+    ]
     assert len({*map(tuple, epochs), tuple(other), tuple(range(50))}) == 7
 
 
 def test_validation_goes_through_all_in_order() -> None:
     made = EpochBatches(sequences=10, batch_sequences=4, seed=3)
     assert [indices.tolist() for indices in made.in_order()] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert [i.tolist() for i in EpochBatches(sequences=4, batch_sequences=4, seed=3).in_order()] == [[0, 1, 2, 3]]
+    assert [
+        i.tolist() for i in EpochBatches(sequences=4, batch_sequences=4, seed=3).in_order()
+    ] == [[0, 1, 2, 3]]

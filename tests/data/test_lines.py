@@ -11,7 +11,11 @@ from normscope.errors import UserError
 
 
 def pack(suffix, data):
-    return {"": lambda: data, ".gz": lambda: gzip.compress(data), ".xz": lambda: lzma.compress(data)}[suffix]()
+    return {
+        "": lambda: data,
+        ".gz": lambda: gzip.compress(data),
+        ".xz": lambda: lzma.compress(data),
+    }[suffix]()
 
 
 @pytest.fixture(params=["", ".gz", ".xz"])
@@ -25,10 +29,20 @@ def test_lines_and_their_numbers(tmp_path, suffix, ending, last_line_ends):
     path = tmp_path / f"text{suffix}"
     data = ending.join(["für".encode(), b"", "a\u2028b\u0085c\x0bd\re".encode(), b"end"])
     path.write_bytes(pack(suffix, data + (ending if last_line_ends else b"")))
-    assert list(read_lines(path)) == [(1, "für"), (2, ""), (3, "a\u2028b\u0085c\x0bd\re"), (4, "end")]
+    assert list(read_lines(path)) == [
+        (1, "für"),
+        (2, ""),
+        (3, "a\u2028b\u0085c\x0bd\re"),
+        (4, "end"),
+    ]
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\n\r\ufeff")), min_size=1))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0\n\r\ufeff")),
+        min_size=1,
+    )
+)
 def test_any_text_comes_back(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("lines") / "text"
     path.write_bytes("".join(line + "\n" for line in lines).encode())
@@ -88,7 +102,10 @@ def test_a_long_line_is_not_read_whole(tmp_path):
     [
         (lambda packed: packed[:-20], "cut short|corrupt"),
         (lambda packed: b"plain text\n", "or a corrupt one"),
-        (lambda packed: packed[:60] + bytes(b ^ 0xFF for b in packed[60:90]) + packed[90:], "corrupt|not UTF-8|NUL"),
+        (
+            lambda packed: packed[:60] + bytes(b ^ 0xFF for b in packed[60:90]) + packed[90:],
+            "corrupt|not UTF-8|NUL",
+        ),
     ],
 )
 def test_damaged_archives_are_told(tmp_path, suffix, harm, message):

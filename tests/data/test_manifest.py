@@ -6,7 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from normscope.data.folder import array_digest, fingerprint, mapped, open_manifest, token_dtype, write_manifest
+from normscope.data.folder import (
+    array_digest,
+    fingerprint,
+    mapped,
+    open_manifest,
+    token_dtype,
+    write_manifest,
+)
 from normscope.errors import UserError
 
 FORM = {"format_name": "normscope-test", "version": 3}
@@ -24,7 +31,13 @@ def read(folder: Path) -> str:
 
 
 def test_what_is_written_is_opened(tmp_path: Path) -> None:
-    noted = write(tmp_path / "a", train_tokens=b"12", train_offsets=b"3", tokenizer_json=b"{}", train_txt=b"raw")
+    noted = write(
+        tmp_path / "a",
+        train_tokens=b"12",
+        train_offsets=b"3",
+        tokenizer_json=b"{}",
+        train_txt=b"raw",
+    )
     opened = open_manifest(tmp_path / "a", **FORM, made_by="nobody")
     assert opened == (["train"], noted, {"key": "k"})
 
@@ -34,8 +47,13 @@ def test_the_fingerprint_is_of_what_training_reads(tmp_path: Path) -> None:
     first = write(tmp_path / "a", **base)
     assert write(tmp_path / "b", **{**base, "train_txt": b"other"}) == first
     assert write(tmp_path / "c", **{**base, "train_tokens": b"13"}) != first
-    assert write(tmp_path / "d", valid_tokens=b"12", tokenizer_json=b"{}") != first  # another split's
-    digests = {"train.tokens": hashlib.sha256(b"12").hexdigest(), "tokenizer.json": hashlib.sha256(b"{}").hexdigest()}
+    assert (
+        write(tmp_path / "d", valid_tokens=b"12", tokenizer_json=b"{}") != first
+    )  # another split's
+    digests = {
+        "train.tokens": hashlib.sha256(b"12").hexdigest(),
+        "tokenizer.json": hashlib.sha256(b"{}").hexdigest(),
+    }
     assert fingerprint(digests) == first == fingerprint(dict(reversed(digests.items())))
 
 
@@ -48,9 +66,12 @@ def test_a_changed_missing_or_foreign_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"train.tokens: no such file"):
         read(tmp_path / "a")
     with pytest.raises(
-        UserError, match=r"of format .normscope-test., not a normscope-other file; `a command` makes one"
+        UserError,
+        match=r"of format .normscope-test., not a normscope-other file; `a command` makes one",
     ):
-        open_manifest(tmp_path / "a", format_name="normscope-other", version=3, made_by="`a command`")
+        open_manifest(
+            tmp_path / "a", format_name="normscope-other", version=3, made_by="`a command`"
+        )
     with pytest.raises(UserError, match="absent: no such folder; prepare a corpus there first"):
         read(tmp_path / "absent")
 
@@ -65,7 +86,9 @@ def test_the_largest_id_fits(size: int, bytes_each: int) -> None:
 def test_an_array_s_digest_is_that_of_its_file(tmp_path: Path) -> None:
     array = np.arange(20)[::2]
     (tmp_path / "file").write_bytes(array.astype("<u2").tobytes())
-    assert array_digest(array, "<u2") == hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest()
+    assert (
+        array_digest(array, "<u2") == hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest()
+    )
     assert mapped(tmp_path / "file", "<u2").tolist() == array.tolist()
     with pytest.raises(UserError, match="absent: missing or damaged"):
         mapped(tmp_path / "absent", "<u2")

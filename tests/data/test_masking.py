@@ -36,7 +36,9 @@ WHERE = st.fixed_dictionaries({name: st.integers(0, 2**31) for name in ("seed", 
 
 
 @given(SEQUENCES, WHERE)
-def test_exactly_that_many_ordinary_tokens_are_hidden(tokens: NDArray[np.int64], where: dict[str, int]) -> None:
+def test_exactly_that_many_ordinary_tokens_are_hidden(
+    tokens: NDArray[np.int64], where: dict[str, int]
+) -> None:
     before = tokens.tolist()
     hidden, positions, targets = masker().mask(tokens, **where)
     assert len(positions) == min(max(1, round(SHARE * len(tokens))), len(tokens) - 3)
@@ -61,7 +63,9 @@ def test_whole_words_are_hidden_whole(tokens: NDArray[np.int64], where: dict[str
     assert 1 <= len(chosen) <= wanted
     assert all(chosen.issuperset(word) or chosen.isdisjoint(word) for word in whole)
     left = [word for word in whole if chosen.isdisjoint(word)]
-    assert all(len(chosen) + len(word) > wanted for word in left)  # nothing that fits is passed over
+    assert all(
+        len(chosen) + len(word) > wanted for word in left
+    )  # nothing that fits is passed over
 
 
 def test_eight_of_ten_are_masked_one_is_random_and_one_stays() -> None:
@@ -79,7 +83,9 @@ def test_eight_of_ten_are_masked_one_is_random_and_one_stays() -> None:
     assert abs(kept - (0.1 + by_chance) * total) < bound(total, 0.1 + by_chance)
     assert random[:5].sum() == 0
     each = random[5:].sum() / (VOCABULARY - 5)
-    assert abs(random[5:] - each).max() < 5 * math.sqrt(each) + each * 0.1  # those that stood there are a bit rarer
+    assert (
+        abs(random[5:] - each).max() < 5 * math.sqrt(each) + each * 0.1
+    )  # those that stood there are a bit rarer
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
@@ -108,7 +114,8 @@ def test_the_same_masks_with_any_number_of_workers() -> None:
     indices = list(range(48))
     alone = masks_of(indices)
     assert len({str(mask[1]) for mask in alone}) > 90
-    # A fresh interpreter, as a data loader on another machine would be; the parts are dealt out like cards.
+    # A fresh interpreter, as a data loader on another machine would be; the parts are dealt out
+    # like cards.
     dealt = [[indices[w::workers] for w in range(workers)] for workers in (1, 2, 3)]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         every = iter(list(pool.map(masks_of, [hand for hands in dealt for hand in hands])))

@@ -1,4 +1,6 @@
-"""The corpus a run opens: the toy language is the same everywhere, and its chance loss is a closed form."""
+"""The corpus a run opens: the toy language is the same everywhere, and its chance loss is a closed
+form.
+"""
 
 import subprocess
 import sys
@@ -18,7 +20,9 @@ def test_the_toy_corpus_has_the_same_fingerprint_in_every_process() -> None:
         "from normscope.data import opening; "
         f"opening._TOY_HELD_OUT = {toy.HELD_OUT}; print(opening.toy_corpus(40).fingerprint)"
     )
-    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    other = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert other.stdout.strip() == toy_corpus(40).fingerprint
     assert toy_corpus(41).fingerprint != toy_corpus(40).fingerprint
 

@@ -15,12 +15,16 @@ def test_an_order_holds_everything_once_and_repeats(size: int, seeds: list[int])
 
 
 def test_every_seed_counts_and_so_does_its_place() -> None:
-    orders = {tuple(permutation(40, *seeds)) for seeds in [(1,), (1, 2), (2, 1), (2, 2), (12,), (1, 0, 2)]}
+    orders = {
+        tuple(permutation(40, *seeds)) for seeds in [(1,), (1, 2), (2, 1), (2, 2), (12,), (1, 0, 2)]
+    }
     assert len(orders) == 6
 
 
 def test_bits_and_orders_are_those_of_philox_for_ever() -> None:
-    """Philox and SeedSequence are streams that NumPy keeps stable; a change here would change every run's batches."""
+    """Philox and SeedSequence are streams that NumPy keeps stable; a change here would change every
+    run's batches.
+    """
     assert [int(bits) for bits in raw_bits(3, 7, 3)] == BITS
     assert permutation(10, 7, 3).tolist() == [7, 1, 9, 6, 0, 4, 2, 8, 3, 5]  # NumPy 2.4.6
     assert raw_bits(2, 7, 3).tolist() == raw_bits(3, 7, 3).tolist()[:2]
@@ -37,6 +41,8 @@ BITS = [7619040545023290255, 3366098749635922687, 12005939049405020477]
 
 
 def test_positions_are_shuffled_evenly() -> None:
-    """Each of 8 numbers stands first in about 1/8 of 4,000 epochs; 5 standard deviations are 105."""
+    """Each of 8 numbers stands first in about 1/8 of 4,000 epochs; 5 standard deviations are
+    105.
+    """
     first = [int(permutation(8, 0, epoch)[0]) for epoch in range(4000)]
     assert all(abs(count - 500) < 105 for count in np.bincount(first, minlength=8))

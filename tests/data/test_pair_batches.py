@@ -16,7 +16,9 @@ TEXTS = [english for _, english in toy_pairs(120, seed=1, split="train")]
 @pytest.fixture(scope="module")
 def source() -> PairSource:
     tokeniser = TextTokeniser.learn(TEXTS, 300, kind="wordpiece", lowercase=True)
-    split = DocumentCorpus.of_texts(tokeniser, {"train": [TEXTS[i : i + 6] for i in range(0, 120, 6)]}).splits["train"]
+    split = DocumentCorpus.of_texts(
+        tokeniser, {"train": [TEXTS[i : i + 6] for i in range(0, 120, 6)]}
+    ).splits["train"]
     masker = Masker(
         masked_share=0.15,
         whole_words=False,
@@ -41,7 +43,11 @@ def test_a_batch_is_cls_a_sep_b_sep_with_tokens_hidden(source: PairSource) -> No
     assert not torch.equal(restored, batch.tokens_N)
     cls, sep = source.tokeniser.ids[CLS], source.tokeniser.ids[SEP]
     for row, segments, index, random in zip(
-        rows(restored, batch), rows(batch.segments_N, batch), indices, batch.is_random_B.tolist(), strict=True
+        rows(restored, batch),
+        rows(batch.segments_N, batch),
+        indices,
+        batch.is_random_B.tolist(),
+        strict=True,
     ):
         a, a_end, b, b_end, is_random = source.pairs[index].tolist()
         text = source.split.tokens.tolist()

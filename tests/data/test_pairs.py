@@ -1,4 +1,6 @@
-"""Sentence pairs against BERT's procedure written with lists of tokens, and against the frequencies it promises."""
+"""Sentence pairs against BERT's procedure written with lists of tokens, and against the frequencies
+it promises.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +34,9 @@ def numbered(sizes: Sequence[Sequence[int]]) -> list[list[list[int]]]:
     return [[[next(following) for _ in range(size)] for size in document] for document in sizes]
 
 
-def packed(sizes: Sequence[Sequence[int]], length: int, seed: int = 1, packings: int = 1) -> NDArray[np.int64]:
+def packed(
+    sizes: Sequence[Sequence[int]], length: int, seed: int = 1, packings: int = 1
+) -> NDArray[np.int64]:
     split = DocumentSplit.of(numbered(sizes), words=0, vocabulary_size=10**6)
     return pack_pairs(split, sequence_length=length, seed=seed, packings=packings)
 
@@ -45,7 +49,9 @@ def tokens(pair: NDArray[np.int64]) -> tuple[list[int], list[int]]:
 def by_hand(
     documents: list[list[list[int]]], number: int, length: int, draw: StableDraw
 ) -> Iterator[tuple[object, ...]]:
-    """The pairs of one document (Devlin et al. 2018, appendix A.2): sentences are moved from one pile to another."""
+    """The pairs of one document (Devlin et al. 2018, appendix A.2): sentences are moved from one
+    pile to another.
+    """
     room = length - 3
     wanted = room
     if draw.chance(0.1):
@@ -61,7 +67,9 @@ def by_hand(
         if is_random:
             waiting = rest + waiting  # "put back, so they don't go to waste"
             drawn = (draw.below(len(documents)) for _ in range(10))
-            other = next((other for other in drawn if other != number), (number + 1) % len(documents))
+            other = next(
+                (other for other in drawn if other != number), (number + 1) % len(documents)
+            )
             second = list[int]()
             for sentence in documents[other][draw.below(len(documents[other])) :]:
                 second += sentence
@@ -77,13 +85,17 @@ def by_hand(
 
 
 @given(SIZES, st.integers(5, 60), st.integers(0, 2**31), st.integers(0, 2))
-def test_pairs_are_those_of_the_procedure_by_hand(sizes: list[list[int]], length: int, seed: int, packing: int) -> None:
+def test_pairs_are_those_of_the_procedure_by_hand(
+    sizes: list[list[int]], length: int, seed: int, packing: int
+) -> None:
     documents = numbered(sizes)
     wanted = [
         pair
         for round_ in range(packing + 1)
         for number in range(len(documents))
-        for pair in by_hand(documents, number, length, StableDraw(f"pairs {seed} {round_} {number}"))
+        for pair in by_hand(
+            documents, number, length, StableDraw(f"pairs {seed} {round_} {number}")
+        )
     ]
     ours = packed(sizes, length, seed, packing + 1)
     assert [(*tokens(pair), pair[4]) for pair in ours] == wanted
@@ -100,18 +112,25 @@ def test_every_pair_fits_and_a_random_partner_is_of_another_document(
         assert first
         assert second
         assert len(first) + len(second) + 3 == lengths(pairs)[i] <= length
-        homes = [{int(np.searchsorted(ends, token, "right")) for token in part} for part in (first, second)]
+        homes = [
+            {int(np.searchsorted(ends, token, "right")) for token in part}
+            for part in (first, second)
+        ]
         assert [len(home) for home in homes] == [1, 1]
         assert (homes[0] != homes[1]) == bool(pairs[i][4])
         if not pairs[i][4]:
             assert first[-1] < second[0]
 
 
-@given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(5, 30), st.integers(0, 2**31))
+@given(
+    st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(5, 30), st.integers(0, 2**31)
+)
 def test_every_token_is_used_once_and_in_order_where_nothing_has_to_be_cut(
     sentences: list[int], length: int, seed: int
 ) -> None:
-    """With a token a sentence, pairs fill up exactly, and what a random part displaced comes in the next pair."""
+    """With a token a sentence, pairs fill up exactly, and what a random part displaced comes in the
+    next pair.
+    """
     pairs = packed([[1] * count for count in sentences], length, seed)
     used = list[int]()
     for i in range(len(pairs)):
@@ -124,14 +143,16 @@ def test_half_of_the_pairs_that_could_follow_are_random() -> None:
     pairs = packed([[1] * 6000] * 4, 11)
     assert len(pairs) > 3000
     random = int(pairs[:, 4].sum())
-    # The last pair of a document may have a single sentence, and is random then: at most 4 beyond the even chance.
+    # The last pair of a document may have a single sentence, and is random then: at most 4 beyond
+    # the even chance.
     assert abs(random - len(pairs) / 2) < 5 * math.sqrt(len(pairs) / 4) + 4
 
 
 def test_a_tenth_of_the_documents_are_packed_shorter_to_any_length() -> None:
     room = 12
     pairs = packed([[1] * 2 * room] * 5000, room + 3)
-    # A document's first pair, unless a random part ended with its own document before it was long enough.
+    # A document's first pair, unless a random part ended with its own document before it was long
+    # enough.
     first = np.flatnonzero((pairs[:, 0] % (2 * room) == 0) & (pairs[:, 4] == 0))
     targets = lengths(pairs)[first] - 3
     documents = len(targets)
@@ -151,7 +172,9 @@ def test_the_cut_is_anywhere_between_two_sentences() -> None:
     assert cuts[4] > 0
     assert cuts[0] == 0
     even = 0.9 * 4000 / 4
-    assert all(even - 5 * math.sqrt(even) < count < even + 400 + 5 * math.sqrt(even) for count in cuts[1:])
+    assert all(
+        even - 5 * math.sqrt(even) < count < even + 400 + 5 * math.sqrt(even) for count in cuts[1:]
+    )
 
 
 def test_packings_and_seeds_choose_anew_and_the_same_arguments_the_same() -> None:

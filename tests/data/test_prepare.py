@@ -36,19 +36,25 @@ def test_what_a_corpus_holds(config, text, joint, listing):
     moses = {"source": sacremoses.MosesTokenizer("de"), "target": sacremoses.MosesTokenizer("en")}
     for name, paths in text.items():
         expected = {
-            side: [" ".join(moses[side].tokenize(line, escape=False)).lower() for line in read(path)]
+            side: [
+                " ".join(moses[side].tokenize(line, escape=False)).lower() for line in read(path)
+            ]
             for side, path in zip(("source", "target"), paths, strict=True)
         }
         rows = list(range(len(expected["source"])))
         if name == "train":
-            words = [[len(expected[side][i].split()) for side in ("source", "target")] for i in rows]
+            words = [
+                [len(expected[side][i].split()) for side in ("source", "target")] for i in rows
+            ]
             rows = [i for i in rows if max(words[i]) <= 1.4 * min(words[i])]
             assert 0 < len(rows) < report.counts["read"]["train"] == 1150
             assert report.counts["dropped"] == {"length ratio over 1.4": 1150 - len(rows)}
         for side in ("source", "target"):
             sentences = getattr(corpus.splits[name], side)
             vocabulary = getattr(corpus, side).vocabulary
-            assert [vocabulary.decode(ids) for ids in sentences] == [expected[side][i] for i in rows]
+            assert [vocabulary.decode(ids) for ids in sentences] == [
+                expected[side][i] for i in rows
+            ]
             assert all(ids[-1] == EOS and EOS not in ids[:-1] for ids in sentences)
         assert report.counts["kept"][name] == len(rows)
         assert report.counts["tokens"][name] == [
@@ -66,9 +72,15 @@ def test_vocabularies_are_learned_on_train_alone(config, text):
     joint = Corpus.open(prepare(config(joint=True)).out)
     german, english = (
         [" ".join(moses.tokenize(line, escape=False)) for line in read(path)]
-        for moses, path in zip(map(sacremoses.MosesTokenizer, ("de", "en")), text["train"], strict=True)
+        for moses, path in zip(
+            map(sacremoses.MosesTokenizer, ("de", "en")), text["train"], strict=True
+        )
     )
-    kept = [(g, e) for g, e in zip(german, english, strict=True) if 2 / 3 <= len(g.split()) / len(e.split()) <= 1.5]
+    kept = [
+        (g, e)
+        for g, e in zip(german, english, strict=True)
+        if 2 / 3 <= len(g.split()) / len(e.split()) <= 1.5
+    ]
     german, english = (list(side) for side in zip(*kept, strict=True))
     assert separate.source.vocabulary.to_json() == learned_from(german, 200).to_json()
     assert separate.target.vocabulary.to_json() == learned_from(english, 200).to_json()
@@ -91,9 +103,14 @@ def test_every_23rd_pair_is_held_out_where_no_validation_is_given(config, text):
     assert report.counts["kept"] == {"train": 1100, "valid": 50}
     assert corpus.splits["valid"].source_text == source[22::23]
     assert corpus.splits["valid"].target_text == target[22::23]
-    decoded = [corpus.source.form.restore(corpus.source.vocabulary.decode(i)) for i in corpus.splits["train"].source]
+    decoded = [
+        corpus.source.form.restore(corpus.source.vocabulary.decode(i))
+        for i in corpus.splits["train"].source
+    ]
     moses = corpus.source.form
-    assert decoded == [moses.restore(moses.prepare(line)) for i, line in enumerate(source, 1) if i % 23]
+    assert decoded == [
+        moses.restore(moses.prepare(line)) for i, line in enumerate(source, 1) if i % 23
+    ]
     assert report.counts["held_out_every"] == 23
     assert any("every 23rd pair" in line for line in summary(report, asked))
 
@@ -106,11 +123,14 @@ def test_the_summary_says_one_vocabulary_or_two_and_whose_rules_split_the_words(
     assert [line for line in said + of_two if line.startswith("note")] == [
         "note: Moses has no rules for 'nb', and its English ones were used"
     ]
-    assert not any("note" in line for line in summary(prepare(joint), replace(separate, tokenise=False)))
+    assert not any(
+        "note" in line for line in summary(prepare(joint), replace(separate, tokenise=False))
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "hint"), [("german", "; did you mean 'de'?"), ("DE", "; did you mean 'de'?"), ("d", ""), ("../x", "")]
+    ("given", "hint"),
+    [("german", "; did you mean 'de'?"), ("DE", "; did you mean 'de'?"), ("d", ""), ("../x", "")],
 )
 def test_a_language_is_a_code(config, given, hint):
     allowed = "a language is given by its code of two or three small letters, such as de"
@@ -130,7 +150,11 @@ def test_empty_lines_stay_in_validation_and_leave_train(config, text):
     corpus = Corpus.open(report.out)
     assert report.counts["dropped"]["empty"] == 2
     assert report.counts["kept"]["valid"] == 40
-    assert corpus.splits["valid"].source[3].tolist() == corpus.splits["valid"].source[5].tolist() == [EOS]
+    assert (
+        corpus.splits["valid"].source[3].tolist()
+        == corpus.splits["valid"].source[5].tolist()
+        == [EOS]
+    )
     assert corpus.splits["valid"].source_text[5] == " \u2028\u00a0 "
 
 
@@ -178,7 +202,10 @@ def test_a_changed_preparation_replaces_the_corpus(config, text, change, listing
     else:
         path = first.out / "train.source.tokens"
         path.write_bytes(path.read_bytes()[:-2])
-        with pytest.raises(UserError, match=f"{path} is not as NormScope wrote it, edited or damaged; remove {path} "):
+        with pytest.raises(
+            UserError,
+            match=f"{path} is not as NormScope wrote it, edited or damaged; remove {path} ",
+        ):
             prepare(config())
         path.unlink()
     second = prepare(config(**changes))
@@ -219,9 +246,13 @@ def bad_inputs():
         "train.de.gz has 1,000 lines, but .*train.en.gz has 1,150": cut,
         r"valid\.en: no such file": lambda text: text["valid"][1].unlink(),
         r"test\.de: empty file": lambda text: text["test"][0].write_bytes(b""),
-        r"test\.de:2: byte 1 .* is not UTF-8": lambda text: text["test"][0].write_bytes(b"a\n\xff\n" + b"x\n" * 38),
+        r"test\.de:2: byte 1 .* is not UTF-8": lambda text: text["test"][0].write_bytes(
+            b"a\n\xff\n" + b"x\n" * 38
+        ),
         r"test\.en:40: NUL byte": lambda text: text["test"][1].write_bytes(b"x\n" * 39 + b"\0\n"),
-        r"train\.en\.gz: .*cut short": lambda text: text["train"][1].write_bytes(text["train"][1].read_bytes()[:-100]),
+        r"train\.en\.gz: .*cut short": lambda text: text["train"][1].write_bytes(
+            text["train"][1].read_bytes()[:-100]
+        ),
         r"valid\.de:1: line of": lambda text: text["valid"][0].write_bytes(b"x" * 10_000_000),
     }
 
@@ -283,7 +314,9 @@ def test_what_is_not_a_corpus_is_not_replaced(config, tmp_path):
     foreign = tmp_path / "place" / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("years of work")
-    with pytest.raises(UserError, match=r"foreign/thesis.tex was not written by NormScope, and stays"):
+    with pytest.raises(
+        UserError, match=r"foreign/thesis.tex was not written by NormScope, and stays"
+    ):
         prepare(config(out=foreign))
     with pytest.raises(UserError, match="is a file"):
         prepare(config(out=foreign / "thesis.tex"))
@@ -302,7 +335,9 @@ def test_a_link_is_neither_followed_nor_replaced(config, tmp_path):
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("place", ["tokenise", "learn", "encode", "manifest"])
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+)
 def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure, listing):
     def stop(*args, **kwargs):
         raise failure
@@ -324,7 +359,9 @@ def test_nothing_is_left_when_it_ends_early(config, monkeypatch, place, failure,
 
 
 def test_a_real_limit_on_file_size(config, listing):
-    """The kernel refuses to write past 30 kB: the nearest thing to a full disk that needs no disk."""
+    """The kernel refuses to write past 30 kB: the nearest thing to a full disk that needs no
+    disk.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
     try:
@@ -337,14 +374,19 @@ def test_a_real_limit_on_file_size(config, listing):
 
 @pytest.mark.thorough
 def test_iwslt14_as_given(shared, tmp_path):
-    """fairseq's validation split: tokenised and lower-cased already, 7,283 lines, 140,433 and 148,225 words."""
+    """fairseq's validation split: tokenised and lower-cased already, 7,283 lines, 140,433 and
+    148,225 words.
+    """
     folder = shared / "data" / "iwslt14_deen"
     report = prepare(
         PrepareConfig(
             out=tmp_path / "iwslt14",
             source_language="de",
             target_language="en",
-            splits={name: (folder / f"{name}.de.gz", folder / f"{name}.en.gz") for name in ("train", "valid")},
+            splits={
+                name: (folder / f"{name}.de.gz", folder / f"{name}.en.gz")
+                for name in ("train", "valid")
+            },
             vocabulary_size=8000,
             tokenise=False,
         )
@@ -360,7 +402,9 @@ def test_iwslt14_as_given(shared, tmp_path):
     ]
     assert sum(len(line.split()) for line in decoded[0]) == 140_433
     for side, raw in zip(decoded, [valid.source_text, valid.target_text], strict=True):
-        pairs = [(line, given) for line, given in zip(side, raw, strict=True) if "<unk>" not in line]
+        pairs = [
+            (line, given) for line, given in zip(side, raw, strict=True) if "<unk>" not in line
+        ]
         assert len(pairs) > 0.99 * 7_283  # the others hold characters that train does not
         assert [line for line, _ in pairs] == [given for _, given in pairs]
     assert corpus.codec.decode_target(valid.target[0]) == valid.target_text[0]

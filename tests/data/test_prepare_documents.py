@@ -36,13 +36,20 @@ def make(tmp_path: Path) -> Callable[..., DocumentsConfig]:
     def config(documents: int = 30, **changes: object) -> DocumentsConfig:
         file = tmp_path / f"text-{documents}"
         file.write_text("\n\n".join(map(document, range(documents))) + "\n", encoding="utf-8")
-        fields = {"out": tmp_path / "corpus", "splits": {"train": (file,)}, "tokeniser": "bpe", "vocabulary_size": 300}
+        fields = {
+            "out": tmp_path / "corpus",
+            "splits": {"train": (file,)},
+            "tokeniser": "bpe",
+            "vocabulary_size": 300,
+        }
         return DocumentsConfig(**{**fields, **changes})
 
     return config
 
 
-@pytest.mark.parametrize(("documents", "held_out"), [(2, 1), (3, 1), (4, 2), (399, 2), (400, 2), (800, 4)])
+@pytest.mark.parametrize(
+    ("documents", "held_out"), [(2, 1), (3, 1), (4, 2), (399, 2), (400, 2), (800, 4)]
+)
 def test_every_200th_document_is_held_out_and_no_document_is_in_both(
     make: Callable[..., DocumentsConfig], documents: int, held_out: int
 ) -> None:
@@ -58,19 +65,33 @@ def test_every_200th_document_is_held_out_and_no_document_is_in_both(
     assert any("one document of 200" in line for line in summary(report))
 
 
-def test_the_report_counts_what_a_plain_count_counts(make: Callable[..., DocumentsConfig], tmp_path: Path) -> None:
+def test_the_report_counts_what_a_plain_count_counts(
+    make: Callable[..., DocumentsConfig], tmp_path: Path
+) -> None:
     valid = tmp_path / "valid"
     valid.write_text("One two three. Four five.\n\nSix.\n", encoding="utf-8")
     config = make()
-    report = prepare_documents(replace(config, splits={**config.splits, "valid": (valid,), "test": (valid,)}))
+    report = prepare_documents(
+        replace(config, splits={**config.splits, "valid": (valid,), "test": (valid,)})
+    )
     corpus = DocumentCorpus.open(report.out)
     paragraphs = [p for i in range(30) for p in document(i).split("\n")]
     assert report.counts["documents"] == {"train": 30, "valid": 2, "test": 2}
     assert report.counts["sentences"] == {"train": 2 * len(paragraphs), "valid": 3, "test": 3}
-    assert report.counts["words"] == {"train": len(" ".join(paragraphs).split()), "valid": 6, "test": 6}
-    assert report.counts["tokens"] == {name: len(split.tokens) for name, split in corpus.splits.items()}
+    assert report.counts["words"] == {
+        "train": len(" ".join(paragraphs).split()),
+        "valid": 6,
+        "test": 6,
+    }
+    assert report.counts["tokens"] == {
+        name: len(split.tokens) for name, split in corpus.splits.items()
+    }
     assert report.fingerprint == corpus.fingerprint
-    assert (report.counts["held_out"], report.counts["vocabulary_size"], report.unchanged) == (False, 300, False)
+    assert (report.counts["held_out"], report.counts["vocabulary_size"], report.unchanged) == (
+        False,
+        300,
+        False,
+    )
     assert summary(report)[0] == f"{report.out}: prepared"
     assert "train: 30 documents, " in summary(report)[1]
 
@@ -97,22 +118,34 @@ def test_preparing_again_does_nothing_and_any_change_does_it_anew(
         prepare_documents(config)
     (first.out / "train.tokens").unlink()
     assert prepare_documents(config).fingerprint == first.fingerprint  # and damage is made good
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text-30", "wiki"]  # nothing left behind
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "corpus",
+        "text-30",
+        "wiki",
+    ]  # nothing left behind
 
 
 def wikitext(folder: Path) -> dict[str, tuple[Path, ...]]:
-    text = "".join(f" \n = {WORDS[i % 8]} {i} = \n \n {' '.join(WORDS[: 1 + i % 8])} . \n" for i in range(60))
+    text = "".join(
+        f" \n = {WORDS[i % 8]} {i} = \n \n {' '.join(WORDS[: 1 + i % 8])} . \n" for i in range(60)
+    )
     (folder / "wiki").write_text(text, encoding="utf-8")
     return {"train": (folder / "wiki",)}
 
 
-def test_a_tokeniser_of_a_file_is_taken_as_it_is(make: Callable[..., DocumentsConfig], tmp_path: Path) -> None:
+def test_a_tokeniser_of_a_file_is_taken_as_it_is(
+    make: Callable[..., DocumentsConfig], tmp_path: Path
+) -> None:
     learned = prepare_documents(make(vocabulary_size=290, lowercase=True))
     file = learned.out / "tokenizer.json"
-    other = prepare_documents(make(40, out=tmp_path / "other", tokeniser=file, vocabulary_size=None))
+    other = prepare_documents(
+        make(40, out=tmp_path / "other", tokeniser=file, vocabulary_size=None)
+    )
     assert (other.out / "tokenizer.json").read_bytes() == file.read_bytes()
     assert other.counts["vocabulary_size"] == 290
-    with pytest.raises(UserError, match="lowercase and a vocabulary size are for a tokeniser that is learned"):
+    with pytest.raises(
+        UserError, match="lowercase and a vocabulary size are for a tokeniser that is learned"
+    ):
         make(tokeniser=file)
     with pytest.raises(UserError, match=r"absent.json: no such file"):
         prepare_documents(make(tokeniser=tmp_path / "absent.json", vocabulary_size=None))
@@ -121,8 +154,14 @@ def test_a_tokeniser_of_a_file_is_taken_as_it_is(make: Callable[..., DocumentsCo
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("One document. Of two sentences.\n", r"text: only one document; at least 2 are needed.*--layout wikitext"),
-        (" \n\n", "text: no text in it; give a paragraph a line, and a blank line between documents"),
+        (
+            "One document. Of two sentences.\n",
+            r"text: only one document; at least 2 are needed.*--layout wikitext",
+        ),
+        (
+            " \n\n",
+            "text: no text in it; give a paragraph a line, and a blank line between documents",
+        ),
         ("", "text: empty file"),
         ("a\0b\n", "text:1: NUL byte"),
     ],
@@ -137,7 +176,9 @@ def test_text_that_makes_no_corpus_is_refused_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_folder_that_is_something_else_stays(make: Callable[..., DocumentsConfig], tmp_path: Path) -> None:
+def test_a_folder_that_is_something_else_stays(
+    make: Callable[..., DocumentsConfig], tmp_path: Path
+) -> None:
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus/notes").write_text("mine")
     with pytest.raises(UserError, match=r"corpus/notes was not written by NormScope, and stays"):

@@ -52,15 +52,22 @@ def test_what_is_done_is_not_done_again_and_other_work_is_cleared_away(
     assert stored(out) == wanted
     shutil.rmtree(out)
     assert not ended(child(make, out, kill_at=operations - 8))
-    monkeypatch.setattr(work, "PART_CHARACTERS", 10**6)  # by which these are too small to be worth going on with
+    monkeypatch.setattr(
+        work, "PART_CHARACTERS", 10**6
+    )  # by which these are too small to be worth going on with
     make(out, 1)
     assert stored(out) == wanted
 
 
-def test_work_is_kept_when_it_is_stopped_from_a_whole_part_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_kept_when_it_is_stopped_from_a_whole_part_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     documents(tmp_path)
     config = DocumentsConfig(
-        out=tmp_path / "corpus", splits={"train": (tmp_path / "text.txt",)}, tokeniser="bpe", vocabulary_size=300
+        out=tmp_path / "corpus",
+        splits={"train": (tmp_path / "text.txt",)},
+        tokeniser="bpe",
+        vocabulary_size=300,
     )
 
     def stop(stage: str, done: int, total: int) -> None:
@@ -82,7 +89,9 @@ def test_work_is_kept_when_it_is_stopped_from_a_whole_part_on(tmp_path: Path, mo
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_document_longer_than_a_part_is_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_longer_than_a_part_is_one_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = "\n".join(f"The horse number {number} stands here." for number in range(60))
     (tmp_path / "text").write_text(f"First house.\n\n{long}\n\nThe last horse.\n", encoding="utf-8")
     valid = tmp_path / "valid"
@@ -101,21 +110,37 @@ def test_a_document_longer_than_a_part_is_one_document(tmp_path: Path, monkeypat
     assert report.counts["words"]["train"] == 2 + 60 * 6 + 3
 
 
-def test_of_very_many_words_the_most_frequent_are_learned_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_very_many_words_the_most_frequent_are_learned_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     exact = data_words.added(Counter({"a": 3, "b": 2}), Counter({"b": 5}))
     assert data_words.most_frequent(exact) == {"a": 3, "b": 7}
     monkeypatch.setattr(data_words, "MOST_WORDS", 2)
     counts = Counter[str]()
     for more in ({"a": 3, "b": 2, "c": 2}, {"d": 1, "e": 9, "c": 1}, {"b": 1}):
         counts = data_words.added(counts, Counter(more))
-    # Of five the two most frequent stay, so that b begins anew; b's last one is one too few to be among them.
+    # Of five the two most frequent stay, so that b begins anew; b's last one is one too few to be
+    # among them.
     assert data_words.most_frequent(counts) == {"e": 9, "a": 3}
     monkeypatch.setattr(data_words, "MOST_LEARNED_FROM", 100)
-    assert [data_words.counted_every(words) for words in (0, 1, 100, 101, 200, 201)] == [1, 1, 1, 2, 2, 3]
+    assert [data_words.counted_every(words) for words in (0, 1, 100, 101, 200, 201)] == [
+        1,
+        1,
+        1,
+        2,
+        2,
+        3,
+    ]
 
 
 def test_a_vocabulary_is_the_same_in_whatever_order_words_were_counted() -> None:
     lines = [f"the horse {number} runs under the bridges {number * 7}" for number in range(60)]
-    counts = {word: " ".join(lines).split().count(word) for line in reversed(lines) for word in line.split()}
+    counts = {
+        word: " ".join(lines).split().count(word)
+        for line in reversed(lines)
+        for word in line.split()
+    }
     forwards = Counter(word for line in lines for word in line.split())
-    assert Vocabulary.of_counts(forwards, 60).to_json() == Vocabulary.of_counts(counts, 60).to_json()
+    assert (
+        Vocabulary.of_counts(forwards, 60).to_json() == Vocabulary.of_counts(counts, 60).to_json()
+    )

@@ -1,4 +1,6 @@
-"""A preparation that is killed or interrupted leaves nothing that looks like a corpus, and no process."""
+"""A preparation that is killed or interrupted leaves nothing that looks like a corpus, and no
+process.
+"""
 
 import json
 import signal
@@ -40,16 +42,26 @@ def alive(process_id):
 
 
 @pytest.mark.sampled(one_in=3)
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the worker processes through /proc")
-@pytest.mark.parametrize(("stage", "sign"), [("tokenise", "SIGKILL"), ("encode", "SIGKILL"), ("tokenise", "SIGINT")])
-def test_a_killed_preparation_leaves_no_corpus_and_no_process(config, tmp_path, stage, sign, listing):
+@pytest.mark.skipif(
+    not Path("/proc/self/task").exists(), reason="finds the worker processes through /proc"
+)
+@pytest.mark.parametrize(
+    ("stage", "sign"), [("tokenise", "SIGKILL"), ("encode", "SIGKILL"), ("tokenise", "SIGINT")]
+)
+def test_a_killed_preparation_leaves_no_corpus_and_no_process(
+    config, tmp_path, stage, sign, listing
+):
     wanted = config(workers=2)
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     fields = {
-        name: getattr(wanted, name) for name in ("source_language", "target_language", "vocabulary_size", "workers")
+        name: getattr(wanted, name)
+        for name in ("source_language", "target_language", "vocabulary_size", "workers")
     }
-    fields |= {"out": str(wanted.out), "splits": {n: [str(p) for p in pair] for n, pair in wanted.splits.items()}}
+    fields |= {
+        "out": str(wanted.out),
+        "splits": {n: [str(p) for p in pair] for n, pair in wanted.splits.items()},
+    }
     command = [sys.executable, str(script), json.dumps(fields), stage, sign]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert ended.returncode == -getattr(signal, sign), ended.stderr

@@ -1,4 +1,6 @@
-"""Texts of records and of packed files: what a library wrote is read back, and what is no text is told."""
+"""Texts of records and of packed files: what a library wrote is read back, and what is no text is
+told.
+"""
 
 import gzip
 import json
@@ -32,7 +34,9 @@ def json_lines(folder: Path) -> Path:
 
 
 def parquet_file(folder: Path) -> Path:
-    table = pyarrow.table({"id": list(range(len(TEXTS))), "text": pyarrow.array(TEXTS).dictionary_encode()})
+    table = pyarrow.table(
+        {"id": list(range(len(TEXTS))), "text": pyarrow.array(TEXTS).dictionary_encode()}
+    )
     parquet.write_table(table, folder / "texts.parquet", row_group_size=100)
     return folder / "texts.parquet"
 
@@ -44,18 +48,25 @@ def dataset(folder: Path) -> Path:
     names = [f"data-0000{number}-of-00002.arrow" for number in range(2)]
     for name, texts in zip(names, (TEXTS[:5], TEXTS[5:]), strict=True):
         batch = pyarrow.record_batch({"text": pyarrow.array(texts, pyarrow.large_string())})
-        with pyarrow.OSFile(str(out / name), "wb") as sink, ipc.new_stream(sink, batch.schema) as writer:
+        with (
+            pyarrow.OSFile(str(out / name), "wb") as sink,
+            ipc.new_stream(sink, batch.schema) as writer,
+        ):
             writer.write_batch(batch)
     state(out, _data_files=[{"filename": name} for name in names])
     return out
 
 
 def state(folder: Path, **changes: object) -> None:
-    (folder / "state.json").write_text(json.dumps({"_fingerprint": "f", "_data_files": [], **changes}))
+    (folder / "state.json").write_text(
+        json.dumps({"_fingerprint": "f", "_data_files": [], **changes})
+    )
 
 
 @pytest.mark.parametrize("write", [json_lines, parquet_file, dataset])
-def test_what_was_written_is_read_back_in_order(write: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_what_was_written_is_read_back_in_order(
+    write: Callable[[Path], Path], tmp_path: Path
+) -> None:
     path, told = write(tmp_path), list[int]()
     assert has_records(path)
     assert list(texts_in(path, "text", told.append)) == list(enumerate(TEXTS, 1))
@@ -77,15 +88,31 @@ def test_a_dataset_of_the_library_itself_is_read(tmp_path: Path) -> None:
     expected = [TEXTS[n] for n in made.shuffle(seed=1)["n"]]
     assert [text for _, text in texts_in(tmp_path / "shuffled", "text")] == expected
     datasets.DatasetDict({"train": made}).save_to_disk(str(tmp_path / "splits"))
-    with pytest.raises(UserError, match=r"holds several splits; give one of them: \S+splits/train$"):
+    with pytest.raises(
+        UserError, match=r"holds several splits; give one of them: \S+splits/train$"
+    ):
         list(texts_in(tmp_path / "splits", "text"))
     assert len(list(texts_in(tmp_path / "splits/train", "text"))) == len(TEXTS)
 
 
 def test_wikitext_in_records_is_one_text(tmp_path: Path) -> None:
-    lines = ["", " = First = \n", "", " Some text . \n", " = Played , W = \n", "", " = Second = \n", "", " More . \n"]
-    (tmp_path / "wiki.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
-    found = [document.sentences for document in documents_in([tmp_path / "wiki.jsonl"], "wikitext", "en")]
+    lines = [
+        "",
+        " = First = \n",
+        "",
+        " Some text . \n",
+        " = Played , W = \n",
+        "",
+        " = Second = \n",
+        "",
+        " More . \n",
+    ]
+    (tmp_path / "wiki.jsonl").write_text(
+        "".join(json.dumps({"text": line}) + "\n" for line in lines)
+    )
+    found = [
+        document.sentences for document in documents_in([tmp_path / "wiki.jsonl"], "wikitext", "en")
+    ]
     assert found == [["= First =", "Some text .", "= Played , W ="], ["= Second =", "More ."]]
 
 
@@ -106,15 +133,22 @@ def test_pairs_come_from_fields_of_one_file_and_have_a_line_each(tmp_path: Path)
         )
 
     expected = [("Ein Hund", "A dog"), ("", "Nothing")]
-    assert list(pairs_in(path, path, config(path, ("translation.de", "translation.en")))) == expected
+    assert (
+        list(pairs_in(path, path, config(path, ("translation.de", "translation.en")))) == expected
+    )
     flat = tmp_path / "flat.jsonl"
     assert list(pairs_in(flat, flat, config(flat, None))) == expected
-    assert config(flat, None).options().keys() == config(flat, ("a", "b")).options().keys() - {"fields"}
+    assert config(flat, None).options().keys() == config(flat, ("a", "b")).options().keys() - {
+        "fields"
+    }
 
 
 def test_zstandard_is_read(tmp_path: Path) -> None:
     path = tmp_path / "text.txt.zst"
-    with pyarrow.OSFile(str(path), "wb") as file, pyarrow.CompressedOutputStream(file, "zstd") as packed:
+    with (
+        pyarrow.OSFile(str(path), "wb") as file,
+        pyarrow.CompressedOutputStream(file, "zstd") as packed,
+    ):
         packed.write(b"one\ntwo\r\nthree")
     assert list(texts_in(path, "text")) == [(1, "one"), (2, "two"), (3, "three")]
     path.write_bytes(path.read_bytes()[:-5])
@@ -169,7 +203,9 @@ def _rows(*texts: str) -> bytes:
 
 
 def test_a_long_text_without_blanks_is_read_where_sentences_end(tmp_path: Path) -> None:
-    """Chinese is written so; and what has just as many characters as a word may have is read too."""
+    """Chinese is written so; and what has just as many characters as a word may have is read
+    too.
+    """
     texts = ["漢字です。" * 30_000, "ab" * 50_000]
     path = _bytes("a.jsonl", _rows(*texts))(tmp_path)
     assert [text for _, text in texts_in(path, "text")] == texts
@@ -184,32 +220,78 @@ def test_a_long_text_without_blanks_is_read_where_sentences_end(tmp_path: Path) 
             "gz:1: 'body' is no such field; it has id, meta.n, text; name the field of the",
         ),
         (json_lines, "meta.n", r":1: 'meta.n' is 1.5, not text; it has"),
-        (_bytes("a.jsonl", b'{"text": "x"}\n[1]\n'), "text", r"a.jsonl:2: \[1\] is no object; give one with a field"),
+        (
+            _bytes("a.jsonl", b'{"text": "x"}\n[1]\n'),
+            "text",
+            r"a.jsonl:2: \[1\] is no object; give one with a field",
+        ),
         (
             _bytes("a.json", b'[\n{"text": 1}]'),
             "text",
             "a.json:1: not JSON .*; give JSON lines, an object with",
         ),
-        (_bytes("a.jsonl", b"[" * 999), "text", "a.jsonl:1: not JSON .lists, tables or keys are nested more than 64"),
-        (_bytes("a.jsonl", b'{"text": "x"}\n{"text": "a\\u0000b"}\n'), "text", r"a.jsonl:2: NUL in the text, which no"),
-        (_nul(".parquet"), "text", r"a.parquet, row 2: NUL in the text, which no text has; take it out"),
+        (
+            _bytes("a.jsonl", b"[" * 999),
+            "text",
+            "a.jsonl:1: not JSON .lists, tables or keys are nested more than 64",
+        ),
+        (
+            _bytes("a.jsonl", b'{"text": "x"}\n{"text": "a\\u0000b"}\n'),
+            "text",
+            r"a.jsonl:2: NUL in the text, which no",
+        ),
+        (
+            _nul(".parquet"),
+            "text",
+            r"a.parquet, row 2: NUL in the text, which no text has; take it out",
+        ),
         (_nul(".arrow"), "text", r"a.arrow, row 2: NUL in the text"),
-        (_long_word("a.txt"), "text", r"a.txt:2: a word of 100,001 characters, at most 100,000 are allowed; is this"),
-        (_long_word("a.jsonl"), "text", r"a.jsonl:2: a word of 100,001 characters, at most 100,000 are allowed"),
-        (_bytes("a.jsonl", b""), "text", "empty file; give a text file with one JSON object a line"),
-        (parquet_file, "body", "no field 'body' in it; it has id, text; name the field of the text"),
+        (
+            _long_word("a.txt"),
+            "text",
+            r"a.txt:2: a word of 100,001 characters, at most 100,000 are allowed; is this",
+        ),
+        (
+            _long_word("a.jsonl"),
+            "text",
+            r"a.jsonl:2: a word of 100,001 characters, at most 100,000 are allowed",
+        ),
+        (
+            _bytes("a.jsonl", b""),
+            "text",
+            "empty file; give a text file with one JSON object a line",
+        ),
+        (
+            parquet_file,
+            "body",
+            "no field 'body' in it; it has id, text; name the field of the text",
+        ),
         (parquet_file, "id", "the field 'id' holds int64, not text; name the field of the text"),
-        (_bytes("a.parquet", b"PAR1 but not really PAR1"), "text", "no Parquet file, or a damaged one"),
+        (
+            _bytes("a.parquet", b"PAR1 but not really PAR1"),
+            "text",
+            "no Parquet file, or a damaged one",
+        ),
         (_bytes("a.arrow", b"no arrow" * 9), "text", "no Arrow file, or a damaged one"),
         (_name_of_bytes, "text", "no Arrow file, or a damaged one .*utf-8"),
         (lambda folder: folder, "text", "no dataset saved by save_to_disk .no state.json in it"),
-        (_dataset(_data_files=[{"filename": "../absent.arrow"}]), "text", "dataset/absent.arrow: no such file"),
+        (
+            _dataset(_data_files=[{"filename": "../absent.arrow"}]),
+            "text",
+            "dataset/absent.arrow: no such file",
+        ),
         (_dataset(_data_files=3), "text", "state.json: damaged .*; save the dataset again"),
         (_dataset(), "text", "a dataset without rows; give one with text"),
-        (_dataset(_data_files=[{"filename": "x"}], _indices_data_files=[1]), "text", "call flatten_indices.. before"),
+        (
+            _dataset(_data_files=[{"filename": "x"}], _indices_data_files=[1]),
+            "text",
+            "call flatten_indices.. before",
+        ),
     ],
 )
-def test_what_is_no_text_is_told(write: Callable[[Path], Path], field: str, message: str, tmp_path: Path) -> None:
+def test_what_is_no_text_is_told(
+    write: Callable[[Path], Path], field: str, message: str, tmp_path: Path
+) -> None:
     path = write(tmp_path)
     with pytest.raises(UserError, match=message):
         list(texts_in(path, field))
@@ -217,7 +299,9 @@ def test_what_is_no_text_is_told(write: Callable[[Path], Path], field: str, mess
 
 @pytest.mark.parametrize("write", [parquet_file, dataset])
 def test_a_changed_byte_is_told_or_harmless(write: Callable[[Path], Path], tmp_path: Path) -> None:
-    """Every 61st byte of a file in turn: a text comes out of it, or one line of error, and no crash."""
+    """Every 61st byte of a file in turn: a text comes out of it, or one line of error, and no
+    crash.
+    """
     path = write(tmp_path)
     file = path if path.is_file() else next(path.glob("*-00000-*"))
     content = file.read_bytes()

@@ -1,4 +1,6 @@
-"""Stretches of text for language models: every token of every document is told once, from what stands before it."""
+"""Stretches of text for language models: every token of every document is told once, from what
+stands before it.
+"""
 
 import numpy as np
 from hypothesis import given, strategies as st
@@ -8,16 +10,22 @@ from normscope.data.documents.corpus import DocumentSplit
 
 END = 3
 DOCUMENTS = st.lists(
-    st.lists(st.lists(st.integers(5, 99), min_size=1, max_size=6), min_size=1, max_size=4), min_size=1, max_size=5
+    st.lists(st.lists(st.integers(5, 99), min_size=1, max_size=6), min_size=1, max_size=4),
+    min_size=1,
+    max_size=5,
 )
 
 
 def stretches(documents: list[list[list[int]]], length: int) -> Stretches:
-    return Stretches(split=DocumentSplit.of(documents, words=0, vocabulary_size=100), length=length, end=END)
+    return Stretches(
+        split=DocumentSplit.of(documents, words=0, vocabulary_size=100), length=length, end=END
+    )
 
 
 @given(DOCUMENTS, st.integers(1, 40))
-def test_every_token_and_every_end_is_told_once_in_order(documents: list[list[list[int]]], length: int) -> None:
+def test_every_token_and_every_end_is_told_once_in_order(
+    documents: list[list[list[int]]], length: int
+) -> None:
     text = [END]
     for document in documents:
         text += [token for sentence in document for token in sentence] + [END]

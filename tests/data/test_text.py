@@ -24,7 +24,23 @@ def test_prepare_is_moses_without_escapes(language):
 @settings(deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["z.B.", "Dr.", "U.S.", "3.", "1.5", "und.", "Ende.", "No.", "5", "so", "α.β.", "...", "Σ"])
+        st.sampled_from(
+            [
+                "z.B.",
+                "Dr.",
+                "U.S.",
+                "3.",
+                "1.5",
+                "und.",
+                "Ende.",
+                "No.",
+                "5",
+                "so",
+                "α.β.",
+                "...",
+                "Σ",
+            ]
+        )
     )
 )
 def test_abbreviations_are_those_of_the_library(words):
@@ -35,7 +51,10 @@ def test_abbreviations_are_those_of_the_library(words):
 
 @pytest.mark.parametrize(
     ("raw", "language"),
-    [("The dog doesn't bark, it runs (fast)!", "en"), ("Der Hund läuft: schnell, über 3,5 Straßen.", "de")],
+    [
+        ("The dog doesn't bark, it runs (fast)!", "en"),
+        ("Der Hund läuft: schnell, über 3,5 Straßen.", "de"),
+    ],
 )
 def test_restore_undoes_prepare(raw, language):
     form = TextForm(language)
@@ -57,10 +76,14 @@ def test_without_tokenise_only_spaces_are_put_in_order():
 
 
 def test_composed_and_decomposed_letters_become_one():
-    assert TextForm("de").prepare("u\u0308ber") == TextForm("de").prepare("\u00fcber") == "\u00fcber"
+    assert (
+        TextForm("de").prepare("u\u0308ber") == TextForm("de").prepare("\u00fcber") == "\u00fcber"
+    )
 
 
-@pytest.mark.parametrize("separator", ["\x00", "\x1c", "\x85", "\u2028", "\u2029", "\u00a0", "\ufeff", "\t", "\x7f"])
+@pytest.mark.parametrize(
+    "separator", ["\x00", "\x1c", "\x85", "\u2028", "\u2029", "\u00a0", "\ufeff", "\t", "\x7f"]
+)
 @pytest.mark.parametrize("tokenise", [True, False])
 def test_what_is_no_text_separates_words(separator, tokenise):
     assert TextForm("en", tokenise=tokenise).prepare(f"one{separator}two") == "one two"

@@ -1,4 +1,6 @@
-"""WordPiece against greedy longest-match by hand, byte-level BPE against merges by hand, and any text coming back."""
+"""WordPiece against greedy longest-match by hand, byte-level BPE against merges by hand, and any
+text coming back.
+"""
 
 import json
 import re
@@ -15,14 +17,24 @@ from hypothesis import assume, given, strategies as st
 from tokenizers import Tokenizer
 from tokenizers.models import BPE, Unigram
 
-from normscope.data.documents.tokeniser import CLS, MASK, PAD, SEP, SPECIALS, UNK, TextTokeniser, _text
+from normscope.data.documents.tokeniser import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIALS,
+    UNK,
+    TextTokeniser,
+    _text,
+)
 from normscope.data.toy import toy_pairs
 from normscope.errors import UserError
 
 SIZE = 300
 TEXTS = [english for _, english in toy_pairs(300, seed=1, split="train")]
 BY_BYTES = (
-    "A house, the houses; the House's houseboats: 1,234.5 €! Zürich's naïve café \u2014 日本語 🙂 the the houses\n" * 3
+    "A house, the houses; the House's houseboats: 1,234.5 €! Zürich's naïve café \u2014 日本語 🙂 the "
+    "the houses\n" * 3
 )
 
 
@@ -48,7 +60,9 @@ def greedy(word: str, vocabulary: set[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
-def test_a_learned_vocabulary_has_exactly_the_entries_asked_for_special_ones_first(kind: str) -> None:
+def test_a_learned_vocabulary_has_exactly_the_entries_asked_for_special_ones_first(
+    kind: str,
+) -> None:
     tokeniser = learned(kind)
     assert len(tokeniser) == len(set(tokeniser.tokens)) == SIZE
     assert [tokeniser.ids[special] for special in (PAD, UNK, CLS, SEP, MASK)] == [0, 1, 2, 3, 4]
@@ -59,14 +73,19 @@ def test_a_learned_vocabulary_has_exactly_the_entries_asked_for_special_ones_fir
 def test_words_are_cut_longest_piece_first() -> None:
     vocabulary, cuts = set(WORDPIECE.tokens), 0
     for text, ids in zip(TEXTS[:100], WORDPIECE.encode_many(TEXTS[:100]), strict=True):
-        words = [greedy(word, vocabulary) for word in text.replace(",", " , ").replace(".", " . ").split()]
+        words = [
+            greedy(word, vocabulary)
+            for word in text.replace(",", " , ").replace(".", " . ").split()
+        ]
         assert [WORDPIECE.tokens[i] for i in ids] == [piece for pieces in words for piece in pieces]
         cuts += sum(len(pieces) > 1 for pieces in words)
     assert cuts > 100  # else whole words alone would do
 
 
 def test_merges_are_the_most_frequent_pairs() -> None:
-    """Byte-pair encoding by hand (Sennrich et al. 2016), on words whose pairs have distinct counts."""
+    """Byte-pair encoding by hand (Sennrich et al. 2016), on words whose pairs have distinct
+    counts.
+    """
     words = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5, "hu": 3}
     text = " ".join(word for word, count in words.items() for _ in range(count))
     tokeniser = TextTokeniser.learn([text], 5 + 256 + 6, kind="bpe", lowercase=False)
@@ -89,14 +108,18 @@ def test_merges_are_the_most_frequent_pairs() -> None:
                     joined.append(piece)
             cut[word] = joined
     assert tokeniser.tokens[5 + 256 :] == merges
-    assert [[tokeniser.tokens[i] for i in ids] for ids in tokeniser.encode_many(list(words))] == list(cut.values())
+    assert [
+        [tokeniser.tokens[i] for i in ids] for ids in tokeniser.encode_many(list(words))
+    ] == list(cut.values())
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
 def test_any_text_comes_back_from_bytes(text: str) -> None:
     assume(not any(special in text for special in SPECIALS))
     (ids,) = BYTES.encode_many([text])
-    assert BYTES.decode(ids).removeprefix(" ") == unicodedata.normalize("NFC", text).removeprefix(" ")
+    assert BYTES.decode(ids).removeprefix(" ") == unicodedata.normalize("NFC", text).removeprefix(
+        " "
+    )
     assert BYTES.ids[UNK] not in ids
 
 
@@ -118,17 +141,21 @@ def test_what_merely_spells_a_special_token_is_unknown(tokeniser: TextTokeniser)
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_the_same_texts_give_the_same_bytes_in_every_process(kind: str) -> None:
     program = (
-        "from normscope.data.toy import toy_pairs; from normscope.data.documents.tokeniser import *;"
-        "texts = [e for _, e in toy_pairs(300, seed=1, split='train')];"
+        "from normscope.data.toy import toy_pairs; from normscope.data.documents.tokeniser import "
+        "*;texts = [e for _, e in toy_pairs(300, seed=1, split='train')];"
         f"print(TextTokeniser.learn(texts, {SIZE}, kind={kind!r}, lowercase=True).to_json())"
     )
-    other = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    other = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert other.stdout.rstrip("\n") == learned(kind).to_json()
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_a_size_that_cannot_be_is_refused_with_one_that_can(kind: str) -> None:
-    with pytest.raises(UserError, match=r"vocabulary size 9 is too small: .* are \d+; ask for that or more") as error:
+    with pytest.raises(
+        UserError, match=r"vocabulary size 9 is too small: .* are \d+; ask for that or more"
+    ) as error:
         learned(kind, 9)
     least = int(str(error.value).split(" are ")[1].split(";")[0])
     assert len(learned(kind, least)) == least
@@ -141,7 +168,11 @@ def test_a_size_that_cannot_be_is_refused_with_one_that_can(kind: str) -> None:
 def test_save_and_load(tmp_path: Path) -> None:
     WORDPIECE.save(tmp_path / "tokenizer.json")
     again = TextTokeniser.load(tmp_path / "tokenizer.json")
-    assert again.to_json() == WORDPIECE.to_json() == (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
+    assert (
+        again.to_json()
+        == WORDPIECE.to_json()
+        == (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
+    )
     assert again.encode_many(TEXTS[:5]) == WORDPIECE.encode_many(TEXTS[:5])
 
 
@@ -151,7 +182,9 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     gap = json.loads(WORDPIECE.to_json())
     gap["model"]["vocab"]["far"] = 10_000
-    plain = Tokenizer(BPE(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[MASK]": 3, "a": 4}, merges=[])).to_str()
+    plain = Tokenizer(
+        BPE(vocab={"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[MASK]": 3, "a": 4}, merges=[])
+    ).to_str()
     for text, message in (
         ("{", "not a tokenizer.json"),
         (plain, r"has no token \[SEP\] or </s> or <\|endoftext"),
@@ -170,10 +203,16 @@ def test_cutting_padding_and_added_tokens_of_a_foreign_file_are_left_out() -> No
 
 
 def test_words_begin_where_they_are_marked() -> None:
-    begins = [token for token, begins in zip(WORDPIECE.tokens, WORDPIECE.begins_word_V, strict=True) if begins]
+    begins = [
+        token
+        for token, begins in zip(WORDPIECE.tokens, WORDPIECE.begins_word_V, strict=True)
+        if begins
+    ]
     assert begins == [token for token in WORDPIECE.tokens if not token.startswith("##")]
     (ids,) = BYTES.encode_many(["the houseboats"])
-    words = "".join(BYTES.decode([i]) if not BYTES.begins_word_V[i] else "|" + BYTES.decode([i]) for i in ids)
+    words = "".join(
+        BYTES.decode([i]) if not BYTES.begins_word_V[i] else "|" + BYTES.decode([i]) for i in ids
+    )
     assert words == "| the| houseboats"
 
 
@@ -208,9 +247,13 @@ def test_every_size_between_a_small_text_s_characters_and_its_pieces_can_be_had(
         UserError, match=r"vocabulary size 40 is too small: .* are (\d+); ask for that or more"
     ) as small:
         TextTokeniser.learn(text, 40, kind="wordpiece", lowercase=False)
-    with pytest.raises(UserError, match=r"more than this text allows: at most (\d+) entries") as large:
+    with pytest.raises(
+        UserError, match=r"more than this text allows: at most (\d+) entries"
+    ) as large:
         TextTokeniser.learn(text, 999, kind="wordpiece", lowercase=False)
-    least, most = (int(re.findall(r"(?:are|at most) (\d+)", str(error.value))[0]) for error in (small, large))
+    least, most = (
+        int(re.findall(r"(?:are|at most) (\d+)", str(error.value))[0]) for error in (small, large)
+    )
     assert (least, most) == (
         5 + 2 * 25,
         5 + 2 * 25 + 24 + 2,

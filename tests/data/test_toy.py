@@ -23,7 +23,9 @@ GOLDEN = [
 
 @pytest.fixture(scope="module")
 def sample(request: pytest.FixtureRequest) -> Pairs:
-    return toy_pairs(60_000 if request.config.getoption("--whole") else 20_000, seed=3, split="train")
+    return toy_pairs(
+        60_000 if request.config.getoption("--whole") else 20_000, seed=3, split="train"
+    )
 
 
 def german(pairs: Pairs) -> Iterator[list[str]]:
@@ -42,15 +44,27 @@ def clauses(tokens: list[str]) -> list[list[str]]:
 
 
 def test_same_pairs_in_another_process():
-    code = "from normscope.data.toy import toy_pairs; print(repr(toy_pairs(300, seed=11, split='valid')))"
+    code = (
+        "from normscope.data.toy import toy_pairs; print(repr(toy_pairs(300, seed=11, "
+        "split='valid')))"
+    )
     for hash_seed in ("1", "77"):
-        env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": "src"}
-        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
+        env = {
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONIOENCODING": "utf-8",
+            "PYTHONPATH": "src",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, check=True
+        )
         assert done.stdout.decode().strip() == repr(toy_pairs(300, seed=11, split="valid"))
 
 
 def test_known_pairs():
-    """Golden: changes only when the language does. Draws come from random.Random.random, stable between versions."""
+    """Golden: changes only when the language does. Draws come from random.Random.random, stable
+    between versions.
+    """
     assert toy_pairs(3, seed=0, split="test") == GOLDEN
 
 
@@ -82,18 +96,27 @@ def test_translation_is_a_function_of_the_source(sample: Pairs):
 
 
 def test_only_case_marked_objects_are_fronted(sample: Pairs):
-    """Feminine, neuter and plural accusatives look like subjects: "die katze sieht das kind" has one reading only."""
+    """Feminine, neuter and plural accusatives look like subjects: "die katze sieht das kind" has
+    one reading only.
+    """
     for de, en in sample:
         words = de.split()
-        if words[0] in {"die", "das", "diese", "dieses", "eine", "meine", "unsere", "seine"} and words[-1] == ".":
+        if (
+            words[0] in {"die", "das", "diese", "dieses", "eine", "meine", "unsere", "seine"}
+            and words[-1] == "."
+        ):
             assert en.split()[0] in {"the", "this", "these", "a", "an", "my", "our", "his"}
             noun = words[2] if words[1] in {"alte", "alten", "kleine", "kleinen"} else words[1]
-            if noun in (nouns := {"frau": "woman", "kind": "child", "katze": "cat", "katzen": "cats"}):
+            if noun in (
+                nouns := {"frau": "woman", "kind": "child", "katze": "cat", "katzen": "cats"}
+            ):
                 assert nouns[noun] in en.split()[1:3]
 
 
 def test_many_distinct_sentences(sample: Pairs):
-    """With N equally likely sentences, n draws collide about n²/2N times; skewed draws collide more often."""
+    """With N equally likely sentences, n draws collide about n²/2N times; skewed draws collide more
+    often.
+    """
     collisions = len(sample) - len({de for de, _ in sample})
     assert len(sample) ** 2 / (2 * collisions) > 1e6
 
@@ -113,7 +136,9 @@ def test_lengths_and_form(sample: Pairs):
         assert min(lengths) == MIN_TOKENS
         assert max(lengths) == MAX_TOKENS
         assert 8 < sum(lengths) / len(lengths) < 10
-    assert all(text == text.lower() and text[-2:] in (" .", " ?") for pair in sample for text in pair)
+    assert all(
+        text == text.lower() and text[-2:] in (" .", " ?") for pair in sample for text in pair
+    )
     assert all(de[-1] == en[-1] for de, en in sample)
 
 
@@ -136,14 +161,23 @@ RARE = {"männern": pytest.mark.thorough}
 
 @pytest.mark.parametrize(
     ("noun", "table"),
-    [pytest.param(*row, marks=RARE.get(row[0], ())) for row in NOMINATIVE_ACCUSATIVE_DATIVE.items()],
+    [
+        pytest.param(*row, marks=RARE.get(row[0], ()))
+        for row in NOMINATIVE_ACCUSATIVE_DATIVE.items()
+    ],
 )
 def test_determiner_adjective_noun_agree(sample: Pairs, noun: str, table: str):
-    """Whatever adjective stands before the noun, only the endings of the table occur, and the common ones do."""
-    allowed = {(det, adj.removeprefix("alt")) for det, adj in (entry.split() for entry in table.split("|"))}
+    """Whatever adjective stands before the noun, only the endings of the table occur, and the
+    common ones do.
+    """
+    allowed = {
+        (det, adj.removeprefix("alt")) for det, adj in (entry.split() for entry in table.split("|"))
+    }
     stems = ("alt", "jung", "klein", "groß", "klug")
     determiners = {
-        det for entry in NOMINATIVE_ACCUSATIVE_DATIVE.values() for det in entry.replace("|", " ").split()[::2]
+        det
+        for entry in NOMINATIVE_ACCUSATIVE_DATIVE.values()
+        for det in entry.replace("|", " ").split()[::2]
     }
     found = set()
     for words in german(sample):
@@ -151,7 +185,12 @@ def test_determiner_adjective_noun_agree(sample: Pairs, noun: str, table: str):
             continue
         for before, det, adj, word in zip(words, words[1:], words[2:], words[3:], strict=False):
             stem = next((stem for stem in stems if adj.startswith(stem)), None)
-            relative = before == "," and det in {"der", "die", "das", "den"}  # der mann , der alte hunde sucht
+            relative = before == "," and det in {
+                "der",
+                "die",
+                "das",
+                "den",
+            }  # der mann , der alte hunde sucht
             if word == noun and stem and det in determiners and not relative:
                 found.add((det, adj.removeprefix(stem)))
     assert found <= allowed
@@ -166,7 +205,9 @@ def test_determiner_adjective_noun_agree(sample: Pairs, noun: str, table: str):
         ("wir", "n", {"sind"}),
     ],
 )
-def test_subject_verb_agreement_and_verb_last(sample: Pairs, pronoun: str, ending: str, irregular: set[str]):
+def test_subject_verb_agreement_and_verb_last(
+    sample: Pairs, pronoun: str, ending: str, irregular: set[str]
+):
     """The verb agrees with its pronoun: second in main clauses, last after a conjunction."""
     seen = {"second": 0, "last": 0}
     for words in german(sample):
@@ -185,7 +226,8 @@ def test_subject_verb_agreement_and_verb_last(sample: Pairs, pronoun: str, endin
 
 
 @pytest.mark.parametrize(
-    ("stem", "prefixes"), [("ruft", {"an"}), ("lädt", {"ein"}), ("macht", {"auf", "zu"}), ("bringt", {"mit"})]
+    ("stem", "prefixes"),
+    [("ruft", {"an"}), ("lädt", {"ein"}), ("macht", {"auf", "zu"}), ("bringt", {"mit"})],
 )
 def test_separable_prefix_closes_the_main_clause(sample: Pairs, stem: str, prefixes: set[str]):
     """ "er ruft den mann an", never "er anruft den mann"; joined only where the verb stands last."""
@@ -204,7 +246,9 @@ def test_separable_prefix_closes_the_main_clause(sample: Pairs, stem: str, prefi
 
 
 def test_prefix_decides_the_translation(sample: Pairs):
-    """ "macht ... auf" opens, "macht ... zu" closes: the verb cannot be translated before the clause has ended."""
+    """ "macht ... auf" opens, "macht ... zu" closes: the verb cannot be translated before the clause
+    has ended.
+    """
     seen = set()
     for de, en in sample:
         if len(clauses(de.split())) == 1 and "macht" in de.split():
@@ -215,7 +259,12 @@ def test_prefix_decides_the_translation(sample: Pairs):
 
 
 def test_participle_closes_the_perfect(sample: Pairs):
-    finals = {clause[-1] for words in german(sample) for clause in clauses(words) if clause[:2] == ["ich", "habe"]}
+    finals = {
+        clause[-1]
+        for words in german(sample)
+        for clause in clauses(words)
+        if clause[:2] == ["ich", "habe"]
+    }
     assert len(finals) > 15
     assert all("ge" in word or word in {"verkauft", "besucht"} for word in finals)
 
@@ -227,7 +276,13 @@ def test_english_agreement_and_articles(sample: Pairs):
         for word, after in pairwise(words):
             assert word != "a" or not after.startswith(vowels), en
             assert word != "an" or after.startswith(vowels), en
-            assert (word, after) not in {("he", "do"), ("she", "are"), ("i", "does"), ("we", "wants"), ("i", "is")}
+            assert (word, after) not in {
+                ("he", "do"),
+                ("she", "are"),
+                ("i", "does"),
+                ("we", "wants"),
+                ("i", "is"),
+            }
 
 
 def test_wrong_requests_are_explained():

@@ -25,13 +25,20 @@ def vocabulary() -> Vocabulary:
 
 def test_special_ids_are_those_of_fairseq(vocabulary):
     stored = Tokenizer.from_str(vocabulary.to_json())
-    assert [stored.token_to_id(token) for token in ("<s>", "<pad>", "</s>", "<unk>")] == [0, 1, 2, 3]
+    assert [stored.token_to_id(token) for token in ("<s>", "<pad>", "</s>", "<unk>")] == [
+        0,
+        1,
+        2,
+        3,
+    ]
     assert (BOS, PAD, EOS, UNK) == (0, 1, 2, 3)
     assert len(vocabulary) == stored.get_vocab_size() == 64
 
 
 def test_merges_equal_those_of_a_plain_implementation():
-    """Most frequent pair first, by counting from scratch after each merge; ties excluded by the choice of text."""
+    """Most frequent pair first, by counting from scratch after each merge; ties excluded by the
+    choice of text.
+    """
     words = {"aab": 7, "ab": 5, "abc": 3}
     pieces = {word: [*word[:-1], word[-1] + "</w>"] for word in words}
     alphabet = ["a", "b", "c", "b</w>", "c</w>"]
@@ -54,12 +61,15 @@ def test_merges_equal_those_of_a_plain_implementation():
     learned = learned_from(text, 4 + len(alphabet) + 2)
     stored = Tokenizer.from_str(learned.to_json())
     assert [stored.id_to_token(i) for i in range(4, len(learned))] == alphabet + merged
-    assert [stored.id_to_token(i) for i in learned.encode("aab ab abc")] == [s for w in words for s in pieces[w]]
+    assert [stored.id_to_token(i) for i in learned.encode("aab ab abc")] == [
+        s for w in words for s in pieces[w]
+    ]
 
 
 def test_the_same_bytes_in_every_process_and_with_any_number_of_threads(shared):
     script = (
-        "import collections, gzip, hashlib, sys; from normscope.data.parallel.vocabulary import Vocabulary\n"
+        "import collections, gzip, hashlib, sys; from normscope.data.parallel.vocabulary import "
+        "Vocabulary\n"
         "lines = gzip.open(sys.argv[1], 'rt', encoding='utf-8').read().split('\\n')[:4000]\n"
         "counts = collections.Counter(word for line in lines for word in line.split())\n"
         "print(hashlib.sha256(Vocabulary.of_counts(counts, 2000).to_json().encode()).hexdigest())"
@@ -68,12 +78,20 @@ def test_the_same_bytes_in_every_process_and_with_any_number_of_threads(shared):
     for threads, hash_seed in [("1", "1"), ("2", "2"), ("5", "3")]:
         environment = {**os.environ, "RAYON_NUM_THREADS": threads, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-c", script, str(shared / "data/multi30k_deen/train.de.gz")]
-        digests.append(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        digests.append(
+            subprocess.run(
+                command, env=environment, capture_output=True, text=True, check=True
+            ).stdout
+        )
     assert len(digests[0]) == 65
     assert len(set(digests)) == 1
 
 
-@given(st.lists(st.sampled_from(["der", "die", "hund", "katze", "kleine", "hunde", "straßer"]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from(["der", "die", "hund", "katze", "kleine", "hunde", "straßer"]), max_size=12
+    )
+)
 def test_decode_undoes_encode_for_known_characters(vocabulary, words):
     line = " ".join(words)
     ids = vocabulary.encode(line)
@@ -136,7 +154,11 @@ def test_text_without_words_is_refused():
 def test_save_and_load(vocabulary, tmp_path):
     vocabulary.save(tmp_path / "tokenizer.json")
     loaded = Vocabulary.load(tmp_path / "tokenizer.json")
-    assert loaded.to_json() == vocabulary.to_json() == (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
+    assert (
+        loaded.to_json()
+        == vocabulary.to_json()
+        == (tmp_path / "tokenizer.json").read_text(encoding="utf-8")
+    )
     assert loaded.encode(TEXT[0]) == vocabulary.encode(TEXT[0])
     assert loaded.decode(loaded.encode(TEXT[0])) == TEXT[0]
 

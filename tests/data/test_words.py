@@ -18,7 +18,9 @@ TEXTS = [
     "two  blanks",
     " first and last ",
 ]
-SOME_TEXT = st.text(st.sampled_from("ab, '.[]M\t\u00a0\u0301\u3000漢İß") | st.characters(codec="utf-8"), max_size=40)
+SOME_TEXT = st.text(
+    st.sampled_from("ab, '.[]M\t\u00a0\u0301\u3000漢İß") | st.characters(codec="utf-8"), max_size=40
+)
 
 
 def learned(kind: TokeniserKind, lowercase: bool) -> TextTokeniser:
@@ -26,7 +28,12 @@ def learned(kind: TokeniserKind, lowercase: bool) -> TextTokeniser:
     return TextTokeniser.learn(texts, 400, kind=kind, lowercase=lowercase)
 
 
-KINDS: list[tuple[TokeniserKind, bool]] = [("bpe", False), ("bpe", True), ("wordpiece", False), ("wordpiece", True)]
+KINDS: list[tuple[TokeniserKind, bool]] = [
+    ("bpe", False),
+    ("bpe", True),
+    ("wordpiece", False),
+    ("wordpiece", True),
+]
 
 
 @cache
@@ -36,9 +43,15 @@ def tokeniser_of(which: tuple[TokeniserKind, bool]) -> TextTokeniser:
 
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
 @given(texts=st.lists(SOME_TEXT | st.sampled_from(TEXTS), max_size=5))
-def test_words_are_counted_as_the_library_splits_texts(kind: TokeniserKind, texts: list[str]) -> None:
+def test_words_are_counted_as_the_library_splits_texts(
+    kind: TokeniserKind, texts: list[str]
+) -> None:
     normalizer, splitter = steps(kind, True)
-    expected = Counter(word for text in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
+    expected = Counter(
+        word
+        for text in texts
+        for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))
+    )
     assert word_counts(texts, normalizer, splitter) == expected
     assert all("".join(words_of(text)) == text for text in texts)
 

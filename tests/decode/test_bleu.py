@@ -14,13 +14,20 @@ REFERENCES = ["the cat sat quietly on the mat.", "I do not know what you mean!",
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_corpus_bleu_is_sacrebleu(lowercase):
     report = corpus_bleu(HYPOTHESES, REFERENCES, lowercase=lowercase)
-    assert report.score == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=lowercase).score
+    assert (
+        report.score == sacrebleu.corpus_bleu(HYPOTHESES, [REFERENCES], lowercase=lowercase).score
+    )
     case = "lc" if lowercase else "mixed"
-    assert report.signature == f"nrefs:1|case:{case}|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
+    assert (
+        report.signature
+        == f"nrefs:1|case:{case}|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
+    )
 
 
 def test_what_sacrebleu_thinks_of_the_text_is_not_logged(caplog):
-    """It takes a hundred lines that end in a full stop of its own for tokenised, and names an option of its own."""
+    """It takes a hundred lines that end in a full stop of its own for tokenised, and names an
+    option of its own.
+    """
     lines = ["A corpus that came tokenised ."] * 120
     sacrebleu.corpus_bleu(lines, [lines])
     assert "force" in caplog.text
@@ -37,7 +44,8 @@ def test_case_matters_only_where_it_is_kept():
 
 
 def test_tokenised_bleu4_by_hand():
-    # 1- to 4-grams of the six words that match: 5 of 6, 3 of 5, 2 of 4, 1 of 3; equal lengths, so no brevity penalty.
+    # 1- to 4-grams of the six words that match: 5 of 6, 3 of 5, 2 of 4, 1 of 3; equal lengths, so
+    # no brevity penalty.
     report = tokenised_bleu4(["the cat sat on the mat"], ["the cat sat on a mat"], lowercase=False)
     assert report.score == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25, rel=1e-12)
     assert "tok:none" in report.signature

@@ -1,4 +1,6 @@
-"""Text from a language model: greedy text token for token as transformers gives it, and what is drawn from."""
+"""Text from a language model: greedy text token for token as transformers gives it, and what is
+drawn from.
+"""
 
 from collections import Counter
 from typing import Any
@@ -14,7 +16,12 @@ from stacks import perturbed
 
 VOCABULARY, END = 35, 3
 IDS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": END, "[MASK]": 4}
-FAMILIES = {"llama": llama.LLAMA, "olmo-2": llama.OLMO_2, "qwen-3": llama.QWEN_3, "gemma-2": llama.GEMMA_2}
+FAMILIES = {
+    "llama": llama.LLAMA,
+    "olmo-2": llama.OLMO_2,
+    "qwen-3": llama.QWEN_3,
+    "gemma-2": llama.GEMMA_2,
+}
 
 
 def model_of(preset: str, **changes: Any) -> LanguageModel:
@@ -30,16 +37,26 @@ def model_of(preset: str, **changes: Any) -> LanguageModel:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_likeliest_text_is_that_of_transformers_token_for_token(family: str) -> None:
     transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
-    changes = {"attention.window_tokens": 4} if family == "gemma-2" else {"attention.key_value_heads": 2}
+    changes = (
+        {"attention.window_tokens": 4} if family == "gemma-2" else {"attention.key_value_heads": 2}
+    )
     ours, layout = model_of(family, **changes), FAMILIES[family]
     written, tensors = layout(ours, IDS)
     config = transformers.AutoConfig.for_model(**written)
-    theirs = getattr(transformers, layout.architecture)._from_config(config, attn_implementation="eager").eval()
+    theirs = (
+        getattr(transformers, layout.architecture)
+        ._from_config(config, attn_implementation="eager")
+        .eval()
+    )
     theirs.load_state_dict(tensors, strict=False)
     prompt = [END, 7, 20, 9, 9, 30]
     given = torch.tensor([prompt])
     wanted = theirs.generate(
-        given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=40, pad_token_id=0
+        given,
+        attention_mask=torch.ones_like(given),
+        do_sample=False,
+        max_new_tokens=40,
+        pad_token_id=0,
     )[0, len(prompt) :].tolist()
     (text,) = sample(ours, prompt, SamplingConfig(tokens=40, temperature=0), end=END)
     assert text == (wanted[: wanted.index(END)] if END in wanted else wanted)
@@ -49,7 +66,8 @@ def test_the_likeliest_text_is_that_of_transformers_token_for_token(family: str)
 def test_equal_seeds_give_equal_texts_and_others_others() -> None:
     model = model_of("llama")
     first, again, other = (
-        sample(model, [END, 5], SamplingConfig(tokens=12, samples=3, seed=seed), end=END) for seed in (1, 1, 2)
+        sample(model, [END, 5], SamplingConfig(tokens=12, samples=3, seed=seed), end=END)
+        for seed in (1, 1, 2)
     )
     assert first == again != other
     assert len(first) == 3

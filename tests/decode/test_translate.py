@@ -23,7 +23,10 @@ class NumberCodec:
 
     def encode(self, raw_lines):
         self.encoded_lines += len(raw_lines)
-        return [np.array([*(int(word) for word in line.split() if word != "-"), EOS]) for line in raw_lines]
+        return [
+            np.array([*(int(word) for word in line.split() if word != "-"), EOS])
+            for line in raw_lines
+        ]
 
     def decode_target_tokenised(self, ids):
         return " ".join(str(i) for i in ids if i != EOS)
@@ -45,18 +48,26 @@ def model() -> EncoderDecoder:
 
 def random_lines(count: int) -> list[str]:
     random = np.random.default_rng(0)
-    return [" ".join(map(str, random.integers(4, 30, random.integers(1, 15)))) for _ in range(count)]
+    return [
+        " ".join(map(str, random.integers(4, 30, random.integers(1, 15)))) for _ in range(count)
+    ]
 
 
-def expected(model: EncoderDecoder, line: str, config: BeamConfig, *, cut: bool = False) -> LineTranslation:
-    ((best, *_),) = beam_search(model, [torch.tensor([*(int(word) for word in line.split()), EOS])], config)
+def expected(
+    model: EncoderDecoder, line: str, config: BeamConfig, *, cut: bool = False
+) -> LineTranslation:
+    ((best, *_),) = beam_search(
+        model, [torch.tensor([*(int(word) for word in line.split()), EOS])], config
+    )
     words = best.tokens[:-1]
     return LineTranslation("".join(f"{i}." for i in words), " ".join(map(str, words)), cut)
 
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(("max_tokens", "window_lines"), [(4096, 1024), (60, 7), (1, 1)])
-def test_order_is_kept_whatever_the_windows_and_batches(model, max_tokens, window_lines, monkeypatch):
+def test_order_is_kept_whatever_the_windows_and_batches(
+    model, max_tokens, window_lines, monkeypatch
+):
     monkeypatch.setattr(translate, "MAX_TOKENS", max_tokens)
     monkeypatch.setattr(translate, "WINDOW_LINES", window_lines)
     lines, config = random_lines(23), BeamConfig(beam=2)
@@ -68,7 +79,13 @@ def test_order_is_kept_whatever_the_windows_and_batches(model, max_tokens, windo
 def test_empty_lines_do_not_reach_the_model(model):
     lines = ["", "5 6", "  \n", "-", "7 8\n"]
     found = list(translate_lines(model, NumberCodec(), lines))
-    assert [bool(translation.tokenised) for translation in found] == [False, True, False, False, True]
+    assert [bool(translation.tokenised) for translation in found] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
     assert found[0] == found[2] == found[3] == LineTranslation("", "")
 
 

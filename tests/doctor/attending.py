@@ -29,12 +29,16 @@ class Heads(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         linears = (self.query, self.key, self.value)
-        query, key, value = (linear(x).unflatten(-1, (HEADS, HEAD)).transpose(1, 2) for linear in linears)
+        query, key, value = (
+            linear(x).unflatten(-1, (HEADS, HEAD)).transpose(1, 2) for linear in linears
+        )
         query, key = self.normed(query), self.normed(key)
         places = torch.arange(x.shape[1])
         hidden = self.hides(places[:, None], places)
         if self.fused:
-            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=~hidden, scale=self.scale)
+            mixed = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=~hidden, scale=self.scale
+            )
         else:
             logits = (query @ key.mT * self.scale).masked_fill(hidden, -1e9)
             mixed = logits.softmax(self.axis) @ value
@@ -42,7 +46,9 @@ class Heads(nn.Module):
 
 
 def model(change: Setting = unchanged, *, fused: bool = False, blocks: int = 4) -> nn.Module:
-    """A Pre-LN model with a final norm whose attentions were changed after N(0, 0.02²) was drawn."""
+    """A Pre-LN model with a final norm whose attentions were changed after N(0, 0.02²) was
+    drawn.
+    """
     made = [Block((pre, pre)) for _ in range(blocks)]
     built = Model(lambda: Stack(blocks=made, final=1))
     for block in made:

@@ -1,4 +1,6 @@
-"""Wiring errors that were made in public code, each rebuilt as a small model, and the rule that must find it."""
+"""Wiring errors that were made in public code, each rebuilt as a small model, and the rule that
+must find it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ from doctor.wired import WIDTH, Attention, Block, F, Join, Model, Stack, post, p
 
 
 def with_idle_norms(blocks: int) -> list[nn.Module]:
-    """Pre-LN blocks whose attention has norms of queries and keys, half as wide as the stream, that it never calls."""
+    """Pre-LN blocks whose attention has norms of queries and keys, half as wide as the stream, that
+    it never calls.
+    """
     made = [Block((pre, pre)) for _ in range(blocks)]
     for block in made:
         block.f[0].query_norm, block.f[0].key_norm = nn.RMSNorm(WIDTH // 2), nn.RMSNorm(WIDTH // 2)
@@ -48,14 +52,18 @@ class NotDoubled(Dynamic):
 
 
 class FirstAlone(Dynamic):
-    """mHC whose weights of what is added come from a mask of one stream, as a one-hot start of theirs reads."""
+    """mHC whose weights of what is added come from a mask of one stream, as a one-hot start of
+    theirs reads.
+    """
 
     def expanding(self, logits: Tensor) -> Tensor:
         return 2 * logits.sigmoid() * torch.eye(STREAMS)[0]
 
 
 class Wide(Dynamic):
-    """mHC whose logits have the standard deviation of DeepSeek-V4's at its width of 4,096: 0.02 √(4 · 4,096)."""
+    """mHC whose logits have the standard deviation of DeepSeek-V4's at its width of 4,096: 0.02 √(4
+    · 4,096).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +145,9 @@ def dropped(x: Tensor, f: F, norm: F) -> Tensor:
     return x
 
 
-def one_block_of(*joins: Join, others: Join, at: int = 2, final: int = 0) -> Callable[[], nn.Module]:
+def one_block_of(
+    *joins: Join, others: Join, at: int = 2, final: int = 0
+) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         blocks = [Block(joins if number == at else (others, others)) for number in range(4)]
         return Model(lambda: Stack(blocks=blocks, final=final))
@@ -145,7 +155,9 @@ def one_block_of(*joins: Join, others: Join, at: int = 2, final: int = 0) -> Cal
     return build
 
 
-def encoder_decoder(join: Join, *, final: int, alphas: tuple[float, float] | None = None) -> Callable[[], nn.Module]:
+def encoder_decoder(
+    join: Join, *, final: int, alphas: tuple[float, float] | None = None
+) -> Callable[[], nn.Module]:
     of_encoder, of_decoder = (weighed(alpha) for alpha in alphas) if alphas else (join, join)
     return lambda: Model(
         lambda: Stack(of_encoder, of_encoder, blocks=3, final=final),
@@ -169,7 +181,11 @@ class Unnormed(nn.Module):
 
     def __init__(self, used: bool) -> None:
         super().__init__()
-        self.mixing, self.norm, self.second_norm = Attention(), nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.mixing, self.norm, self.second_norm = (
+            Attention(),
+            nn.LayerNorm(WIDTH),
+            nn.LayerNorm(WIDTH),
+        )
         self.ffn = nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, WIDTH))
         self.used = used
 
@@ -215,7 +231,9 @@ def over(*dimensions: int) -> Join:
     """Pre-LN, standardised over some dimensions of (B, T, D)."""
 
     def standard(x: Tensor) -> Tensor:
-        return (x - x.mean(dimensions, keepdim=True)) / (x.var(dimensions, keepdim=True, correction=0) + 1e-5).sqrt()
+        return (x - x.mean(dimensions, keepdim=True)) / (
+            x.var(dimensions, keepdim=True, correction=0) + 1e-5
+        ).sqrt()
 
     return lambda x, f, norm: x + f(norm.weight * standard(x))
 
@@ -311,7 +329,8 @@ BUGS: dict[str, Bug] = {
         where="",
         right=hyper,
     ),
-    # joeynmt: with `layer_norm` left out, layers default to Pre-LN and the encoder to Post-LN, without a final norm.
+    # joeynmt: with `layer_norm` left out, layers default to Pre-LN and the encoder to Post-LN,
+    # without a final norm.
     "joeynmt, no final norm": Bug(
         build=both(pre),
         rule="missing-final-norm",
@@ -358,7 +377,10 @@ BUGS: dict[str, Bug] = {
     "norms in each other's places": Bug(
         build=numbered("ln_2", "ln_1"),
         rule="norms-swapped",
-        said="encoder.blocks.[0–3].ln_2, encoder.blocks.[0–3].ln_1 are used in this order, 8 of the 9 norms",
+        said=(
+            "encoder.blocks.[0–3].ln_2, encoder.blocks.[0–3].ln_1 are used in this order, 8 of the "
+            "9 norms"
+        ),
         where="ln_2",
         severity="warning",
         right=numbered("ln_1", "ln_2"),
@@ -393,7 +415,8 @@ BUGS: dict[str, Bug] = {
     "a norm over the sequence": Bug(
         build=both(over(1), final=1),
         rule="norm-over-others",
-        said="8 of the 9 norms of 4 blocks take their statistics over dimension 1 of (2, 7, 16), 7 numbers",
+        said="8 of the 9 norms of 4 blocks take their statistics over dimension 1 of (2, 7, 16), 7 "
+        "numbers",
         where="norms.0",
         severity="warning",
         right=both(over(-1), final=1),
@@ -408,15 +431,27 @@ BUGS: dict[str, Bug] = {
     ),
     # GATr 8: over all that is not the batch.
     "a norm over tokens and features": Bug(
-        build=both(lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x, x.shape[1:])), final=1),
+        build=both(
+            lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x, x.shape[1:])),
+            final=1,
+        ),
         rule="norm-over-others",
-        said="over dimensions 1 and 2 of (2, 7, 16), 7 × 16 numbers; the features, which matrices after them read, are",
+        said="over dimensions 1 and 2 of (2, 7, 16), 7 × 16 numbers; the features, which matrices "
+        "after them read, are",
         where="encoder.blocks",
         severity="warning",
-        right=both(lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x, x.shape[2:])), final=1),
+        right=both(
+            lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x, x.shape[2:])),
+            final=1,
+        ),
     ),
     "a LayerNorm of the transposed stream": Bug(
-        build=both(lambda x, f, norm: x + f(norm.weight * nn.functional.layer_norm(x.mT, (x.shape[1],)).mT), final=1),
+        build=both(
+            lambda x, f, norm: (
+                x + f(norm.weight * nn.functional.layer_norm(x.mT, (x.shape[1],)).mT)
+            ),
+            final=1,
+        ),
         rule="norm-over-others",
         said="over dimension 2 of (2, 16, 7), 7 numbers",
         where="encoder.blocks",
@@ -427,7 +462,8 @@ BUGS: dict[str, Bug] = {
     "every skip from the normed stream, before a final norm": Bug(
         build=both(onto_the_stream, final=1),
         rule="misplaced-step",
-        said="the first norm of the first block, encoder.blocks.0.norms.0, is written onto the stream",
+        said="the first norm of the first block, encoder.blocks.0.norms.0, is written onto the "
+        "stream",
         where="encoder.blocks",
         severity="warning",
         right=both(post, first=1),
@@ -436,7 +472,8 @@ BUGS: dict[str, Bug] = {
     "one skip from the normed stream": Bug(
         build=chained(normed_between, final=1),
         rule="misplaced-step",
-        said="feed-forward: the norm in front of it is in the skip too, norm(x) + F(norm(x)), in 4 of 8 sub-layers",
+        said="feed-forward: the norm in front of it is in the skip too, norm(x) + F(norm(x)), in 4 "
+        "of 8 sub-layers",
         where="inner.f.1",
         severity="warning",
         right=RIGHT_PRE,
@@ -454,7 +491,8 @@ BUGS: dict[str, Bug] = {
     "a feed-forward added to the block's input": Bug(
         build=chained(from_the_input),
         rule="misplaced-step",
-        said="feed-forward reads the sum of the sub-layer before it, and is added to what stood before that one, in 3",
+        said="feed-forward reads the sum of the sub-layer before it, and is added to what stood "
+        "before that one, in 3",
         where="inner.f.1",
         severity="warning",
         right=RIGHT_POST,
@@ -496,7 +534,8 @@ BUGS: dict[str, Bug] = {
     "the same, hidden by a final norm, but not from the flag": Bug(
         build=both(onto_the_stream, final=1),
         rule="placement-flag-contradicts",
-        said="the configuration says Pre-LN (pre-ln), but 8 of 8 sub-layers are not: most of these compute post-ln",
+        said="the configuration says Pre-LN (pre-ln), but 8 of 8 sub-layers are not: most of these "
+        "compute post-ln",
         where="encoder.blocks",
         severity="error",
         right=RIGHT_PRE,
@@ -545,7 +584,9 @@ BUGS: dict[str, Bug] = {
     ),
     # LayerNorm-Scaling: 'LNS' is lower-cased before it is compared with 'LNS'.
     "LayerNorm-Scaling, blocks that return their input": Bug(
-        build=lambda: Model(lambda: Stack(blocks=[Idle("pre"), Idle("LNS"), Idle("pre"), Idle("LNS")], final=1)),
+        build=lambda: Model(
+            lambda: Stack(blocks=[Idle("pre"), Idle("LNS"), Idle("pre"), Idle("LNS")], final=1)
+        ),
         rule="unused-parameters",
         said="2 of the modules in a row of likes do nothing",
         where="encoder.blocks.1, encoder.blocks.3",
@@ -573,7 +614,8 @@ BUGS: dict[str, Bug] = {
     "DeepNorm, alpha of another depth": Bug(
         build=both(weighed(2.8284), blocks=12),
         rule="wrong-constants",
-        said="2.828, Admin, O(1)'s in a single stack of 4 blocks and DeepNorm's in a single stack of 32 blocks",
+        said="2.828, Admin, O(1)'s in a single stack of 4 blocks and DeepNorm's in a single stack "
+        "of 32 blocks",
         where="encoder.blocks",
         severity="warning",
         right=both(weighed(24**0.25), blocks=12),
@@ -613,7 +655,8 @@ BUGS: dict[str, Bug] = {
     "a flag that did not reach one block": Bug(
         build=one_block_of(post, post, others=pre, final=1),
         rule="mixed-placements",
-        said="block 3 of 4 is wired unlike all others, with matrices of the same names and shapes: attention(x);",
+        said="block 3 of 4 is wired unlike all others, with matrices of the same names and shapes: "
+        "attention(x);",
         where="encoder.blocks.2.f",
         severity="warning",
         right=RIGHT_PRE,

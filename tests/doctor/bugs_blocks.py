@@ -1,4 +1,6 @@
-"""Blocks that are one, are lost, or disturb the stream on its way, each rebuilt as a small model."""
+"""Blocks that are one, are lost, or disturb the stream on its way, each rebuilt as a small
+model.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -31,13 +33,18 @@ def watched() -> nn.Module:
 
 
 def one_detached() -> nn.Module:
-    return Model(lambda: Stack(blocks=[Block((detached if n == 2 else pre, pre)) for n in range(4)], final=1))
+    return Model(
+        lambda: Stack(blocks=[Block((detached if n == 2 else pre, pre)) for n in range(4)], final=1)
+    )
 
 
 def listed(times: int) -> nn.Module:
     """`[layer] * n`, or a layer for every block."""
     return Model(
-        lambda: Stack(blocks=[Block((pre, pre))] * times + [Block((pre, pre)) for _ in range(4 - times)], final=1)
+        lambda: Stack(
+            blocks=[Block((pre, pre))] * times + [Block((pre, pre)) for _ in range(4 - times)],
+            final=1,
+        )
     )
 
 
@@ -68,7 +75,10 @@ class Positioned(nn.Module):
     def __init__(self, *, every: bool = False, times: int = 1) -> None:
         super().__init__()
         self.table, self.every, self.times = nn.Embedding(16, WIDTH), every, times
-        self.blocks, self.norm = nn.ModuleList(Block((pre, pre)) for _ in range(4)), nn.LayerNorm(WIDTH)
+        self.blocks, self.norm = (
+            nn.ModuleList(Block((pre, pre)) for _ in range(4)),
+            nn.LayerNorm(WIDTH),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for number, block in enumerate(self.blocks):
@@ -85,7 +95,11 @@ def dropping(drop: Callable[[nn.Module, Tensor], Tensor]) -> Callable[[], nn.Mod
         def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
             return drop(self, super().forward(x, memory))
 
-    return lambda: Model(lambda: Stack(blocks=[(Dropping if n == 1 else Block)((pre, pre)) for n in range(4)], final=1))
+    return lambda: Model(
+        lambda: Stack(
+            blocks=[(Dropping if n == 1 else Block)((pre, pre)) for n in range(4)], final=1
+        )
+    )
 
 
 BUGS: dict[str, Bug] = {
@@ -116,7 +130,8 @@ BUGS: dict[str, Bug] = {
     "a list of one layer": Bug(
         build=lambda: listed(4),
         rule="shared-blocks",
-        said="attention and feed-forward of blocks 1, 2, 3, 4 (of 4) are computed with the same weights",
+        said="attention and feed-forward of blocks 1, 2, 3, 4 (of 4) are computed with the same "
+        "weights",
         where="encoder.blocks.0",
         severity="warning",
         right=lambda: listed(1),

@@ -12,7 +12,9 @@ from doctor.wired import WIDTH, F, Join, Model, Stack, pre
 
 
 class ExponentialAlone(Dynamic):
-    """mHC whose logits are made positive, and that divides neither rows nor columns by their sums."""
+    """mHC whose logits are made positive, and that divides neither rows nor columns by their
+    sums.
+    """
 
     def connecting(self, logits: Tensor) -> Tensor:
         return logits.exp()
@@ -38,7 +40,9 @@ def heavier_pre(x: Tensor, f: F, norm: F) -> Tensor:
     return ALPHA * x + f(norm(x))
 
 
-def by_depth(skip: Callable[[int], float], branch: Callable[[int], float]) -> Callable[[], nn.Module]:
+def by_depth(
+    skip: Callable[[int], float], branch: Callable[[int], float]
+) -> Callable[[], nn.Module]:
     """x ← skip(k) x + branch(k) LN(F(LN(x))), k the number of the sub-layer plus 1."""
 
     def joined(k: int) -> Join:
@@ -46,7 +50,10 @@ def by_depth(skip: Callable[[int], float], branch: Callable[[int], float]) -> Ca
 
     def build() -> nn.Module:
         return Model(
-            lambda: Stack(blocks=[Stack(joined(2 * n + 2), joined(2 * n + 3), blocks=1) for n in range(4)], final=1)
+            lambda: Stack(
+                blocks=[Stack(joined(2 * n + 2), joined(2 * n + 3), blocks=1) for n in range(4)],
+                final=1,
+            )
         )
 
     return build
@@ -129,7 +136,9 @@ BUGS: dict[str, Bug] = {
         rule="faded-stream",
         severity="warning",
         said="over 8 sub-layers: of what they start from, so much is left",
-        right=drawn(lambda x, f, norm: (x + norm(f(norm(x)))) / 2**0.5, lambda model: None, final=1),
+        right=drawn(
+            lambda x, f, norm: (x + norm(f(norm(x)))) / 2**0.5, lambda model: None, final=1
+        ),
     ),
     "a skip that is halved once a sub-layer": Bug(
         build=drawn(halved_skip, lambda model: None, final=1),

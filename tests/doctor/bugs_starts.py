@@ -1,4 +1,6 @@
-"""Errors in schemes of initial weights, gains of norms and sizes of embeddings, rebuilt as small models."""
+"""Errors in schemes of initial weights, gains of norms and sizes of embeddings, rebuilt as small
+models.
+"""
 
 import math
 from collections.abc import Callable
@@ -16,7 +18,9 @@ ROOT = math.sqrt(2 * BLOCKS)
 def scheme(
     *, inner: float = 0.02, attention: Numbers = lambda block: 1, ffn: Numbers = lambda block: 1
 ) -> Callable[[], nn.Module]:
-    """N(0, inner²), with what the outputs of attention and of feed-forwards are divided by, from block to block."""
+    """N(0, inner²), with what the outputs of attention and of feed-forwards are divided by, from
+    block to block.
+    """
 
     def initialise(model: nn.Module) -> None:
         nn.init.normal_(model.embedding.weight, std=0.02)
@@ -49,8 +53,12 @@ class Rms(nn.Module):
         return gain * x * scale if self.first else gain * (x * scale)
 
 
-def gains(start: float, *, added: float = 0.0, first: bool = False, spread: float = 0.0) -> Callable[[], nn.Module]:
-    """GPT-2's scheme over norms of that kind. spread: of the parameters about their mean, as training leaves them."""
+def gains(
+    start: float, *, added: float = 0.0, first: bool = False, spread: float = 0.0
+) -> Callable[[], nn.Module]:
+    """GPT-2's scheme over norms of that kind. spread: of the parameters about their mean, as
+    training leaves them.
+    """
 
     def build() -> nn.Module:
         model = both(lambda block: ROOT)()
@@ -84,10 +92,16 @@ class Scaled(nn.Module):
         super().__init__()
         self.inner = Model(lambda: Stack(pre, pre, blocks=blocks, final=int(normed)))
         shape = (16,) if normed else ()
-        self.scales = nn.ParameterList(nn.Parameter(torch.full(shape, start)) for _ in range(2 * blocks))
+        self.scales = nn.ParameterList(
+            nn.Parameter(torch.full(shape, start)) for _ in range(2 * blocks)
+        )
         for number, block in enumerate(self.inner.encoder.blocks):
-            block.joins = [self._join(self.scales[2 * number + place], normed=normed) for place in (0, 1)]
-            block.norms = block.norms if normed else nn.ModuleList(nn.Identity() for _ in block.norms)
+            block.joins = [
+                self._join(self.scales[2 * number + place], normed=normed) for place in (0, 1)
+            ]
+            block.norms = (
+                block.norms if normed else nn.ModuleList(nn.Identity() for _ in block.norms)
+            )
 
     @staticmethod
     def _join(scale: nn.Parameter, *, normed: bool) -> Join:
@@ -98,9 +112,13 @@ class Scaled(nn.Module):
 
 
 class Tables(nn.Module):
-    """A Pre-LN model whose stream starts from a scaled embedding, plus learnt positions, looked up or sliced."""
+    """A Pre-LN model whose stream starts from a scaled embedding, plus learnt positions, looked up
+    or sliced.
+    """
 
-    def __init__(self, *, tokens: float, factor: float = 1.0, places: float = 0.0, sliced: bool = False) -> None:
+    def __init__(
+        self, *, tokens: float, factor: float = 1.0, places: float = 0.0, sliced: bool = False
+    ) -> None:
         super().__init__()
         self.inner = Model(lambda: Stack(pre, pre, blocks=BLOCKS, final=1))
         nn.init.normal_(self.inner.embedding.weight, std=tokens)
@@ -161,7 +179,8 @@ BUGS: dict[str, Bug] = {
         build=both(lambda block: 1, inner=0.02 / ROOT),
         rule="initial-scheme",
         severity="warning",
-        said="every matrix of the 4 blocks starts at N(0, 0.02²) over √(2 · 4) = 2.83, those that read the stream too",
+        said="every matrix of the 4 blocks starts at N(0, 0.02²) over √(2 · 4) = 2.83, those that "
+        "read the stream too",
         right=GPT_2,
     ),
     "attention's outputs scaled and the feed-forwards' not": Bug(
@@ -213,7 +232,8 @@ BUGS: dict[str, Bug] = {
         build=with_norm(lambda model: nn.init.zeros_(model.encoder.blocks[2].norms[1].weight)),
         rule="uneven-blocks",
         severity="warning",
-        said="block 3 of 4: the gain encoder.blocks.2.norms.1.weight starts at 0 and those of its likes do not",
+        said="block 3 of 4: the gain encoder.blocks.2.norms.1.weight starts at 0 and those of its "
+        "likes do not",
         right=with_norm(lambda model: None),
     ),
     "an ε of 0.01 behind a small embedding": Bug(
@@ -224,7 +244,9 @@ BUGS: dict[str, Bug] = {
         right=with_norm(lambda model: None),
     ),
     "one row of norms at 2": Bug(
-        build=with_norm(lambda model: [nn.init.constant_(b.norms[0].weight, 2.0) for b in model.encoder.blocks]),
+        build=with_norm(
+            lambda model: [nn.init.constant_(b.norms[0].weight, 2.0) for b in model.encoder.blocks]
+        ),
         rule="gain-start",
         severity="warning",
         said="gains of 4 of 9 norms start at 2, where norms start at 1",
@@ -303,7 +325,8 @@ BUGS: dict[str, Bug] = {
         build=lambda: Scaled(1.0, blocks=20),
         rule="gate-start",
         severity="warning",
-        said="the trained factors of 40 branches start at 1; with 20 blocks CaiT starts LayerScale at 1e-05",
+        said="the trained factors of 40 branches start at 1; with 20 blocks CaiT starts LayerScale "
+        "at 1e-05",
         right=lambda: Scaled(1e-5, blocks=20),
     ),
     "LayerScale at 1 in 4 blocks": Bug(

@@ -1,4 +1,6 @@
-"""Errors in weights, gates and numbers that were made in public code, each rebuilt as a small model."""
+"""Errors in weights, gates and numbers that were made in public code, each rebuilt as a small
+model.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from doctor.wired import VOCABULARY, F, Join, Model, Stack, post, pre
 
 BLOCKS = 4
 ALPHA, BETA = (2 * BLOCKS) ** 0.25, (8 * BLOCKS) ** -0.25
-"""DeepNorm's factors for the skip and for initial weights, in a model of one stack (Wang et al. 2022, figure 2)."""
+"""DeepNorm's factors for the skip and for initial weights, in a model of one stack (Wang et al.
+2022, figure 2).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +33,9 @@ def deepnorm(x: Tensor, f: F, norm: F) -> Tensor:
     return norm(ALPHA * x + f(x))
 
 
-def drawn(join: Join, initialise: Callable[[nn.Module], None], final: int = 0) -> Callable[[], nn.Module]:
+def drawn(
+    join: Join, initialise: Callable[[nn.Module], None], final: int = 0
+) -> Callable[[], nn.Module]:
     """A model of four blocks, in which a function has drawn the weights."""
 
     def build() -> nn.Module:
@@ -46,7 +52,12 @@ def glorot(*, value: float, output: float, feed_forward: float) -> Callable[[nn.
 
     def initialise(model: nn.Module) -> None:
         for attention, ffn in (block.f for block in model.encoder.blocks):
-            gains = {attention.query: 1.0, attention.key: 1.0, attention.value: value, attention.last: output}
+            gains = {
+                attention.query: 1.0,
+                attention.key: 1.0,
+                attention.value: value,
+                attention.last: output,
+            }
             for linear, gain in (gains | {ffn[0]: feed_forward, ffn[2]: feed_forward}).items():
                 nn.init.xavier_normal_(linear.weight, gain=gain)
                 nn.init.zeros_(linear.bias)
@@ -67,10 +78,16 @@ class Packed(nn.Module):
 
     def __init__(self, *, by_head: bool, value_gain: float, width: int) -> None:
         super().__init__()
-        self.qkv, self.last, self.by_head = nn.Linear(width, 3 * width), nn.Linear(width, width), by_head
+        self.qkv, self.last, self.by_head = (
+            nn.Linear(width, 3 * width),
+            nn.Linear(width, width),
+            by_head,
+        )
         nn.init.xavier_normal_(self.last.weight, gain=BETA)
         with torch.no_grad():
-            for part, gain in zip(self._parts(self.qkv.weight.T), (1.0, 1.0, value_gain), strict=True):
+            for part, gain in zip(
+                self._parts(self.qkv.weight.T), (1.0, 1.0, value_gain), strict=True
+            ):
                 drawn = torch.empty(width, width)
                 nn.init.xavier_normal_(drawn, gain=gain)
                 part.copy_(drawn.view(part.shape))
@@ -111,11 +128,15 @@ class PackedModel(nn.Module):
 class Gated(nn.Module):
     """ReZero, one gate at 0 for each block."""
 
-    def __init__(self, *, read: Callable[[nn.Parameter], Tensor] = lambda gate: gate, trained: bool = True) -> None:
+    def __init__(
+        self, *, read: Callable[[nn.Parameter], Tensor] = lambda gate: gate, trained: bool = True
+    ) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.inner = Model(lambda: Stack(pre, pre, blocks=BLOCKS))
-        self.gates = nn.ParameterList(nn.Parameter(torch.zeros(()), requires_grad=trained) for _ in range(BLOCKS))
+        self.gates = nn.ParameterList(
+            nn.Parameter(torch.zeros(()), requires_grad=trained) for _ in range(BLOCKS)
+        )
         for block, gate in zip(self.inner.encoder.blocks, self.gates, strict=True):
             block.joins = [lambda x, f, norm, gate=gate: x + read(gate) * f(x)] * 2
             block.norms = nn.ModuleList(nn.Identity() for _ in block.norms)
@@ -141,7 +162,9 @@ class Twice(nn.Module):
 
 
 class Copied(nn.Module):
-    """Pre-LN of one block's copies, as `copy.deepcopy` of a layer makes them, or of blocks of their own."""
+    """Pre-LN of one block's copies, as `copy.deepcopy` of a layer makes them, or of blocks of their
+    own.
+    """
 
     def __init__(self, *, copied: bool) -> None:
         super().__init__()
@@ -246,7 +269,8 @@ RIGHT_DEEPNORM = drawn(deepnorm, glorot(value=BETA, output=BETA, feed_forward=BE
 GLOROT = "initialisation-unlike-placement"
 
 BUGS: dict[str, Bug] = {
-    # pixeli99/MixLN and lmsdss/LayerNorm-Scaling, the baseline "deeppost": (8L)^(+1/4) for (8L)^(-1/4).
+    # pixeli99/MixLN and lmsdss/LayerNorm-Scaling, the baseline "deeppost": (8L)^(+1/4) for
+    # (8L)^(-1/4).
     "MixLN, the gain's exponent": Bug(
         build=drawn(deepnorm, glorot(value=1 / BETA, output=1 / BETA, feed_forward=1 / BETA)),
         rule=GLOROT,
@@ -254,7 +278,8 @@ BUGS: dict[str, Bug] = {
         said="in place of 0.42 (4 of 4 blocks)",
         right=RIGHT_DEEPNORM,
     ),
-    # torchscale 16, 68: reset_parameters is never called, and torch's own draw is divided by 1 / beta.
+    # torchscale 16, 68: reset_parameters is never called, and torch's own draw is divided by 1 /
+    # beta.
     "torchscale, a default divided": Bug(
         build=drawn(deepnorm, divided),
         rule=GLOROT,
@@ -303,7 +328,8 @@ BUGS: dict[str, Bug] = {
         build=drawn(pre, frozen(lambda name: "blocks.2." in name), final=1),
         rule="frozen-unlike-others",
         severity="warning",
-        said="block 3 of 4: encoder.blocks.2.f.0.query.weight is frozen (requires_grad is False), and so are 15 more",
+        said="block 3 of 4: encoder.blocks.2.f.0.query.weight is frozen (requires_grad is False), "
+        "and so are 15 more",
         right=drawn(pre, frozen(lambda name: "blocks" in name), final=1),
     ),
     "all norms frozen": Bug(
@@ -317,7 +343,8 @@ BUGS: dict[str, Bug] = {
         build=drawn(pre, in_bfloat(1), final=1),
         rule="precision-unlike-others",
         severity="warning",
-        said="block 2 of 4: encoder.blocks.1.f.1.inner is computed in bfloat16, while most of its likes",
+        said="block 2 of 4: encoder.blocks.1.f.1.inner is computed in bfloat16, while most of its "
+        "likes",
         right=drawn(pre, in_bfloat(0, 1, 2, 3), final=1),
     ),
     # One block at std 1 where the others have 0.02: the stream jumps there.

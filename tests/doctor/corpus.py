@@ -1,4 +1,6 @@
-"""Foreign models at small size with random weights, and what each of their sub-layers is known to be."""
+"""Foreign models at small size with random weights, and what each of their sub-layers is known to
+be.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -69,7 +71,9 @@ def hugging_face(name: str, suffix: str = "Model", **changes: Any) -> Callable[[
     def build() -> nn.Module:
         transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
         torch.manual_seed(0)
-        return getattr(transformers, name + suffix)(getattr(transformers, f"{name}Config")(**changes))
+        return getattr(transformers, name + suffix)(
+            getattr(transformers, f"{name}Config")(**changes)
+        )
 
     return build
 
@@ -103,7 +107,11 @@ def both_sizes(**changes: Any) -> dict[str, Any]:
 
 
 def tokens() -> dict[str, torch.Tensor]:
-    return {"input_ids": torch.randint(4, VOCABULARY, (2, 7), generator=torch.Generator().manual_seed(1))}
+    return {
+        "input_ids": torch.randint(
+            4, VOCABULARY, (2, 7), generator=torch.Generator().manual_seed(1)
+        )
+    }
 
 
 def both_tokens() -> dict[str, torch.Tensor]:
@@ -112,7 +120,9 @@ def both_tokens() -> dict[str, torch.Tensor]:
 
 
 def image(size: int) -> Callable[[], dict[str, torch.Tensor]]:
-    return lambda: {"pixel_values": torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))}
+    return lambda: {
+        "pixel_values": torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))
+    }
 
 
 def sound() -> dict[str, torch.Tensor]:
@@ -123,14 +133,21 @@ def opt(*, before: bool) -> Callable[[], nn.Module]:
     return hugging_face(
         "OPT",
         "ForCausalLM",
-        **sizes(ffn_dim=FFN_WIDTH, word_embed_proj_dim=WIDTH, do_layer_norm_before=before, max_position_embeddings=16),
+        **sizes(
+            ffn_dim=FFN_WIDTH,
+            word_embed_proj_dim=WIDTH,
+            do_layer_norm_before=before,
+            max_position_embeddings=16,
+        ),
     )
 
 
 def wav2vec2(*, stable: bool) -> Callable[[], nn.Module]:
     return hugging_face(
         "Wav2Vec2",
-        **sizes(do_stable_layer_norm=stable, conv_dim=(16, 16), conv_stride=(5, 2), conv_kernel=(10, 3)),
+        **sizes(
+            do_stable_layer_norm=stable, conv_dim=(16, 16), conv_stride=(5, 2), conv_kernel=(10, 3)
+        ),
         num_feat_extract_layers=2,
         feat_extract_norm="layer" if stable else "group",
         num_conv_pos_embeddings=4,
@@ -151,13 +168,19 @@ T5_SIZES = {
 }
 
 CORPUS: dict[str, Case] = {
-    "bert": Case(build=hugging_face("Bert", "ForMaskedLM", **sizes()), inputs=tokens, stacks=(post(**BERT),)),
-    "roberta": Case(build=hugging_face("Roberta", **sizes()), inputs=tokens, stacks=(post(**BERT),)),
+    "bert": Case(
+        build=hugging_face("Bert", "ForMaskedLM", **sizes()), inputs=tokens, stacks=(post(**BERT),)
+    ),
+    "roberta": Case(
+        build=hugging_face("Roberta", **sizes()), inputs=tokens, stacks=(post(**BERT),)
+    ),
     "roberta-prelayernorm": Case(
         build=hugging_face("RobertaPreLayerNorm", **sizes()), inputs=tokens, stacks=(pre(**BERT),)
     ),
     "gpt2": Case(
-        build=hugging_face("GPT2", "LMHeadModel", vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=BLOCKS, n_head=HEADS),
+        build=hugging_face(
+            "GPT2", "LMHeadModel", vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=BLOCKS, n_head=HEADS
+        ),
         inputs=tokens,
         stacks=(pre(),),
     ),
@@ -167,11 +190,19 @@ CORPUS: dict[str, Case] = {
         stacks=(parallel(placement="parallel-two-norms"),),
     ),
     "gpt-neox, sequential": Case(
-        build=hugging_face("GPTNeoX", **sizes(use_parallel_residual=False)), inputs=tokens, stacks=(pre(),)
+        build=hugging_face("GPTNeoX", **sizes(use_parallel_residual=False)),
+        inputs=tokens,
+        stacks=(pre(),),
     ),
     "gpt-j": Case(
         build=hugging_face(
-            "GPTJ", vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=BLOCKS, n_head=HEADS, rotary_dim=4, n_positions=16
+            "GPTJ",
+            vocab_size=VOCABULARY,
+            n_embd=WIDTH,
+            n_layer=BLOCKS,
+            n_head=HEADS,
+            rotary_dim=4,
+            n_positions=16,
         ),
         inputs=tokens,
         stacks=(parallel(),),
@@ -199,7 +230,10 @@ CORPUS: dict[str, Case] = {
     "t5": Case(
         build=hugging_face("T5", "ForConditionalGeneration", **T5_SIZES),
         inputs=both_tokens,
-        stacks=(pre(norm="rms-norm", epsilon=1e-6), pre(norm="rms-norm", epsilon=1e-6, kinds=DECODER)),
+        stacks=(
+            pre(norm="rms-norm", epsilon=1e-6),
+            pre(norm="rms-norm", epsilon=1e-6, kinds=DECODER),
+        ),
     ),
     "bart": Case(
         build=hugging_face("Bart", "ForConditionalGeneration", **both_sizes(**SPECIAL)),
@@ -207,7 +241,9 @@ CORPUS: dict[str, Case] = {
         stacks=(post(), post(kinds=DECODER)),
     ),
     "mbart": Case(
-        build=hugging_face("MBart", **both_sizes(**SPECIAL)), inputs=both_tokens, stacks=(pre(), pre(kinds=DECODER))
+        build=hugging_face("MBart", **both_sizes(**SPECIAL)),
+        inputs=both_tokens,
+        stacks=(pre(), pre(kinds=DECODER)),
     ),
     "marian": Case(
         build=hugging_face("Marian", "MTModel", **both_sizes(**SPECIAL)),
@@ -215,14 +251,26 @@ CORPUS: dict[str, Case] = {
         stacks=(post(), post(kinds=DECODER)),
     ),
     "m2m-100": Case(
-        build=hugging_face("M2M100", **both_sizes(**SPECIAL)), inputs=both_tokens, stacks=(pre(), pre(kinds=DECODER))
+        build=hugging_face("M2M100", **both_sizes(**SPECIAL)),
+        inputs=both_tokens,
+        stacks=(pre(), pre(kinds=DECODER)),
     ),
     "opt": Case(build=opt(before=True), inputs=tokens, stacks=(pre(),)),
     "opt, as the 350m model": Case(build=opt(before=False), inputs=tokens, stacks=(post(),)),
-    "vit": Case(build=hugging_face("ViT", **sizes(image_size=8, patch_size=4)), inputs=image(8), stacks=(pre(**BERT),)),
+    "vit": Case(
+        build=hugging_face("ViT", **sizes(image_size=8, patch_size=4)),
+        inputs=image(8),
+        stacks=(pre(**BERT),),
+    ),
     "swin-v2": Case(
         build=hugging_face(
-            "Swinv2", image_size=16, patch_size=2, embed_dim=WIDTH, depths=[2, 2], num_heads=[2, 4], window_size=4
+            "Swinv2",
+            image_size=16,
+            patch_size=2,
+            embed_dim=WIDTH,
+            depths=[2, 2],
+            num_heads=[2, 4],
+            window_size=4,
         ),
         inputs=image(16),
         stacks=(
@@ -230,8 +278,12 @@ CORPUS: dict[str, Case] = {
             Known(placement="reordered", blocks=2),
         ),
     ),
-    "wav2vec2": Case(build=wav2vec2(stable=False), inputs=sound, stacks=(post(),), before=("convolution",)),
-    "wav2vec2, stable": Case(build=wav2vec2(stable=True), inputs=sound, stacks=(pre(),), before=("convolution",)),
+    "wav2vec2": Case(
+        build=wav2vec2(stable=False), inputs=sound, stacks=(post(),), before=("convolution",)
+    ),
+    "wav2vec2, stable": Case(
+        build=wav2vec2(stable=True), inputs=sound, stacks=(pre(),), before=("convolution",)
+    ),
 }
 
 RMS = {"norm": "rms-norm"}
@@ -239,39 +291,67 @@ RMS = {"norm": "rms-norm"}
 FURTHER: dict[str, Case] = {
     "distilbert": Case(
         build=hugging_face(
-            "DistilBert", vocab_size=VOCABULARY, dim=WIDTH, n_layers=BLOCKS, n_heads=HEADS, hidden_dim=FFN_WIDTH
+            "DistilBert",
+            vocab_size=VOCABULARY,
+            dim=WIDTH,
+            n_layers=BLOCKS,
+            n_heads=HEADS,
+            hidden_dim=FFN_WIDTH,
         ),
         inputs=tokens,
         stacks=(post(**BERT),),
     ),
-    "electra": Case(build=hugging_face("Electra", **sizes(embedding_size=16)), inputs=tokens, stacks=(post(**BERT),)),
-    "albert": Case(build=hugging_face("Albert", **sizes(embedding_size=16)), inputs=tokens, stacks=(post(**BERT),)),
+    "electra": Case(
+        build=hugging_face("Electra", **sizes(embedding_size=16)),
+        inputs=tokens,
+        stacks=(post(**BERT),),
+    ),
+    "albert": Case(
+        build=hugging_face("Albert", **sizes(embedding_size=16)),
+        inputs=tokens,
+        stacks=(post(**BERT),),
+    ),
     "deberta-v2": Case(
-        build=hugging_face("DebertaV2", **sizes(relative_attention=True, pos_att_type=["p2c", "c2p"])),
+        build=hugging_face(
+            "DebertaV2", **sizes(relative_attention=True, pos_att_type=["p2c", "c2p"])
+        ),
         inputs=tokens,
         stacks=(post(epsilon=1e-7),),
     ),
     "xlnet": Case(
         build=hugging_face(
-            "XLNet", vocab_size=VOCABULARY, d_model=WIDTH, n_layer=BLOCKS, n_head=HEADS, d_inner=FFN_WIDTH
+            "XLNet",
+            vocab_size=VOCABULARY,
+            d_model=WIDTH,
+            n_layer=BLOCKS,
+            n_head=HEADS,
+            d_inner=FFN_WIDTH,
         ),
         inputs=tokens,
         stacks=(post(**BERT),),
     ),
     "pegasus": Case(
-        build=hugging_face("Pegasus", **both_sizes(**SPECIAL)), inputs=both_tokens, stacks=(pre(), pre(kinds=DECODER))
+        build=hugging_face("Pegasus", **both_sizes(**SPECIAL)),
+        inputs=both_tokens,
+        stacks=(pre(), pre(kinds=DECODER)),
     ),
     "bloom": Case(
-        build=hugging_face("Bloom", vocab_size=VOCABULARY, hidden_size=WIDTH, n_layer=BLOCKS, n_head=HEADS),
+        build=hugging_face(
+            "Bloom", vocab_size=VOCABULARY, hidden_size=WIDTH, n_layer=BLOCKS, n_head=HEADS
+        ),
         inputs=tokens,
         stacks=(pre(),),
     ),
     "falcon": Case(build=hugging_face("Falcon", **sizes()), inputs=tokens, stacks=(parallel(),)),
     "phi": Case(build=hugging_face("Phi", **sizes()), inputs=tokens, stacks=(parallel(),)),
-    "cohere": Case(build=hugging_face("Cohere", **sizes(**GROUPED)), inputs=tokens, stacks=(parallel(),)),
+    "cohere": Case(
+        build=hugging_face("Cohere", **sizes(**GROUPED)), inputs=tokens, stacks=(parallel(),)
+    ),
     "olmo": Case(build=hugging_face("Olmo", **sizes(**GROUPED)), inputs=tokens, stacks=(pre(),)),
     "mixtral": Case(
-        build=hugging_face("Mixtral", **sizes(**GROUPED, num_local_experts=4)), inputs=tokens, stacks=(pre(**RMS),)
+        build=hugging_face("Mixtral", **sizes(**GROUPED, num_local_experts=4)),
+        inputs=tokens,
+        stacks=(pre(**RMS),),
     ),
     "gemma-3": Case(
         build=hugging_face("Gemma3Text", **sizes(**GROUPED, head_dim=8)),
@@ -285,7 +365,13 @@ FURTHER: dict[str, Case] = {
     ),
     "swin": Case(
         build=hugging_face(
-            "Swin", image_size=16, patch_size=2, embed_dim=WIDTH, depths=[2, 2], num_heads=[2, 4], window_size=4
+            "Swin",
+            image_size=16,
+            patch_size=2,
+            embed_dim=WIDTH,
+            depths=[2, 2],
+            num_heads=[2, 4],
+            window_size=4,
         ),
         inputs=image(16),
         stacks=(pre(blocks=2, final_norm=False), pre(blocks=2)),

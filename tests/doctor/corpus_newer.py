@@ -5,7 +5,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from doctor.corpus import BERT, GROUPED, RMS, Case, Known, hugging_face, image, post, pre, sizes, tokens
+from doctor.corpus import (
+    BERT,
+    GROUPED,
+    RMS,
+    Case,
+    Known,
+    hugging_face,
+    image,
+    post,
+    pre,
+    sizes,
+    tokens,
+)
 
 EXPERTS = {
     **GROUPED,
@@ -67,11 +79,21 @@ NEWER: dict[str, Case] = {
     "glm-4.5": mixture("Glm4Moe", 1e-5, head_dim=8),
     "dots-1": mixture("Dots1", head_dim=8),
     "ernie-4.5": mixture(
-        "Ernie4_5_Moe", 1e-5, moe_num_experts=4, moe_k=2, moe_num_shared_experts=1, moe_layer_start_index=1
+        "Ernie4_5_Moe",
+        1e-5,
+        moe_num_experts=4,
+        moe_k=2,
+        moe_num_shared_experts=1,
+        moe_layer_start_index=1,
     ),
     "qwen-2-moe": mixture("Qwen2Moe", decoder_sparse_step=2, shared_expert_intermediate_size=16),
     "llama-4": mixture(
-        "Llama4Text", 1e-5, head_dim=8, num_local_experts=4, interleave_moe_layer_step=2, intermediate_size_mlp=48
+        "Llama4Text",
+        1e-5,
+        head_dim=8,
+        num_local_experts=4,
+        interleave_moe_layer_step=2,
+        intermediate_size_mlp=48,
     ),
     "dbrx": Case(
         build=hugging_face(
@@ -82,12 +104,19 @@ NEWER: dict[str, Case] = {
             n_layers=3,
             max_seq_len=16,
             attn_config={"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 1e4},
-            ffn_config={"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 32},
+            ffn_config={
+                "ffn_hidden_size": 48,
+                "moe_num_experts": 4,
+                "moe_top_k": 2,
+                "hidden_size": 32,
+            },
         ),
         inputs=tokens,
         stacks=(pre(),),
     ),
-    "deberta": Case(build=hugging_face("Deberta", **sizes()), inputs=tokens, stacks=(post(epsilon=1e-7),)),
+    "deberta": Case(
+        build=hugging_face("Deberta", **sizes()), inputs=tokens, stacks=(post(epsilon=1e-7),)
+    ),
     "granite": Case(
         build=hugging_face("Granite", **sizes(num_key_value_heads=2, residual_multiplier=0.22)),
         inputs=tokens,

@@ -1,4 +1,6 @@
-"""Models of x-transformers with its options for norms, residuals and sub-layers, and what its source makes of them."""
+"""Models of x-transformers with its options for norms, residuals and sub-layers, and what its
+source makes of them.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,7 +9,20 @@ import pytest
 import torch
 from torch import nn
 
-from doctor.corpus import BLOCKS, DECODER, HEADS, VOCABULARY, WIDTH, Case, Known, both_tokens, image, post, pre, tokens
+from doctor.corpus import (
+    BLOCKS,
+    DECODER,
+    HEADS,
+    VOCABULARY,
+    WIDTH,
+    Case,
+    Known,
+    both_tokens,
+    image,
+    post,
+    pre,
+    tokens,
+)
 
 SIZES = {"depth": BLOCKS, "heads": HEADS, "attn_dim_head": WIDTH // HEADS, "verbose": False}
 DEEPNORM_SKIP = (2 * BLOCKS) ** 0.25
@@ -20,7 +35,9 @@ def library() -> Any:
     return pytest.importorskip("x_transformers", reason="needs x-transformers")
 
 
-def stack(kind: str = "Decoder", wrapper: Mapping[str, Any] | None = None, **options: Any) -> Callable[[], nn.Module]:
+def stack(
+    kind: str = "Decoder", wrapper: Mapping[str, Any] | None = None, **options: Any
+) -> Callable[[], nn.Module]:
     """A language model; `options` go to the layers, `wrapper` to what stands around them."""
 
     def build() -> nn.Module:
@@ -39,7 +56,9 @@ def both(**options: Any) -> Callable[[], nn.Module]:
     def build() -> nn.Module:
         torch.manual_seed(0)
         settings = {"num_tokens": VOCABULARY, "max_seq_len": 16, **SIZES, **options}
-        sides = {f"{side}_{name}": value for side in ("enc", "dec") for name, value in settings.items()}
+        sides = {
+            f"{side}_{name}": value for side in ("enc", "dec") for name, value in settings.items()
+        }
         return library().XTransformer(dim=WIDTH, **sides)
 
     return build
@@ -61,7 +80,10 @@ def source_and_target() -> dict[str, torch.Tensor]:
 
 
 def with_context() -> dict[str, torch.Tensor]:
-    return {**ids(), "context": torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(3))}
+    return {
+        **ids(),
+        "context": torch.randn(2, 6, WIDTH, generator=torch.Generator().manual_seed(3)),
+    }
 
 
 def with_condition() -> dict[str, torch.Tensor]:
@@ -86,18 +108,26 @@ X_TRANSFORMERS: dict[str, Case] = {
     "default": model(pre()),
     "encoder": model(pre(), kind="Encoder"),
     "vision": Case(build=vision, inputs=pixels, stacks=(pre(),)),
-    "encoder-decoder": Case(build=both(), inputs=source_and_target, stacks=(pre(), pre(kinds=DECODER))),
+    "encoder-decoder": Case(
+        build=both(), inputs=source_and_target, stacks=(pre(), pre(kinds=DECODER))
+    ),
     "encoder-decoder, post": Case(
         build=both(pre_norm=False), inputs=source_and_target, stacks=(post(), post(kinds=DECODER))
     ),
     "encoder-decoder, sandwich": Case(
         build=both(sandwich_norm=True, use_rmsnorm=True),
         inputs=source_and_target,
-        stacks=(Known(placement="sandwich", **RMS), Known(placement="sandwich", kinds=DECODER, **RMS)),
+        stacks=(
+            Known(placement="sandwich", **RMS),
+            Known(placement="sandwich", kinds=DECODER, **RMS),
+        ),
     ),
     "cross_attend": model(pre(kinds=DECODER), inputs=with_context, cross_attend=True),
     "only_cross": model(
-        pre(kinds=("cross_attention", "feed_forward")), inputs=with_context, cross_attend=True, only_cross=True
+        pre(kinds=("cross_attention", "feed_forward")),
+        inputs=with_context,
+        cross_attend=True,
+        only_cross=True,
     ),
     "only_attn": model(pre(kinds=("attention",)), only_attn=True),
     "post": model(post(), pre_norm=False),
@@ -108,12 +138,17 @@ X_TRANSFORMERS: dict[str, Case] = {
     "gains without offset": model(pre(**RMS), use_rmsnorm=True, norm_add_unit_offset=False),
     # With embeddings of fixed length it is all of Nguyen & Salazar's; these are not looked at.
     "use_scalenorm, l2norm_embed": model(
-        Known(placement="scale-norm", confidence="unsure", **SCALE), use_scalenorm=True, wrapper={"l2norm_embed": True}
+        Known(placement="scale-norm", confidence="unsure", **SCALE),
+        use_scalenorm=True,
+        wrapper={"l2norm_embed": True},
     ),
     "use_scalenorm": model(
-        Known(placement="pre-ln", named="scale-norm", confidence="unsure", **SCALE), use_scalenorm=True
+        Known(placement="pre-ln", named="scale-norm", confidence="unsure", **SCALE),
+        use_scalenorm=True,
     ),
-    "use_adaptive_layernorm": model(pre(), inputs=with_condition, use_adaptive_layernorm=True, dim_condition=8),
+    "use_adaptive_layernorm": model(
+        pre(), inputs=with_condition, use_adaptive_layernorm=True, dim_condition=8
+    ),
     "sandwich_norm": model(Known(placement="sandwich"), sandwich_norm=True),
     "sandwich_norm, post_emb_norm": model(
         Known(placement="peri-ln"), sandwich_norm=True, wrapper={"post_emb_norm": True}
@@ -134,12 +169,18 @@ X_TRANSFORMERS: dict[str, Case] = {
     ),
     "macaron": model(
         Known(
-            placement="pre-ln", each=("", "pre-ln", ""), kinds=TWO_MATRICES, branches=(0.5, 1.0, 0.5), scaled="pre-ln"
+            placement="pre-ln",
+            each=("", "pre-ln", ""),
+            kinds=TWO_MATRICES,
+            branches=(0.5, 1.0, 0.5),
+            scaled="pre-ln",
         ),
         macaron=True,
     ),
     # A norm takes the half away again.
-    "macaron, sandwich_norm": model(Known(placement="sandwich", kinds=TWO_MATRICES), macaron=True, sandwich_norm=True),
+    "macaron, sandwich_norm": model(
+        Known(placement="sandwich", kinds=TWO_MATRICES), macaron=True, sandwich_norm=True
+    ),
     "unet_skips": model(pre(blocks=2, final_norm=False), pre(blocks=1), unet_skips=True),
     "weight_tie_layers": model(pre(), weight_tie_layers=True),
     "residual_attn": model(pre(), residual_attn=True),
@@ -161,7 +202,8 @@ X_TRANSFORMERS: dict[str, Case] = {
     "shift_tokens": model(pre(kinds=("attention", "convolution")), shift_tokens=1),
     # Attention is as in no registered placement that has this feed-forward.
     "ff_post_act_ln": model(
-        Known(placement="pre-ln", each=("pre-ln", "normformer"), confidences=("sure", "unsure")), ff_post_act_ln=True
+        Known(placement="pre-ln", each=("pre-ln", "normformer"), confidences=("sure", "unsure")),
+        ff_post_act_ln=True,
     ),
     "norms as HybridNorm's, in attention alone": model(
         Known(
@@ -174,14 +216,20 @@ X_TRANSFORMERS: dict[str, Case] = {
         attn_qk_rmsnorm=True,
         attn_value_rmsnorm=True,
     ),
-    "use_dynamic_tanh": model(Known(placement="pre-ln", norm="dyt", epsilon=None), use_dynamic_tanh=True),
+    "use_dynamic_tanh": model(
+        Known(placement="pre-ln", norm="dyt", epsilon=None), use_dynamic_tanh=True
+    ),
     "use_derf": model(Known(placement="pre-ln", norm="derf", epsilon=None), use_derf=True),
     # What nobody registered.
     "pre_and_post_norm": model(Known(placement="", final_norm=False), pre_and_post_norm=True),
     "scale_residual": model(Known(placement="doge"), scale_residual=True),
     "scale_residual_constant": model(Known(placement="", skip=2.0), scale_residual_constant=2.0),
-    "depth_scale_residual": model(Known(placement="", scaled="pre-ln", branches=(0.5, 0.5)), depth_scale_residual=0.5),
-    "use_layerscale": model(Known(placement="layer-scale", branches=(0.0, 0.0)), use_layerscale=True),
+    "depth_scale_residual": model(
+        Known(placement="", scaled="pre-ln", branches=(0.5, 0.5)), depth_scale_residual=0.5
+    ),
+    "use_layerscale": model(
+        Known(placement="layer-scale", branches=(0.0, 0.0)), use_layerscale=True
+    ),
     "orthog_residual": model(Known(placement=""), orthog_residual=True),
     "attn_aggregated_residuals": model(
         Known(placement=""),
@@ -203,7 +251,9 @@ ODD: dict[str, Case] = {
     ),
     "gate_residual": model(Known(placement=""), gate_residual=True),
 }
-"""Parts of a placement, and what is no single residual sum: only which placements are claimed is of interest."""
+"""Parts of a placement, and what is no single residual sum: only which placements are claimed is of
+interest.
+"""
 
 WITHOUT_SUMS = {
     "hyper-connections": model(num_residual_streams=2),

@@ -1,4 +1,6 @@
-"""The end of a stream computed by its formula: branches from what they read, all else by the formula's numbers."""
+"""The end of a stream computed by its formula: branches from what they read, all else by the
+formula's numbers.
+"""
 
 import torch
 from torch import Tensor
@@ -9,7 +11,9 @@ from normscope.doctor.trace.operations import apart
 
 
 def evaluated(graph: Graph, stream: Stream) -> Tensor:
-    """The value of `stream.end`, from the stream's sources alone; the recorded one is what it should be."""
+    """The value of `stream.end`, from the stream's sources alone; the recorded one is what it
+    should be.
+    """
     branches = {branch.output: branch.reads for branch in stream.branches}
     known: dict[int, Tensor] = {}
     for number in _needed(graph, stream.end, branches):
@@ -25,7 +29,10 @@ def evaluated(graph: Graph, stream: Stream) -> Tensor:
             assert lanes is not None
             known[number] = weights.applied(lanes).reshape(recorded.shape)
         elif step.kind == "sum":
-            parts = [_like(known[n], recorded) * f.value for n, f in zip(step.sources, step.factors, strict=True)]
+            parts = [
+                _like(known[n], recorded) * f.value
+                for n, f in zip(step.sources, step.factors, strict=True)
+            ]
             known[number] = parts[0] + parts[1]
         else:
             known[number] = graph.trace.again({n: known[n] for n in step.sources}, number)
@@ -49,7 +56,9 @@ def _needed(graph: Graph, end: int, branches: dict[int, tuple[int, ...]]) -> lis
 
 
 def off_by(graph: Graph, stream: Stream) -> float:
-    """The largest difference of the formula's end from the recorded one, relative to the largest entry."""
+    """The largest difference of the formula's end from the recorded one, relative to the largest
+    entry.
+    """
     recorded = graph.values[stream.end].tensor
     with torch.no_grad():
         return float((evaluated(graph, stream) - recorded).abs().max() / recorded.abs().max())

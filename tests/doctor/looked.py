@@ -1,4 +1,6 @@
-"""What the doctor found in each model of the corpus and of the registry, looked at once a process."""
+"""What the doctor found in each model of the corpus and of the registry, looked at once a
+process.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -41,7 +43,13 @@ def stacks_of(name: str) -> list[Stack]:
 def found_in(placement: str, blocks: int = 4, **changes: Any) -> list[Stack]:
     """What was found in our own encoder-decoder with this placement, its names scrambled."""
     torch.manual_seed(0)
-    sizes = {"width": 16, "ffn_width": 24, "heads": 2, "encoder_blocks": blocks, "decoder_blocks": blocks}
+    sizes = {
+        "width": 16,
+        "ffn_width": 24,
+        "heads": 2,
+        "encoder_blocks": blocks,
+        "decoder_blocks": blocks,
+    }
     model = EncoderDecoder(ModelConfig(placement=placement, **{**sizes, **changes}), 20, 20)
     layouts = [Layout(torch.tensor(lengths)) for lengths in ([4, 7, 2], [5, 3, 6])]
     tokens = [torch.randint(4, 20, (layout.tokens,)) for layout in layouts]

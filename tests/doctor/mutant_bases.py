@@ -1,7 +1,8 @@
 """Six healthy models whose blocks can be wired anew: what mutants are made of.
 
-Each of them is seen as blocks of an attention, a feed-forward and two norms, whatever its own classes call them. In
-those of an encoder and a decoder it is the decoder's cross-attention, behind a self-attention that stays as it is.
+Each of them is seen as blocks of an attention, a feed-forward and two norms, whatever its own
+classes call them. In those of an encoder and a decoder it is the decoder's cross-attention, behind
+a self-attention that stays as it is.
 """
 
 import math
@@ -90,12 +91,16 @@ class OwnAttention(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
         reads = zip(
-            (self.query, self.key, self.value), (x, x, x) if memory is None else (x, memory, memory), strict=True
+            (self.query, self.key, self.value),
+            (x, x, x) if memory is None else (x, memory, memory),
+            strict=True,
         )
         q, k, v = (f(one).unflatten(-1, (HEADS, -1)).transpose(1, 2) for f, one in reads)
         scores = self.of_queries(q) @ k.mT * self.scaling
         later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        hidden = {"later": later, "earlier": later.mT, "nothing": torch.zeros_like(later)}[self.masks]
+        hidden = {"later": later, "earlier": later.mT, "nothing": torch.zeros_like(later)}[
+            self.masks
+        ]
         weights = scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(self.axis)
         return self.output((weights @ v).transpose(1, 2).flatten(2))
 
@@ -112,7 +117,9 @@ class OwnBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         norms = (self.first_norm, self.second_norm)
-        return self.wiring(x, Parts(attention=self.attention, feed_forward=self.feed_forward, norms=norms))
+        return self.wiring(
+            x, Parts(attention=self.attention, feed_forward=self.feed_forward, norms=norms)
+        )
 
 
 def drawn_as_gpt2(blocks: nn.ModuleList, wiring: Wiring) -> None:
@@ -156,7 +163,9 @@ class OwnDecoderBlock(OwnBlock):
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:
         x = x + self.attention(self.self_norm(x))
         norms = (self.first_norm, self.second_norm)
-        parts = Parts(attention=lambda y: self.cross(y, memory), feed_forward=self.feed_forward, norms=norms)
+        parts = Parts(
+            attention=lambda y: self.cross(y, memory), feed_forward=self.feed_forward, norms=norms
+        )
         return self.wiring(x, parts)
 
 
@@ -181,7 +190,11 @@ class OwnEncoderDecoder(nn.Module):
 
 
 def batch() -> dict[str, Tensor]:
-    return {"input_ids": torch.randint(4, VOCABULARY, (2, TOKENS), generator=torch.Generator().manual_seed(1))}
+    return {
+        "input_ids": torch.randint(
+            4, VOCABULARY, (2, TOKENS), generator=torch.Generator().manual_seed(1)
+        )
+    }
 
 
 def next_token_loss(output: Any) -> Tensor:
@@ -260,7 +273,9 @@ def llama() -> Base:
                 return block.self_attn(hidden_states=x, **given)[0]
 
             norms = (block.input_layernorm, block.post_attention_layernorm)
-            return other(hidden_states, Parts(attention=attention, feed_forward=block.mlp, norms=norms))
+            return other(
+                hidden_states, Parts(attention=attention, feed_forward=block.mlp, norms=norms)
+            )
 
         block.forward = forward
 
@@ -290,7 +305,9 @@ def bert() -> Base:
     model = BertForMaskedLM(BertConfig(max_position_embeddings=TOKENS, **sizes()))
 
     def rewire(block: nn.Module, other: Wiring) -> None:
-        def forward(hidden_states: Tensor, attention_mask: Tensor | None = None, *_: Any, **given: Any) -> Tensor:
+        def forward(
+            hidden_states: Tensor, attention_mask: Tensor | None = None, *_: Any, **given: Any
+        ) -> Tensor:
             def attention(x: Tensor) -> Tensor:
                 return block.attention.output.dense(block.attention.self(x, attention_mask)[0])
 
@@ -298,13 +315,20 @@ def bert() -> Base:
                 return block.output.dense(block.intermediate(x))
 
             norms = (block.attention.output.LayerNorm, block.output.LayerNorm)
-            return other(hidden_states, Parts(attention=attention, feed_forward=feed_forward, norms=norms))
+            return other(
+                hidden_states, Parts(attention=attention, feed_forward=feed_forward, norms=norms)
+            )
 
         block.forward = forward
 
     def attention(block: nn.Module) -> dict[str, nn.Linear]:
         of = block.attention.self
-        return {"query": of.query, "key": of.key, "value": of.value, "output": block.attention.output.dense}
+        return {
+            "query": of.query,
+            "key": of.key,
+            "value": of.value,
+            "output": block.attention.output.dense,
+        }
 
     return Base(
         model=model,
@@ -326,16 +350,24 @@ def bart() -> Base:
     from transformers import BartConfig, BartForConditionalGeneration
 
     parts = ("encoder", "decoder")
-    shape = {f"{part}_layers": BLOCKS for part in parts} | {f"{part}_attention_heads": HEADS for part in parts}
+    shape = {f"{part}_layers": BLOCKS for part in parts} | {
+        f"{part}_attention_heads": HEADS for part in parts
+    }
     shape |= {f"{part}_ffn_dim": 4 * WIDTH for part in parts}
     config = BartConfig(
-        vocab_size=VOCABULARY, d_model=WIDTH, max_position_embeddings=TOKENS, attn_implementation="eager", **shape
+        vocab_size=VOCABULARY,
+        d_model=WIDTH,
+        max_position_embeddings=TOKENS,
+        attn_implementation="eager",
+        **shape,
     )
     model = BartForConditionalGeneration(config)
     decoder = model.model.decoder
 
     def rewire(block: nn.Module, other: Wiring) -> None:
-        def forward(x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None, **given: Any) -> Tensor:
+        def forward(
+            x: Tensor, mask: Tensor | None = None, memory: Tensor | None = None, **given: Any
+        ) -> Tensor:
             x = block.self_attn_layer_norm(x + block.self_attn(x, attention_mask=mask)[0])
 
             def attention(y: Tensor) -> Tensor:

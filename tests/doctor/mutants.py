@@ -1,4 +1,5 @@
-"""Mutants of models: faults of known kinds put into healthy models, and whether the doctor names each with its block.
+"""Mutants of models: faults of known kinds put into healthy models, and whether the doctor names
+each with its block.
 
 `python tests/doctor/mutants.py` prints a row for each kind; words of the kinds' names may follow.
 """
@@ -64,12 +65,18 @@ def whole(mutate: Callable[[Base], object]) -> Kind:
 
 def wired(wiring: Callable[[Base], Wiring | None]) -> Kind:
     """One block wired otherwise."""
-    return at(lambda base, block: (w := wiring(base)) is not None and base.rewire(base.blocks[block], w))
+    return at(
+        lambda base, block: (w := wiring(base)) is not None and base.rewire(base.blocks[block], w)
+    )
 
 
 def all_wired(wiring: Callable[[Base], Wiring | None]) -> Kind:
     return whole(
-        lambda base: (w := wiring(base)) is not None and [base.rewire(block, w) for block in base.blocks] and None
+        lambda base: (
+            (w := wiring(base)) is not None
+            and [base.rewire(block, w) for block in base.blocks]
+            and None
+        )
     )
 
 
@@ -95,7 +102,9 @@ def around(change: Callable[[Base, Map, Map], tuple[Map, Map]]) -> Callable[[Bas
     def wiring(base: Base) -> Wiring:
         def block(x: Tensor, of: Parts) -> Tensor:
             attention, feed_forward = change(base, of.attention, of.feed_forward)
-            return base.wiring(x, Parts(attention=attention, feed_forward=feed_forward, norms=of.norms))
+            return base.wiring(
+                x, Parts(attention=attention, feed_forward=feed_forward, norms=of.norms)
+            )
 
         return block
 
@@ -143,7 +152,9 @@ class Over(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         variance = x.var(self.dims, keepdim=True, correction=0)
-        return (x - x.mean(self.dims, keepdim=True)) * torch.rsqrt(variance + 1e-5) * self.gain + self.shift
+        return (x - x.mean(self.dims, keepdim=True)) * torch.rsqrt(
+            variance + 1e-5
+        ) * self.gain + self.shift
 
 
 def final(base: Base, module: nn.Module) -> None:
@@ -180,7 +191,11 @@ def scaled(some: Iterable[Tensor], factor: float) -> None:
 
 
 def outputs(base: Base) -> list[Tensor]:
-    return [w.weight for b in base.blocks for w in (base.attention(b)["output"], base.feed_forward(b)[1])]
+    return [
+        w.weight
+        for b in base.blocks
+        for w in (base.attention(b)["output"], base.feed_forward(b)[1])
+    ]
 
 
 def gains(base: Base) -> list[Tensor]:
@@ -223,10 +238,17 @@ def drop_embedding_norm(base: Base) -> object:
 
 
 def shared_norm(x: Tensor, of: Parts) -> Tensor:
-    return pre(x, Parts(attention=of.attention, feed_forward=of.feed_forward, norms=(of.norms[0], of.norms[0])))
+    return pre(
+        x,
+        Parts(
+            attention=of.attention, feed_forward=of.feed_forward, norms=(of.norms[0], of.norms[0])
+        ),
+    )
 
 
-def own_attention(base: Base, change: Callable[[OwnAttention], object], block: int | None = None) -> object:
+def own_attention(
+    base: Base, change: Callable[[OwnAttention], object], block: int | None = None
+) -> object:
     """Changes the attention of our own models; False in the others."""
     found = [getattr(one, "attention", None) for one in base.blocks]
     if not all(isinstance(one, OwnAttention) for one in found):
@@ -243,8 +265,11 @@ def set_scaling(base: Base, power: float) -> None:
             module.scaling *= (32 // 4) ** power
 
 
-def optimised(*, decay: Callable[[str, nn.Parameter, bool], float | None], sgd: bool = False) -> Kind:
-    """With an optimiser that decays as the function says of a name, a parameter, and whether it is of the block.
+def optimised(
+    *, decay: Callable[[str, nn.Parameter, bool], float | None], sgd: bool = False
+) -> Kind:
+    """With an optimiser that decays as the function says of a name, a parameter, and whether it is
+    of the block.
 
     None leaves a parameter out.
     """
@@ -322,7 +347,9 @@ def padded(base: Base, inverted: bool) -> object:
     if inverted:
         bert = base.model.bert
         usual = bert.forward
-        bert.forward = lambda *a, attention_mask=None, **k: usual(*a, attention_mask=1 - attention_mask, **k)
+        bert.forward = lambda *a, attention_mask=None, **k: usual(
+            *a, attention_mask=1 - attention_mask, **k
+        )
     return None
 
 
@@ -343,8 +370,12 @@ KINDS: dict[str, Kind] = {
     "block: un-normed feed-forward": wired(second(lambda x, f, norm: x + f(x))),
     "block: norm on the branch": wired(both(lambda x, f, norm: x + norm(f(x)))),
     "block: first norm gone": wired(first(lambda x, f, norm: x + f(x))),
-    "block: skip from the normed x": wired(only_pre(first(lambda x, f, norm: (y := norm(x)) + f(y)))),
-    "block: feed-forward's residual is the block's input": wired(only_pre(lambda base: input_of_block)),
+    "block: skip from the normed x": wired(
+        only_pre(first(lambda x, f, norm: (y := norm(x)) + f(y)))
+    ),
+    "block: feed-forward's residual is the block's input": wired(
+        only_pre(lambda base: input_of_block)
+    ),
     "block: parallel": wired(only_pre(lambda base: parallel)),
     "block: x = 2x + F": wired(only_pre(first(lambda x, f, norm: 2 * x + f(norm(x))))),
     "block: branch subtracted": wired(around(lambda base, a, f: (lambda x: -a(x), f))),
@@ -353,21 +384,37 @@ KINDS: dict[str, Kind] = {
         lambda base: lambda x, of: base.wiring(USUAL[base.wiring](x, of.attention, of.norms[0]), of)
     ),
     "block: a branch of its branch": wired(around(lambda base, a, f: (a, lambda x: f(f(x))))),
-    "block: attention left out": wired(lambda base: lambda x, of: USUAL[base.wiring](x, of.feed_forward, of.norms[1])),
+    "block: attention left out": wired(
+        lambda base: lambda x, of: USUAL[base.wiring](x, of.feed_forward, of.norms[1])
+    ),
     "block: half of the sum": wired(only_pre(first(lambda x, f, norm: (x + f(norm(x))) / 2))),
     "block: feed-forward before attention": wired(swapped),
     "residual: attention's": wired(first(lambda x, f, norm: norm(f(x)))),
     "residual: feed-forward's": wired(second(lambda x, f, norm: f(norm(x)))),
     "scale: 2x in all": all_wired(only_pre(both(lambda x, f, norm: 2 * x + f(norm(x))))),
-    "scale: half of the sum in all": all_wired(only_pre(both(lambda x, f, norm: (x + f(norm(x))) / 2))),
+    "scale: half of the sum in all": all_wired(
+        only_pre(both(lambda x, f, norm: (x + f(norm(x))) / 2))
+    ),
     "scale: 1/√(2L) twice": whole(
-        lambda base: base.is_pre and base.positions is not None and scaled(outputs(base), (2 * BLOCKS) ** -0.5)
+        lambda base: (
+            base.is_pre
+            and base.positions is not None
+            and scaled(outputs(base), (2 * BLOCKS) ** -0.5)
+        )
     ),
     "scale: α of another depth": all_wired(
-        lambda base: both(lambda x, f, norm: norm(48**0.25 * x + f(x)))(base) if base.wiring is deepnorm else None
+        lambda base: (
+            both(lambda x, f, norm: norm(48**0.25 * x + f(x)))(base)
+            if base.wiring is deepnorm
+            else None
+        )
     ),
     "scale: α on the branch": all_wired(
-        lambda base: both(lambda x, f, norm: norm(x + ALPHA * f(x)))(base) if base.wiring is deepnorm else None
+        lambda base: (
+            both(lambda x, f, norm: norm(x + ALPHA * f(x)))(base)
+            if base.wiring is deepnorm
+            else None
+        )
     ),
     "scale: 1/β": whole(lambda base: beta(base, -2)),
     "scale: no β": whole(lambda base: beta(base, -1)),
@@ -382,7 +429,9 @@ KINDS: dict[str, Kind] = {
         lambda base, block: scaled([base.attention(base.blocks[block])["output"].weight], 100)
     ),
     "weights: a block at deviation 1": at(
-        lambda base, block: [nn.init.normal_(p) for p in base.blocks[block].parameters() if p.ndim > 1] and None
+        lambda base, block: (
+            [nn.init.normal_(p) for p in base.blocks[block].parameters() if p.ndim > 1] and None
+        )
     ),
     "weights: all gains 2": whole(lambda base: filled(gains(base), 2.0)),
     "weights: a gain times 100": at(lambda base, block: scaled([base.norm(block, 0).weight], 100)),
@@ -401,10 +450,16 @@ KINDS: dict[str, Kind] = {
     "attention: no 1/√d": whole(lambda base: set_scaling(base, 0.5)),
     "attention: times √d": whole(lambda base: set_scaling(base, 1.0)),
     "attention: saturated": whole(
-        lambda base: scaled([base.attention(b)[w].weight for b in base.blocks for w in ("query", "key")], 100)
+        lambda base: scaled(
+            [base.attention(b)[w].weight for b in base.blocks for w in ("query", "key")], 100
+        )
     ),
-    "attention: softmax over queries": whole(lambda base: own_attention(base, lambda one: setattr(one, "axis", -2))),
-    "attention: softmax over the batch": whole(lambda base: own_attention(base, lambda one: setattr(one, "axis", 0))),
+    "attention: softmax over queries": whole(
+        lambda base: own_attention(base, lambda one: setattr(one, "axis", -2))
+    ),
+    "attention: softmax over the batch": whole(
+        lambda base: own_attention(base, lambda one: setattr(one, "axis", 0))
+    ),
     "gradient: a branch detached": wired(around(lambda base, a, f: (lambda x: a(x).detach(), f))),
     "gradient: the stream detached": wired(lambda base: lambda x, of: base.wiring(x.detach(), of)),
     "gradient: all skips detached": all_wired(
@@ -416,36 +471,55 @@ KINDS: dict[str, Kind] = {
     ),
     "gradient: a branch without it": wired(around(lambda base, a, f: (a, no_checkpoint(f)))),
     "gradient: norms frozen": whole(
-        lambda base: [base.norm(b, place).requires_grad_(False) for b in range(BLOCKS) for place in (0, 1)] and None
+        lambda base: (
+            [base.norm(b, place).requires_grad_(False) for b in range(BLOCKS) for place in (0, 1)]
+            and None
+        )
     ),
-    "gradient: a block frozen": at(lambda base, block: base.blocks[block].requires_grad_(False) and None),
+    "gradient: a block frozen": at(
+        lambda base, block: base.blocks[block].requires_grad_(False) and None
+    ),
     "optimiser: clip with SGD": whole(clipped),
     "optimiser: decay on norms": everywhere(optimised(decay=lambda name, p, inside: 0.1)),
     "optimiser: norms left out": everywhere(
         optimised(decay=lambda name, p, inside: None if "norm" in name.lower() else by_shape(p))
     ),
-    "optimiser: a block left out": optimised(decay=lambda name, p, inside: None if inside else by_shape(p)),
-    "optimiser: decay leaves a block out": optimised(decay=lambda name, p, inside: 0.0 if inside else by_shape(p)),
-    "mask: causal one missing": whole(lambda base: own_attention(base, lambda one: setattr(one, "masks", "nothing"))),
+    "optimiser: a block left out": optimised(
+        decay=lambda name, p, inside: None if inside else by_shape(p)
+    ),
+    "optimiser: decay leaves a block out": optimised(
+        decay=lambda name, p, inside: 0.0 if inside else by_shape(p)
+    ),
+    "mask: causal one missing": whole(
+        lambda base: own_attention(base, lambda one: setattr(one, "masks", "nothing"))
+    ),
     "mask: missing in a block": at(
         lambda base, block: own_attention(base, lambda one: setattr(one, "masks", "nothing"), block)
     ),
-    "mask: inverted": whole(lambda base: own_attention(base, lambda one: setattr(one, "masks", "earlier"))),
+    "mask: inverted": whole(
+        lambda base: own_attention(base, lambda one: setattr(one, "masks", "earlier"))
+    ),
     "mask: padding inverted": whole(lambda base: padded(base, True)),
     "other: a NaN weight": at(
-        lambda base, block: filled([base.feed_forward(base.blocks[block])[0].weight[0, :1]], math.nan)
+        lambda base, block: filled(
+            [base.feed_forward(base.blocks[block])[0].weight[0, :1]], math.nan
+        )
     ),
     "other: a block skipped": wired(lambda base: lambda x, of: x),
     "other: a feed-forward dead by its bias": at(
         lambda base, block: (
-            filled([b], -100.0) if (b := base.feed_forward(base.blocks[block])[0].bias) is not None else False
+            filled([b], -100.0)
+            if (b := base.feed_forward(base.blocks[block])[0].bias) is not None
+            else False
         )
     ),
     "other: one block in all places": whole(share_all),
     "other: blocks copied": whole(copy_all),
     "other: fewer blocks than configured": whole(lambda base: base.blocks.pop(2) and None),
     "other: positions in every block": whole(repeat_positions),
-    "other: dropout always on": wired(lambda base: lambda x, of: F.dropout(base.wiring(x, of), 0.1)),
+    "other: dropout always on": wired(
+        lambda base: lambda x, of: F.dropout(base.wiring(x, of), 0.1)
+    ),
     "other: a block in bfloat16": at(in_bfloat),
 }
 
@@ -467,7 +541,9 @@ def drawn(base: str) -> Base:
 
 
 def mutant(kind: str, base: str) -> tuple[Base, int] | None:
-    """The base with the fault, and the block, counted from 0, that it is in; None where this base cannot have it."""
+    """The base with the fault, and the block, counted from 0, that it is in; None where this base
+    cannot have it.
+    """
     block = random.Random(f"{kind} {base}").randrange(BLOCKS)
     made = drawn(base)
     return None if KINDS[kind].mutate(made, block) is False else (made, block)
@@ -504,7 +580,11 @@ def table(words: Iterable[str]) -> None:
     """A line for each mutant, and the shares at the end."""
     torch.set_num_threads(1)
     for base in BASES:
-        print(f"{base}: twin", [(one.severity.value, one.id) for one in diagnosed(drawn(base))], flush=True)
+        print(
+            f"{base}: twin",
+            [(one.severity.value, one.id) for one in diagnosed(drawn(base))],
+            flush=True,
+        )
     chosen = [kind for kind in KINDS if all(word in kind for word in words)]
     seen = []
     for kind in chosen:

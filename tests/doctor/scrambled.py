@@ -10,10 +10,16 @@ _KEEP = (nn.ModuleList, nn.ModuleDict, nn.Sequential, nn.ParameterDict, nn.Param
 
 
 def scrambled(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The same object, every class in it renamed and every child filed under another name; it computes as before."""
+    """The same object, every class in it renamed and every child filed under another name; it
+    computes as before.
+    """
     rng = random.Random(seed)
     for module in list(model.modules()):
-        new = {} if isinstance(module, _KEEP) else {name: f"q{rng.randrange(10**9)}" for name in module._modules}
+        new = (
+            {}
+            if isinstance(module, _KEEP)
+            else {name: f"q{rng.randrange(10**9)}" for name in module._modules}
+        )
         children = {new.get(name, name): child for name, child in module._modules.items()}
         module._modules.clear()
         module._modules.update(children)

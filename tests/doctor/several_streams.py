@@ -1,4 +1,6 @@
-"""Small Transformers with several residual streams in one tensor, written in the ways of public code."""
+"""Small Transformers with several residual streams in one tensor, written in the ways of public
+code.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,8 +36,14 @@ class Dynamic(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, T, n, D) to (B, T, n), (B, T, n, n) and (B, T, n)."""
-        pre, post, mixing = (rms(x.flatten(-2)) @ self.weight.mT + self.bias).split([STREAMS, STREAMS, STREAMS**2], -1)
-        return pre.sigmoid(), self.connecting(mixing.unflatten(-1, (STREAMS, STREAMS))), self.expanding(post)
+        pre, post, mixing = (rms(x.flatten(-2)) @ self.weight.mT + self.bias).split(
+            [STREAMS, STREAMS, STREAMS**2], -1
+        )
+        return (
+            pre.sigmoid(),
+            self.connecting(mixing.unflatten(-1, (STREAMS, STREAMS))),
+            self.expanding(post),
+        )
 
     def connecting(self, logits: Tensor) -> Tensor:
         return sinkhorn(logits)
@@ -75,7 +83,9 @@ def flat(x: Tensor, f: Callable[[Tensor], Tensor], weights: nn.Module) -> Tensor
     """The streams as (B, T, n·D) between the sub-layers."""
     pre, _, post = weights(x)
     y = (pre.unsqueeze(-1) * x).mean(-2)
-    return (x.flatten(-2) + (post.unsqueeze(-1) * f(y).unsqueeze(-2)).flatten(-2)).unflatten(-1, x.shape[-2:])
+    return (x.flatten(-2) + (post.unsqueeze(-1) * f(y).unsqueeze(-2)).flatten(-2)).unflatten(
+        -1, x.shape[-2:]
+    )
 
 
 def as_it_is(x: Tensor, f: Callable[[Tensor], Tensor], weights: nn.Module) -> Tensor:
@@ -90,15 +100,21 @@ class Wiring:
 
 
 class SeveralStreams(nn.Module):
-    """Embedding, blocks of attention and feed-forward between streams, a sum of the streams, a norm, and logits."""
+    """Embedding, blocks of attention and feed-forward between streams, a sum of the streams, a
+    norm, and logits.
+    """
 
-    def __init__(self, join: Join, weights: Callable[[], nn.Module] = Dynamic, *, blocks: int = 3) -> None:
+    def __init__(
+        self, join: Join, weights: Callable[[], nn.Module] = Dynamic, *, blocks: int = 3
+    ) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.join = join
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.f = nn.ModuleList(
-            Attention() if n % 2 == 0 else nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, WIDTH))
+            Attention()
+            if n % 2 == 0
+            else nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, WIDTH))
             for n in range(2 * blocks)
         )
         self.norms = nn.ModuleList(nn.RMSNorm(WIDTH, eps=1e-6) for _ in self.f)

@@ -26,16 +26,21 @@ from normscope.report.words import learning_rate
 
 
 def test_rates_are_known_of_every_optimiser_but_radam():
-    # A new one stands here until a recipe in choosing/recipes.toml or a ladder of ours has a rate for it.
+    # A new one stands here until a recipe in choosing/recipes.toml or a ladder of ours has a rate
+    # for it.
     assert OPTIMIZERS.keys() - {one.facts.optimizer for one in known_rates()} == {"radam"}
 
 
 def encoder(blocks: int, *, norm_first: bool) -> nn.Module:
     torch.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(32, 2, 64, dropout=0.1, batch_first=True, norm_first=norm_first)
+    layer = nn.TransformerEncoderLayer(
+        32, 2, 64, dropout=0.1, batch_first=True, norm_first=norm_first
+    )
     norm = nn.LayerNorm(32) if norm_first else None
     model = nn.Sequential(
-        nn.Embedding(50, 32), nn.TransformerEncoder(layer, blocks, norm, enable_nested_tensor=False), nn.Linear(32, 50)
+        nn.Embedding(50, 32),
+        nn.TransformerEncoder(layer, blocks, norm, enable_nested_tensor=False),
+        nn.Linear(32, 50),
     )
     for weight in model[1].parameters():
         if weight.ndim > 1:
@@ -66,11 +71,15 @@ def test_the_doctor_and_choose_name_the_same_rate():
         assert found.basis == known.stands_on
     case = ModelToTrain(model="encoder-only", blocks=6, width=32, optimizer="adamw")
     said = recommended(choose(case))[1].says
-    assert said.startswith(learning_rate(advised(encoder(6, norm_first=True), "adamw").best_rate, 2))
+    assert said.startswith(
+        learning_rate(advised(encoder(6, norm_first=True), "adamw").best_rate, 2)
+    )
 
 
 def test_post_ln_is_told_to_go_slower_than_pre_ln():
-    post, pre = (advised(encoder(4, norm_first=norm_first)).best_rate for norm_first in (False, True))
+    post, pre = (
+        advised(encoder(4, norm_first=norm_first)).best_rate for norm_first in (False, True)
+    )
     # Eight sub-layers are twice the four up to which normed sums make no difference.
     assert post == pytest.approx(pre * 2 ** law().normed_depth)
     assert post < pre / 1.2
@@ -126,7 +135,10 @@ def test_a_rate_of_a_smaller_model_is_carried_as_the_law_moves():
     known = advised(large, "adamw")
     assert known.carried == ""
     assert learning_rate(known.best_rate, 2) in found.basis
-    assert (found.median_rate, found.usual_warmup_shares) == (known.median_rate, known.usual_warmup_shares)
+    assert (found.median_rate, found.usual_warmup_shares) == (
+        known.median_rate,
+        known.usual_warmup_shares,
+    )
 
 
 def test_a_rate_is_carried_where_none_is_known(monkeypatch):
@@ -171,7 +183,10 @@ def test_an_optimiser_that_is_not_listed_is_named_in_a_note():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimizer": "adagrade"}, f"unknown optimizer 'adagrade'; choose {', '.join(OPTIMIZERS)}"),
+        (
+            {"optimizer": "adagrade"},
+            f"unknown optimizer 'adagrade'; choose {', '.join(OPTIMIZERS)}",
+        ),
         ({"rate": 0.0}, "must be positive and finite, got 0.0"),
         ({"rate": math.nan}, "must be positive and finite, got nan"),
     ],
@@ -192,12 +207,18 @@ def test_what_cannot_be_advised_on(options, message):
         (3.9 * FAR, 100, ["info"], "or watch the loss where"),
     ],
 )
-def test_a_rate_outside_the_range_is_found_and_a_warm_up_makes_it_a_note(rate, warmup, severity, said):
+def test_a_rate_outside_the_range_is_found_and_a_warm_up_makes_it_a_note(
+    rate, warmup, severity, said
+):
     """rate: over the usual one, whose range reaches three times to either side."""
     model = encoder(2, norm_first=True)
     wanted = rate * advised(model).best_rate
-    found = normscope.diagnose(model, TOKENS, loss=loss, wanted_rate=wanted, wanted_warmup_updates=warmup)
+    found = normscope.diagnose(
+        model, TOKENS, loss=loss, wanted_rate=wanted, wanted_warmup_updates=warmup
+    )
     faults = [one for one in found.findings if one.id == "rate-out-of-range"]
     assert [one.severity for one in faults] == severity
     assert all(said in one.fix for one in faults)
-    assert all(("100 updates carries it is not known" in one.message) == bool(warmup) for one in faults)
+    assert all(
+        ("100 updates carries it is not known" in one.message) == bool(warmup) for one in faults
+    )

@@ -49,14 +49,20 @@ def test_folders_know_only_those_before_them() -> None:
     assert [line for path in FILES for line in out_of_order(path)] == []
 
 
-def test_the_search_finds_what_it_looks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_what_it_looks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("test_architecture.ROOT", tmp_path / "normscope")
     monkeypatch.setitem(globals(), "DOCTOR", tmp_path / "normscope" / "doctor")
     path = tmp_path / "normscope" / "doctor" / "observe" / "file.py"
     path.parent.mkdir(parents=True)
     path.write_text(
-        "from typing import TYPE_CHECKING\nfrom ..find.terms import Term\nfrom ..identify import found\n"
-        "from ...measure import record\nfrom ..diagnose import Diagnosis\nif TYPE_CHECKING:\n"
+        "from typing import TYPE_CHECKING\n"
+        "from ..find.terms import Term\n"
+        "from ..identify import found\n"
+        "from ...measure import record\n"
+        "from ..diagnose import Diagnosis\n"
+        "if TYPE_CHECKING:\n"
         "    from ..lint.rule import Rule\n"
     )
     assert [line.split()[-1] for line in out_of_order(path)] == [

@@ -7,7 +7,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from doctor.attending import HEAD, as_t5, drawn, earlier, hiding, model, normed_at, nothing, of, over, scaled, unchanged
+from doctor.attending import (
+    HEAD,
+    as_t5,
+    drawn,
+    earlier,
+    hiding,
+    model,
+    normed_at,
+    nothing,
+    of,
+    over,
+    scaled,
+    unchanged,
+)
 from doctor.wired import VOCABULARY, Block, F, Model, Stack, pre
 from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.doctor.result import Severity
@@ -29,7 +42,9 @@ def judged(built: nn.Module, loss=next_token, inputs=TOKENS) -> Diagnosis:
 
 
 def said(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
-    return [(one.id, str(one.severity), one.message) for one in diagnosis.findings if one.id in RULES]
+    return [
+        (one.id, str(one.severity), one.message) for one in diagnosis.findings if one.id in RULES
+    ]
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -39,11 +54,16 @@ def test_measures_are_those_of_the_formula(fused):
     seen, block = first.measured.attention, built.encoder.blocks[0]
     with torch.no_grad():
         x = block.norms[0](built.embedding(TOKENS))
-        q, k = (linear(x).unflatten(-1, (2, HEAD)).transpose(1, 2) for linear in (block.f[0].query, block.f[0].key))
+        q, k = (
+            linear(x).unflatten(-1, (2, HEAD)).transpose(1, 2)
+            for linear in (block.f[0].query, block.f[0].key)
+        )
         logits = q @ k.mT / HEAD**0.5
     rows = [logits[..., row, : row + 1] for row in range(7, 16)]
     deviation = torch.stack([row.var(-1, correction=0) for row in rows]).mean().sqrt()
-    entropy = torch.stack([-(w := row.softmax(-1)).mul(w.log()).sum(-1) / math.log(row.shape[-1]) for row in rows])
+    entropy = torch.stack(
+        [-(w := row.softmax(-1)).mul(w.log()).sum(-1) / math.log(row.shape[-1]) for row in rows]
+    )
     assert seen.keys == pytest.approx(12)
     assert seen.scale == pytest.approx(HEAD**-0.5)
     assert seen.deviation == pytest.approx(float(deviation), rel=1e-5)
@@ -63,7 +83,12 @@ def test_right_attention_is_silent(change, fused):
 @pytest.mark.parametrize(
     ("change", "rule", "severity", "told"),
     [
-        (scaled(1.0), "attention-scale", "warning", "in all 4 attentions q·k of heads of width 8 is multiplied by 1,"),
+        (
+            scaled(1.0),
+            "attention-scale",
+            "warning",
+            "in all 4 attentions q·k of heads of width 8 is multiplied by 1,",
+        ),
         (scaled(8**0.5), "attention-scale", "warning", "multiplied by 2.828"),
         (scaled(1 / 8), "attention-scale", "info", "this is 1/d, as µP has it"),
         (scaled(2**-0.5), "attention-scale", "warning", "1/√H of the number of heads"),
@@ -74,11 +99,31 @@ def test_right_attention_is_silent(change, fused):
             "warning",
             "(block 3) q·k is multiplied by 1, in most others by 0.3536",
         ),
-        (normed_at(2.0), "attention-saturated", "warning", "q·k is multiplied by 2, not by 1/√8 = 0.3536"),
+        (
+            normed_at(2.0),
+            "attention-saturated",
+            "warning",
+            "q·k is multiplied by 2, not by 1/√8 = 0.3536",
+        ),
         (drawn(1.0), "attention-saturated", "warning", "for their matrices are drawn large"),
-        (hiding(nothing), "attention-mask", "info", "cannot tell which one: nothing knows tokens' places"),
-        (of(1, hiding(nothing)), "attention-mask", "error", "in 1 of 4 attentions (block 2) 100% of the tokens"),
-        (hiding(earlier), "attention-mask", "error", "in all 4 attentions tokens look at later ones and at no earlier"),
+        (
+            hiding(nothing),
+            "attention-mask",
+            "info",
+            "cannot tell which one: nothing knows tokens' places",
+        ),
+        (
+            of(1, hiding(nothing)),
+            "attention-mask",
+            "error",
+            "in 1 of 4 attentions (block 2) 100% of the tokens",
+        ),
+        (
+            hiding(earlier),
+            "attention-mask",
+            "error",
+            "in all 4 attentions tokens look at later ones and at no earlier",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(change, rule, severity, told, fused):
@@ -89,11 +134,17 @@ def test_what_is_wrong_is_named(change, rule, severity, told, fused):
 
 @pytest.mark.parametrize(("tokens", "told"), [(12, 1), (13, 0)])
 def test_a_scale_that_is_of_the_number_of_tokens(tokens, told):
-    found = judged(model(scaled(12**-0.5)), inputs=TOKENS[:, :tokens], loss=lambda logits: logits.square().mean())
+    found = judged(
+        model(scaled(12**-0.5)),
+        inputs=TOKENS[:, :tokens],
+        loss=lambda logits: logits.square().mean(),
+    )
     assert sum("1/√T of the tokens" in one.message for one in found.findings) == told
 
 
-@pytest.mark.parametrize(("axis", "told"), [(-2, "2 (queries)"), (1, "1 (heads)"), (0, "0 (sequences)")])
+@pytest.mark.parametrize(
+    ("axis", "told"), [(-2, "2 (queries)"), (1, "1 (heads)"), (0, "0 (sequences)")]
+)
 def test_a_softmax_over_another_axis(axis, told):
     ((rule, severity, message),) = said(judged(model(over(axis))))
     assert (rule, severity) == ("softmax-axis", "error")
@@ -123,12 +174,16 @@ def lost(x: Tensor, f: F, norm: F) -> Tensor:
 @pytest.mark.parametrize("length", [9, 16])
 @pytest.mark.parametrize("places", [(), (1,), (0, 1, 2)])
 def test_cross_attention_without_its_sum(places, length):
-    """Where source and target are as long, the memory has the stream's shape, and is still no way around it."""
+    """Where source and target are as long, the memory has the stream's shape, and is still no way
+    around it.
+    """
     blocks = [Block((pre, lost if place in places else pre, pre)) for place in range(3)]
     built = Model(lambda: Stack(pre, pre, final=1), lambda: Stack(blocks=blocks, final=1))
     everything = judged(built, None, (TOKENS, TOKENS.flip(1)[:, :length])).findings
     found = [one for one in everything if one.severity != Severity.INFO]
-    assert [(one.id, str(one.severity)) for one in found] == [("lost-residual", "error")] * bool(places)
+    assert [(one.id, str(one.severity)) for one in found] == [("lost-residual", "error")] * bool(
+        places
+    )
     assert all("cross-attention takes the place of the stream" in one.message for one in found)
     assert all(f": {len(places)} of the sums" in one.message for one in found)
 
@@ -142,7 +197,9 @@ class Padded(nn.Module):
 
     def forward(self, tokens: Tensor, attention_mask: Tensor) -> Tensor:
         for block in self.inner.encoder.blocks:
-            block.f[0].hides = lambda query, key: self.read(attention_mask)[:, None, None].expand(-1, 1, len(key), -1)
+            block.f[0].hides = lambda query, key: self.read(attention_mask)[:, None, None].expand(
+                -1, 1, len(key), -1
+            )
         return self.inner(tokens)
 
 
@@ -157,5 +214,7 @@ class Padded(nn.Module):
 def test_padding_is_hidden(read, told):
     mask = (torch.arange(16) < torch.tensor([[10], [12]])).long()
     found = said(judged(Padded(read), None, {"tokens": TOKENS, "attention_mask": mask}))
-    assert [(rule, severity) for rule, severity, _ in found] == [("attention-mask", "warning")] * bool(told)
+    assert [(rule, severity) for rule, severity, _ in found] == [
+        ("attention-mask", "warning")
+    ] * bool(told)
     assert all(told in message for *_, message in found)

@@ -1,4 +1,6 @@
-"""Blocks of stacks whose sub-layers are not all of one pattern, and ways of mixing tokens that are no attention."""
+"""Blocks of stacks whose sub-layers are not all of one pattern, and ways of mixing tokens that are
+no attention.
+"""
 
 import pytest
 
@@ -8,7 +10,13 @@ from doctor.scrambled import scrambled
 from normscope.doctor import Stack, find_stacks
 from normscope.doctor.identify.stacks import cut_in_blocks
 
-KINDS = {"a": "attention", "c": "cross_attention", "f": "feed_forward", "v": "convolution", "m": "mixer"}
+KINDS = {
+    "a": "attention",
+    "c": "cross_attention",
+    "f": "feed_forward",
+    "v": "convolution",
+    "m": "mixer",
+}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +29,8 @@ KINDS = {"a": "attention", "c": "cross_attention", "f": "feed_forward", "v": "co
         ("avav", "av av"),
         ("mfmfafmfmfaf", "mf mf af mf mf af"),
         ("favfavf", "f avf avf"),
-        # A first block without cross-attention, one without attention, one more feed-forward at the end.
+        # A first block without cross-attention, one without attention, one more feed-forward at the
+        # end.
         ("afacfacf", "af acf acf"),
         ("fafaf", "f af af"),
         ("afaff", "af aff"),
@@ -38,7 +47,9 @@ def test_cut_in_blocks(kinds, blocks):
 def kinds_of(stack: Stack) -> str:
     letters = {kind: letter for letter, kind in KINDS.items()}
     blocks = range(1, stack.blocks + 1)
-    return " ".join("".join(letters[s.kind] for s in stack.sublayers if s.block == block) for block in blocks)
+    return " ".join(
+        "".join(letters[s.kind] for s in stack.sublayers if s.block == block) for block in blocks
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +57,9 @@ def kinds_of(stack: Stack) -> str:
     [({"sandwich_coef": 1}, "aaf aff"), ({"par_ratio": 3, "depth": 6}, "af af af afffff")],
 )
 def test_layers_in_an_order_of_their_own(options, kinds):
-    """Sandwich Transformer: Press et al. 2019; PAR: Mandava et al. 2020, one attention to several feed-forwards."""
+    """Sandwich Transformer: Press et al. 2019; PAR: Mandava et al. 2020, one attention to several
+    feed-forwards.
+    """
     (found,) = find_stacks(scrambled(stack(**options)()), ids())
     assert kinds_of(found) == kinds
     assert {(s.placement, s.confidence) for s in found.sublayers} == {("pre-ln", "sure")}

@@ -22,11 +22,17 @@ def test_a_clip_a_thousand_times_below_the_gradient():
     (warning,) = found(norm / 2000, torch.optim.SGD)
     assert warning.severity == "warning"
     assert (
-        "2,000 times less. The first update of SGD at a rate of 0.1 is the one that a rate of 5e-05" in warning.message
+        "2,000 times less. The first update of SGD at a rate of 0.1 is the one that a rate of 5e-05"
+        in warning.message
     )
     (note,) = found(norm / 2000, torch.optim.Adam)
     assert (note.severity, "hides no rate" in note.message) == ("info", True)
-    assert found(norm / 500, torch.optim.SGD) == found(math.inf, torch.optim.SGD) == found(None, torch.optim.SGD) == []
+    assert (
+        found(norm / 500, torch.optim.SGD)
+        == found(math.inf, torch.optim.SGD)
+        == found(None, torch.optim.SGD)
+        == []
+    )
 
 
 def test_a_diagnosis_says_of_every_rule_whether_it_was_asked():
@@ -39,7 +45,8 @@ def test_a_diagnosis_says_of_every_rule_whether_it_was_asked():
     assert asked["no-norm"].reason == "it was silenced"
     assert asked["checkpoint-tensors"].reason == "no checkpoint was loaded"
     assert asked["clip-hides-rate"].reason == (
-        "no optimiser with its parameter groups was given and no norm was given that gradients are clipped to"
+        "no optimiser with its parameter groups was given and no norm was given that gradients are "
+        "clipped to"
     )
     told = replace(of, optimizer=torch.optim.SGD(model.parameters(), 0.1), clip_norm=1.0)
     more = {rule.id for rule in asked_rules(told) if rule.asked and not asked[rule.id].asked}

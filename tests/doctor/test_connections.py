@@ -1,4 +1,6 @@
-"""Several streams in one tensor: found, and shown as a formula that computes what the model computes."""
+"""Several streams in one tensor: found, and shown as a formula that computes what the model
+computes.
+"""
 
 import pytest
 import torch
@@ -24,11 +26,26 @@ from normscope.doctor.observe.examine import examined
 PLAIN = "x ← expand(attention(norm(collapse(x)))) + connect(x)"
 FORMULAS = {
     "matrix product": (by_matmul, Dynamic, PLAIN, "token"),
-    "einsum": (by_einsum, Dynamic, "x ← connect(x) + expand(attention(norm(collapse(x))))", "token"),
+    "einsum": (
+        by_einsum,
+        Dynamic,
+        "x ← connect(x) + expand(attention(norm(collapse(x))))",
+        "token",
+    ),
     "static": (by_matmul, Static, PLAIN, "trained"),
-    "static, einsum": (by_einsum, Static, "x ← connect(x) + expand(attention(norm(collapse(x))))", "trained"),
+    "static, einsum": (
+        by_einsum,
+        Static,
+        "x ← connect(x) + expand(attention(norm(collapse(x))))",
+        "trained",
+    ),
     "flat": (flat, Dynamic, "x ← x + expand(attention(norm(collapse(x))))", "token"),
-    "added as it is": (as_it_is, Dynamic, "x ← connect(x) + expand(attention(norm(collapse(x))))", "token"),
+    "added as it is": (
+        as_it_is,
+        Dynamic,
+        "x ← connect(x) + expand(attention(norm(collapse(x))))",
+        "token",
+    ),
 }
 NAMES = {
     "matrix product": "mhc",
@@ -70,7 +87,9 @@ def test_the_formula_computes_what_the_model_computes(way):
     for connection in graph.connections.made.values():
         weights = connection.weights
         weights.values_NOI.copy_(
-            weights.values_NOI.flip(-1).flip(-2) if connection.kind == "connect" else weights.values_NOI.flip(-1)
+            weights.values_NOI.flip(-1).flip(-2)
+            if connection.kind == "connect"
+            else weights.values_NOI.flip(-1)
         )
         weights.values_NOI.mul_(1.01)
     assert off_by(graph, stream) > 1e-3
@@ -89,7 +108,9 @@ def test_weights_are_those_that_the_model_makes():
     assert found.from_doubly_stochastic == pytest.approx(off, abs=1e-6)
     assert found.from_doubly_stochastic < 1e-4
     assert found.tokens_off == 0
-    assert found.write.spread == pytest.approx(float(post.std(correction=0) / post.mean()), rel=1e-5)
+    assert found.write.spread == pytest.approx(
+        float(post.std(correction=0) / post.mean()), rel=1e-5
+    )
 
 
 def test_tokens_whose_mixing_has_sums_other_than_one_are_counted():
@@ -116,7 +137,9 @@ def test_rows_alone_that_add_up_to_one_are_not_doubly_stochastic():
 
 
 def test_what_is_measured_is_each_stream_and_not_the_spread_between_them():
-    """Streams that start as copies have the embedding's own mean square and similarity between tokens."""
+    """Streams that start as copies have the embedding's own mean square and similarity between
+    tokens.
+    """
     model = SeveralStreams(by_matmul)
     ((stack,), _) = examined(model, ids())
     first = stack.sublayers[0].measured
@@ -133,5 +156,7 @@ def test_on_the_meta_device_the_wiring_is_found_without_numbers():
     model = SeveralStreams(by_matmul)
     real = find_stacks(model, ids())
     found = find_stacks(model.to("meta"), tuple(each.to("meta") for each in ids()))
-    assert [str(s.formula) for s in found[0].sublayers] == [str(s.formula) for s in real[0].sublayers]
+    assert [str(s.formula) for s in found[0].sublayers] == [
+        str(s.formula) for s in real[0].sublayers
+    ]
     assert found[0].streams_start_equal is None

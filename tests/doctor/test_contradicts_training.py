@@ -1,4 +1,6 @@
-"""A checkpoint under the wrong flag is found from its weights; under its own flag, and untrained, it is left alone."""
+"""A checkpoint under the wrong flag is found from its weights; under its own flag, and untrained,
+it is left alone.
+"""
 
 from dataclasses import replace
 
@@ -18,7 +20,10 @@ from normscope.doctor.lint.patient import Loading
 def test_a_checkpoint_under_the_wrong_flag_is_found(trained_pre, sizes):
     model, held_out = trained(pre=trained_pre, **sizes)
     wired, meant = ("Post-LN", "Pre-LN") if trained_pre else ("Pre-LN", "Post-LN")
-    for by, words in ((by_losses, "on this batch the loss is"), (by_weights, "as far as the weights tell")):
+    for by, words in (
+        (by_losses, "on this batch the loss is"),
+        (by_weights, "as far as the weights tell"),
+    ):
         assert by(model, held_out, pre=trained_pre) == []
         (finding,) = by(model, held_out, pre=not trained_pre)
         assert finding.severity == "warning"
@@ -57,7 +62,9 @@ def test_losses_under_both_wirings(loss, rewired, said):
 
 @pytest.mark.parametrize("join", [pre, post])
 def test_initial_weights_say_nothing_of_a_training(join):
-    (asked,) = [rule for rule in asked_rules(patient(both(join)())) if rule.id == "contradicts-training"]
+    (asked,) = [
+        rule for rule in asked_rules(patient(both(join)())) if rule.id == "contradicts-training"
+    ]
     assert (asked.asked, asked.reason) == (False, "the weights are as they were drawn")
 
 

@@ -1,4 +1,6 @@
-"""Foreign models, as they are and with every class and module renamed: the same stacks, all of them right."""
+"""Foreign models, as they are and with every class and module renamed: the same stacks, all of them
+right.
+"""
 
 import pytest
 import torch
@@ -23,16 +25,26 @@ def assert_known(found: list[Stack], case: Case) -> None:
         names = known.truth if known.named is None else [known.named] * size * known.blocks
         assert [s.kind for s in early] == list(case.before)
         assert [s.kind for s in inside] == list(known.kinds) * known.blocks
-        assert [s.block for s in inside] == [b for b in range(1, known.blocks + 1) for _ in known.kinds]
+        assert [s.block for s in inside] == [
+            b for b in range(1, known.blocks + 1) for _ in known.kinds
+        ]
         assert [s.placement for s in inside] == names
         sure = [known.confidence if name or known.scaled else "unsure" for name in names[:size]]
         assert [s.confidence for s in inside] == list(known.confidences or sure) * known.blocks
-        assert [s.scaled_placement for s in inside] == ["" if name else known.scaled for name in names]
+        assert [s.scaled_placement for s in inside] == [
+            "" if name else known.scaled for name in names
+        ]
         assert stack.scaled_placement == ("" if stack.placement else known.scaled)
         assert [s.skip_scale for s in inside] == pytest.approx([known.skip] * size * known.blocks)
-        assert [s.branch_scale for s in inside] == pytest.approx(list(known.branches or ones) * known.blocks)
+        assert [s.branch_scale for s in inside] == pytest.approx(
+            list(known.branches or ones) * known.blocks
+        )
         assert {s.parallel for s in inside} == {known.parallel}
-        assert (stack.blocks, stack.norm, stack.final_norm) == (known.blocks, known.norm, known.final_norm)
+        assert (stack.blocks, stack.norm, stack.final_norm) == (
+            known.blocks,
+            known.norm,
+            known.final_norm,
+        )
         assert stack.placement in names
         assert stack.norm_epsilon == (known.epsilon and pytest.approx(known.epsilon, rel=0.1))
 
@@ -61,9 +73,15 @@ def test_weights_in_half_precision(name, dtype):
     case = (CORPUS | FURTHER)[name]
     inputs = {key: x.to(dtype) if x.is_floating_point() else x for key, x in case.inputs().items()}
     found = find_stacks(case.build().to(dtype), inputs)
-    assert [len(stack.sublayers) - len(case.before) for stack in found] == [len(known.truth) for known in case.stacks]
+    assert [len(stack.sublayers) - len(case.before) for stack in found] == [
+        len(known.truth) for known in case.stacks
+    ]
     for stack, known in zip(found, case.stacks, strict=True):
-        assert (stack.placement, stack.norm, stack.final_norm) == (known.placement, known.norm, known.final_norm)
+        assert (stack.placement, stack.norm, stack.final_norm) == (
+            known.placement,
+            known.norm,
+            known.final_norm,
+        )
         assert {s.placement for s in stack.sublayers if s.block} == {known.placement}
 
 
@@ -74,7 +92,9 @@ def test_compiled_models_are_looked_at_uncompiled(whole):
         model = torch.compile(model, backend="eager")
     else:
         model.compile(backend="eager")
-    assert_known(find_stacks(model, X_TRANSFORMERS["use_rmsnorm"].inputs()), X_TRANSFORMERS["use_rmsnorm"])
+    assert_known(
+        find_stacks(model, X_TRANSFORMERS["use_rmsnorm"].inputs()), X_TRANSFORMERS["use_rmsnorm"]
+    )
 
 
 def test_the_report_names_modules_and_formulas():
@@ -87,13 +107,20 @@ def test_the_report_names_modules_and_formulas():
 @pytest.mark.parametrize(
     ("name", "formula", "said", "summed_up"),
     [
-        ("granite, another multiplier", "x ← x + 0.3 · attention(norm(x))", "pre-ln × 0.300", "pre-ln × scale"),
+        (
+            "granite, another multiplier",
+            "x ← x + 0.3 · attention(norm(x))",
+            "pre-ln × 0.300",
+            "pre-ln × scale",
+        ),
         ("granite", "x ← x + 0.22 · attention(norm(x))", "granite", "granite"),
         ("dinov2", "x ← trained · attention(norm(x)) + x", "layer-scale", "layer-scale"),
         ("beit", "x ← trained · attention(norm(x)) + x", "layer-scale", "layer-scale"),
     ],
 )
-def test_scaled_branches_are_named_by_what_they_scale_where_no_placement_is_known(name, formula, said, summed_up):
+def test_scaled_branches_are_named_by_what_they_scale_where_no_placement_is_known(
+    name, formula, said, summed_up
+):
     diagnosis = diagnose(NEWER[name].build(), NEWER[name].inputs(), advise=False)
     (stack,) = diagnosis.stacks
     first = stack.sublayers[0]

@@ -1,4 +1,6 @@
-"""Foreign models after a look at them: outputs, hooks, flags, buffers, modes and attributes, and the generators."""
+"""Foreign models after a look at them: outputs, hooks, flags, buffers, modes and attributes, and
+the generators.
+"""
 
 import random
 from typing import Any
@@ -17,8 +19,14 @@ pytestmark = pytest.mark.sampled(one_in=12)
 
 HIDDEN = {"output_hidden_states": True}
 OF_ONE_CLASS = ("default", "encoder-decoder", "rotary_pos_emb", "rel_pos_bias", "layer_dropout")
-"""x-transformers' options are all of one class; these have tables and random numbers of their own."""
-LOOKED_AT = [n for n in EVERY if n.removeprefix("x-transformers: ") not in X_TRANSFORMERS.keys() - set(OF_ONE_CLASS)]
+"""x-transformers' options are all of one class; these have tables and random numbers of their
+own.
+"""
+LOOKED_AT = [
+    n
+    for n in EVERY
+    if n.removeprefix("x-transformers: ") not in X_TRANSFORMERS.keys() - set(OF_ONE_CLASS)
+]
 
 
 def held(container: Any) -> Any:
@@ -34,12 +42,22 @@ def held(container: Any) -> Any:
 
 def state(model: nn.Module) -> list[Any]:
     """All attributes and tables of every module, hooks among them, and what configurations hold."""
-    objects = [value for module in model.modules() for value in vars(module).values() if hasattr(value, "to_dict")]
-    return [*(held(vars(module)) for module in model.modules()), *(held(vars(value)) for value in objects)]
+    objects = [
+        value
+        for module in model.modules()
+        for value in vars(module).values()
+        if hasattr(value, "to_dict")
+    ]
+    return [
+        *(held(vars(module)) for module in model.modules()),
+        *(held(vars(value)) for value in objects),
+    ]
 
 
 def tensors(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in [*model.named_parameters(), *model.named_buffers()]}
+    return {
+        name: value.clone() for name, value in [*model.named_parameters(), *model.named_buffers()]
+    }
 
 
 def generators() -> list[Any]:
@@ -48,7 +66,9 @@ def generators() -> list[Any]:
 
 @pytest.mark.parametrize("name", LOOKED_AT)
 def test_a_look_leaves_no_trace(name):
-    """transformers puts hooks on when hidden states are first asked for: here, while the doctor looks."""
+    """transformers puts hooks on when hidden states are first asked for: here, while the doctor
+    looks.
+    """
     case = EVERY[name]
     model = case.build()
     asked = {**case.inputs(), **(HIDDEN if hasattr(model, "config") else {})}
@@ -65,4 +85,6 @@ def test_a_look_leaves_no_trace(name):
     with torch.no_grad():
         (found, how), (expected, of_copy) = (tree_flatten(m.eval()(**asked)) for m in (model, copy))
     assert how == of_copy
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True) if isinstance(a, Tensor))
+    assert all(
+        torch.equal(a, b) for a, b in zip(found, expected, strict=True) if isinstance(a, Tensor)
+    )

@@ -17,8 +17,15 @@ TOKENS = torch.randint(50, (4, 12), generator=torch.Generator().manual_seed(0))
 
 def encoder(*, final_norm: bool) -> nn.Module:
     torch.manual_seed(1)
-    layers = [nn.TransformerEncoderLayer(32, 4, 64, norm_first=True, batch_first=True) for _ in range(3)]
-    return nn.Sequential(nn.Embedding(50, 32), *layers, *([nn.LayerNorm(32)] if final_norm else []), nn.Linear(32, 50))
+    layers = [
+        nn.TransformerEncoderLayer(32, 4, 64, norm_first=True, batch_first=True) for _ in range(3)
+    ]
+    return nn.Sequential(
+        nn.Embedding(50, 32),
+        *layers,
+        *([nn.LayerNorm(32)] if final_norm else []),
+        nn.Linear(32, 50),
+    )
 
 
 def loss(logits):
@@ -40,10 +47,14 @@ def test_a_healthy_model_is_called_so():
 def test_a_missing_norm_is_found_and_can_be_silenced():
     model = encoder(final_norm=False)
     found = normscope.diagnose(model, TOKENS, loss=loss, advise=False)
-    assert [finding.id for finding in found.findings if finding.severity != "info"] == ["missing-final-norm"]
+    assert [finding.id for finding in found.findings if finding.severity != "info"] == [
+        "missing-final-norm"
+    ]
     assert found.verdict == "warnings"
     assert found.advice is None
-    silenced = normscope.diagnose(model, TOKENS, loss=loss, advise=False, silenced=["missing-final-norm"])
+    silenced = normscope.diagnose(
+        model, TOKENS, loss=loss, advise=False, silenced=["missing-final-norm"]
+    )
     assert silenced.verdict == "healthy"
     assert silenced.silenced == ("missing-final-norm",)
     with pytest.raises(ValueError, match="missing-final-norm"):
@@ -55,7 +66,10 @@ def test_nothing_of_the_model_or_of_chance_changes():
     model[1].train(False)
     model[0].weight.grad = torch.full_like(model[0].weight, 2.0)
     optimizer = torch.optim.RAdam(model.parameters(), lr=0.5)
-    weights, modes = copy.deepcopy(model.state_dict()), [module.training for module in model.modules()]
+    weights, modes = (
+        copy.deepcopy(model.state_dict()),
+        [module.training for module in model.modules()],
+    )
     torch.manual_seed(3)
     np.random.seed(3)
     random.seed(3)
@@ -64,7 +78,9 @@ def test_nothing_of_the_model_or_of_chance_changes():
     assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
     assert [module.training for module in model.modules()] == modes
     assert bool((model[0].weight.grad == 2).all())
-    assert all(weight.grad is None for name, weight in model.named_parameters() if name != "0.weight")
+    assert all(
+        weight.grad is None for name, weight in model.named_parameters() if name != "0.weight"
+    )
     assert optimizer.state == {}
     assert optimizer.param_groups[0]["lr"] == 0.5
     assert torch.equal(torch.get_rng_state(), states[0])
@@ -78,7 +94,9 @@ def test_a_configurations_word_and_a_checkpoints_gaps_reach_the_rules():
         nn.init.normal_(norm.weight, 1.0, 0.1)
     nn.init.ones_(model[4].weight)
     gaps = Loading(missing=("4.weight", "4.bias"), unexpected=())
-    found = normscope.diagnose(model, TOKENS, loss=loss, advise=False, loading=gaps, wanted_placement="post-ln")
+    found = normscope.diagnose(
+        model, TOKENS, loss=loss, advise=False, loading=gaps, wanted_placement="post-ln"
+    )
     ids = {finding.id for finding in found.findings}
     assert {"placement-flag-contradicts", "checkpoint-tensors", "untrained-norm"} <= ids
     assert found.verdict == "errors"
@@ -101,5 +119,10 @@ def test_theory_of_random_weights_is_left_out_beside_trained_ones():
 
 def test_stages_are_told_as_they_begin():
     told: list[str] = []
-    normscope.diagnose(encoder(final_norm=True), TOKENS, loss=loss, watch=lambda stage, done, total: told.append(stage))
+    normscope.diagnose(
+        encoder(final_norm=True),
+        TOKENS,
+        loss=loss,
+        watch=lambda stage, done, total: told.append(stage),
+    )
     assert list(dict.fromkeys(told)) == ["streams and gradients", "prediction", "rules"]

@@ -1,4 +1,6 @@
-"""The first screen of a terminal of 24 lines and 80 columns: what to do, how sure that is, and what was found."""
+"""The first screen of a terminal of 24 lines and 80 columns: what to do, how sure that is, and what
+was found.
+"""
 
 import io
 from collections.abc import Callable, Mapping
@@ -62,7 +64,11 @@ def t5() -> nn.Module:
 
 
 SCREENS: Mapping[str, tuple[Callable[[], nn.Module], Any, float | None]] = {
-    "healthy": (lambda: GPT2LMHeadModel(GPT2Config(n_layer=4, n_embd=64, n_head=4, vocab_size=97)), IDS, None),
+    "healthy": (
+        lambda: GPT2LMHeadModel(GPT2Config(n_layer=4, n_embd=64, n_head=4, vocab_size=97)),
+        IDS,
+        None,
+    ),
     "a head of std 1": (t5, {"input_ids": IDS, "labels": IDS}, None),
     "a wrong skip": (both(onto_the_normed, final=1), None, None),
     "Post-LN at 1e-3": (both(post), None, 1e-3),
@@ -94,7 +100,10 @@ def test_the_first_screen_says_what_to_do(name: str) -> None:
         first_lines = flowing.partition("pre-ln")[0].partition("post-ln")[0]
         assert flowing.startswith("warm up to 1e-3 over the first ")
         # It lies below the usual rates of so narrow a model: nobody is to lower it.
-        assert "% of the updates, the longer of 2 sources with 1 % and 8 %; `--warmup-updates`" in first_lines
+        assert (
+            "% of the updates, the longer of 2 sources with 1 % and 8 %; `--warmup-updates`"
+            in first_lines
+        )
         assert "or lower the rate" not in first_lines
     if name == "a head of std 1":
         assert lines[0].startswith("check loss-far-from-chance: draw the output matrix")
@@ -107,4 +116,7 @@ def test_places_that_are_too_many_are_told_by_a_span_of_their_number() -> None:
     assert listed([*names, *names, "head"]) == "h.[0–3, 7].attn, head"
     assert listed("abcde") == "a, b, c and 2 more"
     assert listed([f"{block}.mlp" for block in range(4)]) == "[0–3].mlp"
-    assert listed([f"a.{block}.b.{unit}" for block in range(2) for unit in range(2)]) == "a.[0–1].b.[0–1]"
+    assert (
+        listed([f"a.{block}.b.{unit}" for block in range(2) for unit in range(2)])
+        == "a.[0–1].b.[0–1]"
+    )

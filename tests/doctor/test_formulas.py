@@ -1,4 +1,6 @@
-"""Formulas as values: what rules ask of them, and their outlines, which are what remains without numbers."""
+"""Formulas as values: what rules ask of them, and their outlines, which are what remains without
+numbers.
+"""
 
 from collections.abc import Callable
 
@@ -17,7 +19,9 @@ QK = (InnerPlace("score", by_head=True),)
 F = Callable[[Term], Term]
 
 
-def formula(join: Callable[[Term, F], Term], kind: str = "attention", inside: tuple[InnerPlace, ...] = ()) -> Formula:
+def formula(
+    join: Callable[[Term, F], Term], kind: str = "attention", inside: tuple[InnerPlace, ...] = ()
+) -> Formula:
     """One sub-layer joined to x."""
     made: list[Term] = []
 
@@ -71,9 +75,13 @@ def test_other_formulas_have_other_outlines(one, other):
 
 
 def test_a_number_keeps_its_place_whatever_it_is():
-    plain, scaled_down = (outline(formula(lambda x, f, n=n: x + f(normed(x) * n)).segment) for n in (1.0, 0.25))
+    plain, scaled_down = (
+        outline(formula(lambda x, f, n=n: x + f(normed(x) * n)).segment) for n in (1.0, 0.25)
+    )
     assert plain.structure == scaled_down.structure
-    different = [pair for pair in zip(plain.numbers, scaled_down.numbers, strict=True) if pair[0] != pair[1]]
+    different = [
+        pair for pair in zip(plain.numbers, scaled_down.numbers, strict=True) if pair[0] != pair[1]
+    ]
     assert different == [(1.0, 0.25)]
     assert outline(formula(pre, inside=QK).segment).structure != plain.structure
 
@@ -90,7 +98,12 @@ def test_what_is_used_twice_or_taken_over_depth_has_no_outline():
         (post, "x ← norm(x + attention(x))", True, False),
         (pre, "x ← x + attention(norm(x))", False, True),
         (lambda x, f: x + normed(f(x)), "x ← x + norm(attention(x))", False, False),
-        (lambda x, f: normed(x * 2 + f(normed(x))), "x ← norm(2 · x + attention(norm(x)))", True, True),
+        (
+            lambda x, f: normed(x * 2 + f(normed(x))),
+            "x ← norm(2 · x + attention(norm(x)))",
+            True,
+            True,
+        ),
         (lambda x, f: normed(2 * (x + f(x))), "x ← norm(2 · (x + attention(x)))", True, False),
         (lambda x, f: normed(x) + f(x), "x ← norm(x) + attention(x)", False, False),
         (lambda x, f: x + f(0.5 * normed(x)), "x ← x + attention(0.5 · norm(x))", False, False),

@@ -1,4 +1,6 @@
-"""How the work of identification grows with depth, counted in calls, where every block reads all that came before."""
+"""How the work of identification grows with depth, counted in calls, where every block reads all
+that came before.
+"""
 
 import sys
 from collections.abc import Callable
@@ -14,13 +16,17 @@ from normscope.doctor import find_stacks
 
 
 class Dense(Wired):
-    """DenseFormer: after every block a weighted sum of the embedding and all blocks (Pagliardini et al. 2024)."""
+    """DenseFormer: after every block a weighted sum of the embedding and all blocks (Pagliardini et
+    al. 2024).
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         states = [x]
         for number in range(0, len(self.f), 2):
             x = states[-1]
-            for f, norm in zip(self.f[number : number + 2], self.norms[number : number + 2], strict=True):
+            for f, norm in zip(
+                self.f[number : number + 2], self.norms[number : number + 2], strict=True
+            ):
                 x = x + f(norm(x))
             total = 0.1 * states[0]
             for state in [*states[1:], x]:
@@ -30,7 +36,9 @@ class Dense(Wired):
 
 
 class TwoStreams(Wired):
-    """Hyper-connections of rate 2 (Zhu et al. 2024): every sub-layer reads a mean of both streams."""
+    """Hyper-connections of rate 2 (Zhu et al. 2024): every sub-layer reads a mean of both
+    streams.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         one, two = x, x
@@ -60,7 +68,9 @@ def calls(run: Callable[[], object]) -> int:
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("wiring", [Dense, TwoStreams])
 def test_twice_the_blocks_are_at_most_four_times_the_work(wiring: type[nn.Module]):
-    """Where each way through the sums was gone on its own, two blocks more took three to four times as long."""
+    """Where each way through the sums was gone on its own, two blocks more took three to four times
+    as long.
+    """
     work = []
     for blocks in (4, 8):
         model, x = wiring(lambda: None, blocks=blocks, final=True), torch.randn(2, 5, WIDTH)
@@ -71,7 +81,9 @@ def test_twice_the_blocks_are_at_most_four_times_the_work(wiring: type[nn.Module
 
 @pytest.mark.thorough
 def test_streams_in_one_tensor_too():
-    """Of mHC: 2.0 times the calls for twice the blocks up to 16, and no more than that in seconds up to 64."""
+    """Of mHC: 2.0 times the calls for twice the blocks up to 16, and no more than that in seconds
+    up to 64.
+    """
     work = []
     for blocks in (2, 4):
         model, given = SeveralStreams(by_matmul, blocks=blocks), ids()

@@ -1,4 +1,6 @@
-"""Models that nothing is wrong with, right after initialisation: the linter has nothing to say above info."""
+"""Models that nothing is wrong with, right after initialisation: the linter has nothing to say
+above info.
+"""
 
 import pytest
 import torch
@@ -42,13 +44,19 @@ def test_torch_transformers(norm_first):
     model = nn.Transformer(16, 2, 3, 3, 24, norm_first=norm_first, batch_first=True)
     inputs = torch.randn(2, 5, 16), torch.randn(2, 4, 16)
     assert above_info(model, inputs) == []
-    fixes = {one.fix.partition("; ")[2] for one in found(model, inputs) if one.id == "double-final-norm"}
+    fixes = {
+        one.fix.partition("; ")[2] for one in found(model, inputs) if one.id == "double-final-norm"
+    }
     assert fixes == (
-        set() if norm_first else {"nothing, where a library put it there: its checkpoints have learnt with both"}
+        set()
+        if norm_first
+        else {"nothing, where a library put it there: its checkpoints have learnt with both"}
     )
 
 
-STREAMLESS = {n for n in described() if not expected(n).has_stream or not expected(n).found_by_doctor}
+STREAMLESS = {
+    n for n in described() if not expected(n).has_stream or not expected(n).found_by_doctor
+}
 """Where the doctor finds no stream that it could judge."""
 
 

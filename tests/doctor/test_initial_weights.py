@@ -50,10 +50,13 @@ def own(
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
-    ("placement", "severities"), [("deepnorm", ["warning"] * 2), ("t-fixup", ["warning"] * 2), ("post-ln", [])]
+    ("placement", "severities"),
+    [("deepnorm", ["warning"] * 2), ("t-fixup", ["warning"] * 2), ("post-ln", [])],
 )
 def test_small_normal_weights(placement, severities):
-    """N(0, 0.02²) at width 16 is 0.08 times Glorot's; what needs no particular weights is left alone."""
+    """N(0, 0.02²) at width 16 is 0.08 times Glorot's; what needs no particular weights is left
+    alone.
+    """
     assert [f.severity for f in check(own(placement, "normal-0.02"))] == severities
 
 
@@ -82,12 +85,15 @@ def test_which_projection_is_the_value_is_not_told_by_its_place():
     model = RIGHT_DEEPNORM()
     for attention, _ in (block.f for block in model.encoder.blocks):
         attention.query, attention.value = attention.value, attention.query
-    # The one that is used as query now has the values' weights: only the place where each is used has changed.
+    # The one that is used as query now has the values' weights: only the place where each is used
+    # has changed.
     assert check(patient(model)) == []
 
 
 def test_trained_weights_are_not_judged():
-    model = drawn(lambda x, f, norm: norm(ALPHA * x + f(x)), glorot(value=1, output=1, feed_forward=1))()
+    model = drawn(
+        lambda x, f, norm: norm(ALPHA * x + f(x)), glorot(value=1, output=1, feed_forward=1)
+    )()
     assert not patient(model).trained
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     model(torch.tensor([[1, 2, 3]])).logsumexp(-1).mean().backward()
@@ -108,7 +114,9 @@ class Torchs(nn.Module):
         torch.manual_seed(0)
         layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True)
         self.embedding = nn.Embedding(24, 16)
-        self.inner = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(16), enable_nested_tensor=False)
+        self.inner = nn.TransformerEncoder(
+            layer, 3, norm=nn.LayerNorm(16), enable_nested_tensor=False
+        )
         for weight in self.inner.parameters() if drawn_anew else ():
             if weight.dim() > 1:
                 nn.init.xavier_uniform_(weight)
@@ -136,9 +144,17 @@ def test_one_layer_used_again_is_no_copy():
 def test_copied_blocks_make_a_stream_grow_faster():
     def growth(copied: bool, seed: int) -> float:
         torch.manual_seed(seed)
-        layers = [nn.TransformerEncoderLayer(32, 2, 64, dropout=0, norm_first=True) for _ in range(12)]
+        layers = [
+            nn.TransformerEncoderLayer(32, 2, 64, dropout=0, norm_first=True) for _ in range(12)
+        ]
         # Pre-LN's output is the stream itself.
-        return float(nn.Sequential(*([layers[0]] * 12 if copied else layers))(torch.randn(8, 2, 32)).square().mean())
+        return float(
+            nn.Sequential(*([layers[0]] * 12 if copied else layers))(torch.randn(8, 2, 32))
+            .square()
+            .mean()
+        )
 
-    copied, distinct = (fmean(growth(copied, seed) for seed in range(3)) for copied in (True, False))
+    copied, distinct = (
+        fmean(growth(copied, seed) for seed in range(3)) for copied in (True, False)
+    )
     assert copied > 3 * distinct

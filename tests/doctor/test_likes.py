@@ -1,4 +1,6 @@
-"""Likes beside likes: what is odd is named with block and factor, and laws of depth are left alone."""
+"""Likes beside likes: what is odd is named with block and factor, and laws of depth are left
+alone.
+"""
 
 import math
 from dataclasses import replace
@@ -21,7 +23,10 @@ sizes = st.floats(1e-6, 1e6)
 
 
 @given(
-    usual=sizes, count=st.integers(3, 12), at=st.integers(0, 11), factor=st.sampled_from([0.0, 0.01, 0.5, 2.0, 100.0])
+    usual=sizes,
+    count=st.integers(3, 12),
+    at=st.integers(0, 11),
+    factor=st.sampled_from([0.0, 0.01, 0.5, 2.0, 100.0]),
 )
 def test_one_that_is_unlike_equal_likes_is_found_alone(usual, count, at, factor):
     values = [usual] * count
@@ -31,10 +36,18 @@ def test_one_that_is_unlike_equal_likes_is_found_alone(usual, count, at, factor)
     assert found.value == pytest.approx(factor * found.usual)
 
 
-@given(first=sizes, exponent=st.sampled_from([-1.0, -0.5, 0.5, 1.0]), count=st.integers(3, 60), at=st.just(0))
+@given(
+    first=sizes,
+    exponent=st.sampled_from([-1.0, -0.5, 0.5, 1.0]),
+    count=st.integers(3, 60),
+    at=st.just(0),
+)
 def test_a_law_of_depth_is_no_fault(first, exponent, count, at):
     """1/√l (LayerNorm Scaling), l^(-1/2) initial weights (DS-Init), and their like."""
-    assert odd_ones(["x"] * count, [first * (n + 1) ** exponent for n in range(count)], apart=1.5) == []
+    assert (
+        odd_ones(["x"] * count, [first * (n + 1) ** exponent for n in range(count)], apart=1.5)
+        == []
+    )
 
 
 @given(values=st.lists(sizes, max_size=2))
@@ -46,32 +59,51 @@ def test_draws_of_one_scheme_are_alike():
     torch.manual_seed(0)
     drawn = [float(torch.randn(8).square().mean().sqrt()) for _ in range(4)]
     assert odd_ones(["x"] * 4, [0.02 * math.sqrt(n / 8) for n in (8, 8, 8, 8)], apart=1.5) == []
-    assert max(drawn) / min(drawn) > 1  # that small a vector strays, and 1.5 times is what a fault must exceed
+    assert (
+        max(drawn) / min(drawn) > 1
+    )  # that small a vector strays, and 1.5 times is what a fault must exceed
 
 
 def test_likes_differ_in_the_number_of_their_block_alone():
-    shapes = {f"blocks.{block}.mlp.{place}.weight": torch.ones(2, 3) for block in (0, 1, 10, 2) for place in (0, 2)}
-    shapes |= {"blocks.0.gate": torch.ones(1), "head.weight": torch.ones(2, 3), "blocks.1.wide": torch.ones(4)}
+    shapes = {
+        f"blocks.{block}.mlp.{place}.weight": torch.ones(2, 3)
+        for block in (0, 1, 10, 2)
+        for place in (0, 2)
+    }
+    shapes |= {
+        "blocks.0.gate": torch.ones(1),
+        "head.weight": torch.ones(2, 3),
+        "blocks.1.wide": torch.ones(4),
+    }
     assert [list(group) for group in repeated(shapes)] == [
         [f"blocks.{block}.mlp.{place}.weight" for block in (0, 1, 2, 10)] for place in (0, 2)
     ]
 
 
 def test_biases_of_matrices_with_other_inputs_are_no_likes():
-    """The first of a predictor's convolutions reads a wider stream, by which torch draws its bias, too."""
+    """The first of a predictor's convolutions reads a wider stream, by which torch draws its bias,
+    too.
+    """
     convolutions = nn.ModuleList(nn.Conv1d(inputs, 4, 3) for inputs in (96, 4, 4, 4, 4))
     for model, path in ((convolutions, ""), (nn.ModuleDict({"net": convolutions}), "net.")):
         groups = [list(group) for group in repeated(dict(model.named_parameters()))]
-        assert groups == [[f"{path}{block}.{what}" for block in range(1, 5)] for what in ("weight", "bias")]
+        assert groups == [
+            [f"{path}{block}.{what}" for block in range(1, 5)] for what in ("weight", "bias")
+        ]
 
 
 class Macaron(nn.Module):
-    """A layer with a feed-forward at half its size on either side of a whole one, as a Conformer has a convolution."""
+    """A layer with a feed-forward at half its size on either side of a whole one, as a Conformer
+    has a convolution.
+    """
 
     def __init__(self, half=0.5):
         super().__init__()
         self.before, self.whole, self.after = (
-            nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 24), nn.ReLU(), nn.Linear(24, WIDTH)) for _ in range(3)
+            nn.Sequential(
+                nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 24), nn.ReLU(), nn.Linear(24, WIDTH)
+            )
+            for _ in range(3)
         )
         self.half = half
 
@@ -102,7 +134,9 @@ def multiplied(weight: str, factor: float, join=pre):
 @pytest.mark.sampled(one_in=7)
 @pytest.mark.parametrize("block", range(5))
 @pytest.mark.parametrize("factor", [0.1, 10.0])
-@pytest.mark.parametrize("weight", ["f.0.value.weight", "f.0.last.weight", "f.1.0.weight", "norms.1.weight"])
+@pytest.mark.parametrize(
+    "weight", ["f.0.value.weight", "f.0.last.weight", "f.1.0.weight", "norms.1.weight"]
+)
 def test_a_weight_of_one_block_is_named_with_its_factor(weight, factor, block):
     name = f"encoder.blocks.{block}.{weight}"
     found = list(uneven_blocks.check(patient(multiplied(name, factor))))
@@ -138,7 +172,9 @@ class Louder(nn.Module):
 
 @pytest.mark.parametrize(("size", "named"), [(1.0, True), (1e-12, False)])
 def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others(size, named):
-    """Unless all of them are next to nothing, as in models that wait for a checkpoint with weights of 1e-10."""
+    """Unless all of them are next to nothing, as in models that wait for a checkpoint with weights
+    of 1e-10.
+    """
     stack = Stack(pre, pre, blocks=4, final=1)
     with torch.no_grad():
         for block in stack.blocks:
@@ -146,12 +182,16 @@ def test_an_output_of_one_block_is_named_where_its_weights_are_as_the_others(siz
             block.f[1][-1].bias.zero_()
     stack.blocks[1].f[1] = Louder(stack.blocks[1].f[1])
     found = list(uneven_blocks.check(patient(Model(lambda: stack))))
-    assert any("block 2" in one.message and "adds to the stream" in one.message for one in found) == named
+    assert (
+        any("block 2" in one.message and "adds to the stream" in one.message for one in found)
+        == named
+    )
 
 
 @pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize(
-    "placement", ["depth-scaled", "keel-pre-first", "siamese-norm-hybrid", "x0-residual", "deepnorm"]
+    "placement",
+    ["depth-scaled", "keel-pre-first", "siamese-norm-hybrid", "x0-residual", "deepnorm"],
 )
 def test_factors_that_a_placement_gives_one_block_are_left_alone(placement):
     torch.manual_seed(0)
@@ -166,12 +206,17 @@ def test_factors_that_a_placement_gives_one_block_are_left_alone(placement):
 
 @pytest.mark.parametrize(("measured", "named"), [(1.0, False), (30.0, True)])
 def test_gradients_that_are_alike_are_not_named_where_theory_is_odd(measured, named):
-    """LongT5's first attention, of which theory says a twelfth of what is measured in all four blocks."""
+    """LongT5's first attention, of which theory says a twelfth of what is measured in all four
+    blocks.
+    """
     looked = patient(multiplied("embedding.weight", 1.0))
     (stack,) = with_predictions(looked.stacks, looked.observed)
     first, *others = stack.sublayers
     seen = replace(first.measured, gradient_norm=first.measured.gradient_norm * measured)
-    theory = [norm / (1 if place or named else 30) for place, norm in enumerate(stack.predicted.gradient_norm)]
+    theory = [
+        norm / (1 if place or named else 30)
+        for place, norm in enumerate(stack.predicted.gradient_norm)
+    ]
     stack = replace(
         stack,
         sublayers=(replace(first, measured=seen), *others),

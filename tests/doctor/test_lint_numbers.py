@@ -49,7 +49,8 @@ def small(norm: nn.Module | None = None) -> Model:
     ],
 )
 def test_epsilons_that_a_dtype_cannot_hold(norm, dtype, severities):
-    # Looked at in float32, as norms behave the same there: what they will be computed in is what the patient says.
+    # Looked at in float32, as norms behave the same there: what they will be computed in is what
+    # the patient says.
     found = check("norm-epsilon", replace(patient(small(norm)), dtype=dtype))
     assert [f.severity for f in found] == severities
     assert all(f"above 0 in {str(dtype).removeprefix('torch.')} is" in f.message for f in found)
@@ -82,7 +83,8 @@ class Times(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("deviation", "factor", "found"), [(1e-3, 1.0, 1), (0.002, 1.0, 1), (0.005, 1.0, 0), (0.02, 1.0, 0), (0.02, 0.1, 0)]
+    ("deviation", "factor", "found"),
+    [(1e-3, 1.0, 1), (0.002, 1.0, 1), (0.005, 1.0, 0), (0.02, 1.0, 0), (0.02, 0.1, 0)],
 )
 def test_epsilons_that_swamp_the_embedding_in_front_of_its_norm(deviation, factor, found):
     """Behind it the stream is as small where it is multiplied: that is no matter of ε."""
@@ -95,14 +97,18 @@ def test_epsilons_that_swamp_the_embedding_in_front_of_its_norm(deviation, facto
     for finding in made:
         square = float(model.embedding.weight.detach().square().mean())
         share = float(finding.message.rpartition("starts at ")[2].partition(" times")[0])
-        assert share == pytest.approx((1 + 1e-5 / square) ** -0.5, rel=0.2)  # the tokens of the batch are few
+        assert share == pytest.approx(
+            (1 + 1e-5 / square) ** -0.5, rel=0.2
+        )  # the tokens of the batch are few
 
 
 def seen(**changes: object) -> Patient:
     model = small()
     stacks, observed = examined(model, (torch.tensor([[1, 2, 3]]),))
     known = {"loss_is_stand_in": False, "classes": 1000, "logit_deviation": 0.5, **changes}
-    return Patient(model=model, stacks=stacks, observed=replace(observed, **known), dtype=torch.float32)
+    return Patient(
+        model=model, stacks=stacks, observed=replace(observed, **known), dtype=torch.float32
+    )
 
 
 CHANCE = math.log(1000)
@@ -116,7 +122,10 @@ CHANCE = math.log(1000)
         (CHANCE + 2.1, "2.10 above ln 1000 = 6.91"),
         (CHANCE + 60, "60.00 above"),
         (CHANCE - 0.4, ""),
-        (CHANCE - 0.6, "0.60 below ln 1000 = 6.91: a model that knows nothing yet knows its targets"),
+        (
+            CHANCE - 0.6,
+            "0.60 below ln 1000 = 6.91: a model that knows nothing yet knows its targets",
+        ),
     ],
 )
 def test_the_first_loss(loss, said):
@@ -134,7 +143,9 @@ def test_logits_stand_in_for_a_loss_that_was_not_given(deviation, found):
 def test_trained_models_may_be_far_from_chance():
     far = seen(loss_nats=1.0)
     assert check("loss-far-from-chance", far)
-    assert not check("loss-far-from-chance", replace(far, loading=Loading(missing=(), unexpected=())))
+    assert not check(
+        "loss-far-from-chance", replace(far, loading=Loading(missing=(), unexpected=()))
+    )
     assert not check("loss-far-from-chance", seen(loss_nats=1.0, classes=None))
 
 
@@ -146,7 +157,9 @@ def test_a_loss_that_sees_its_target():
     model.projection.weight = model.embedding.weight
     tokens = torch.randint(24, (2, 7), generator=torch.Generator().manual_seed(1))
     stacks, observed = examined(
-        model, (tokens,), lambda logits: nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+        model,
+        (tokens,),
+        lambda logits: nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()),
     )
     of = Patient(model=model, stacks=stacks, observed=observed, dtype=torch.float32)
     assert "below ln 24" in check("loss-far-from-chance", of)[0].message
@@ -155,7 +168,10 @@ def test_a_loss_that_sees_its_target():
 def groups(model: nn.Module, *, decay_all: bool) -> list[dict[str, object]]:
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]
-    return [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.1 * decay_all}]
+    return [
+        {"params": matrices, "weight_decay": 0.1},
+        {"params": vectors, "weight_decay": 0.1 * decay_all},
+    ]
 
 
 def decayed(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
@@ -170,9 +186,13 @@ def test_weight_decay_on_norms(decay_all):
     found = check("weight-decay-on-norms", patient(model, optimizer=optimizer))
     assert [f.severity for f in found] == ["warning"] * decay_all
     if decay_all:
-        # Two blocks of two norms, each with a gain and a shift; biases of linear layers are not meant.
+        # Two blocks of two norms, each with a gain and a shift; biases of linear layers are not
+        # meant.
         assert "parameter group 1 of AdamW decays 8 gains" in found[0].message
-        assert found[0].where == "encoder.blocks.[0–1].norms.[0–1].weight, encoder.blocks.[0–1].norms.[0–1].bias"
+        assert (
+            found[0].where
+            == "encoder.blocks.[0–1].norms.[0–1].weight, encoder.blocks.[0–1].norms.[0–1].bias"
+        )
 
 
 def test_gains_in_front_of_matrices_may_be_decayed():
@@ -220,27 +240,49 @@ def test_a_gate_beside_a_matrix_is_looked_after_too():
     model = small()
     model.projection.gate = nn.Parameter(torch.zeros(1))
     matrices = [p for p in model.parameters() if p.ndim > 1]
-    of = patient(model, optimizer=torch.optim.AdamW([*matrices, model.projection.gate], weight_decay=0.1))
-    (decayed,), (unheld,) = (check(rule, of) for rule in ("weight-decay-on-norms", "unused-in-optimizer"))
+    of = patient(
+        model, optimizer=torch.optim.AdamW([*matrices, model.projection.gate], weight_decay=0.1)
+    )
+    (decayed,), (unheld,) = (
+        check(rule, of) for rule in ("weight-decay-on-norms", "unused-in-optimizer")
+    )
     assert decayed.where == "projection.gate"
-    assert f"decays 1 gains, shifts or gates of {len(matrices) + 1} parameters by 0.1" in decayed.message
+    assert (
+        f"decays 1 gains, shifts or gates of {len(matrices) + 1} parameters by 0.1"
+        in decayed.message
+    )
     assert "10 of 11 trainable gains, shifts or gates" in unheld.message
 
 
 def test_no_optimiser_no_findings():
-    assert check("weight-decay-on-norms", patient(small())) == check("unused-in-optimizer", patient(small())) == []
+    assert (
+        check("weight-decay-on-norms", patient(small()))
+        == check("unused-in-optimizer", patient(small()))
+        == []
+    )
 
 
 def test_norms_that_no_group_holds():
     model = small()
     matrices = torch.optim.SGD([p for p in model.parameters() if p.ndim > 1], 0.1)
-    of_linear = [p for m in model.modules() if isinstance(m, nn.Linear | nn.Embedding) for p in m.parameters()]
+    of_linear = [
+        p
+        for m in model.modules()
+        if isinstance(m, nn.Linear | nn.Embedding)
+        for p in m.parameters()
+    ]
     for optimizer, severity in [(matrices, "info"), (torch.optim.SGD(of_linear, 0.1), "warning")]:
         (found,) = check("unused-in-optimizer", patient(model, optimizer=optimizer))
         assert (found.severity, "10 of 10 trainable gains" in found.message) == (severity, True)
         # Biases of linear layers have no group either where the optimiser holds matrices alone.
         assert ("other parameters are not either" in found.message) == (severity == "info")
-    assert check("unused-in-optimizer", patient(model, optimizer=torch.optim.SGD(model.parameters(), 0.1))) == []
+    assert (
+        check(
+            "unused-in-optimizer",
+            patient(model, optimizer=torch.optim.SGD(model.parameters(), 0.1)),
+        )
+        == []
+    )
 
 
 def test_a_block_that_the_optimiser_treats_otherwise():
@@ -250,9 +292,14 @@ def test_a_block_that_the_optimiser_treats_otherwise():
     rest = [p for p in model.parameters() if id(p) not in inside]
     for groups, said in [
         ([{"params": rest, "weight_decay": 0.1}], "is in no parameter group"),
-        ([{"params": rest, "weight_decay": 0.1}, {"params": block, "weight_decay": 0}], "is decayed by 0"),
+        (
+            [{"params": rest, "weight_decay": 0.1}, {"params": block, "weight_decay": 0}],
+            "is decayed by 0",
+        ),
     ]:
-        (found,) = check("optimizer-unlike-others", patient(model, optimizer=torch.optim.AdamW(groups)))
+        (found,) = check(
+            "optimizer-unlike-others", patient(model, optimizer=torch.optim.AdamW(groups))
+        )
         assert found.severity == "warning"
         assert "block 3 of 4" in found.message
         assert said in found.message
@@ -261,7 +308,10 @@ def test_a_block_that_the_optimiser_treats_otherwise():
         {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
-    assert check("optimizer-unlike-others", patient(model, optimizer=torch.optim.AdamW(by_shape))) == []
+    assert (
+        check("optimizer-unlike-others", patient(model, optimizer=torch.optim.AdamW(by_shape)))
+        == []
+    )
 
 
 def test_frozen_norms_need_no_optimiser():

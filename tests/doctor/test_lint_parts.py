@@ -1,4 +1,6 @@
-"""Parts of rules by themselves: what they compute of numbers, and which of several places they speak of."""
+"""Parts of rules by themselves: what they compute of numbers, and which of several places they
+speak of.
+"""
 
 import re
 from dataclasses import replace
@@ -20,7 +22,9 @@ from normscope.doctor.lint.checks.wiring import _one_kind_bare
 from normscope.doctor.measured import OutputMatrix, Table
 from normscope.placement import StackShape
 
-ENTRIES = st.lists(st.floats(-100, 100), min_size=5, max_size=5).filter(lambda entries: np.std(entries) > 1e-3)
+ENTRIES = st.lists(st.floats(-100, 100), min_size=5, max_size=5).filter(
+    lambda entries: np.std(entries) > 1e-3
+)
 
 
 @given(some=ENTRIES, others=ENTRIES)
@@ -65,14 +69,24 @@ def test_other_shapes_are_what_is_said_of_them_and_begin_with_the_own_depth_and_
         (8, (7, 8), 32, "info"),
         (8, (2, 5, 8), 32, "info"),
     ],
-    ids=["in the middle", "with other matrices", "at the beginning", "at the end", "every so often"],
+    ids=[
+        "in the middle",
+        "with other matrices",
+        "at the beginning",
+        "at the end",
+        "every so often",
+    ],
 )
 def test_blocks_that_differ_are_a_slip_where_no_design_has_them(blocks, odd, ffn_width, severity):
     torch.manual_seed(0)
     made = [Block((post, post) if number in odd else (pre, pre)) for number in range(1, blocks + 1)]
     for number in odd:
-        made[number - 1].f[1] = nn.Sequential(nn.Linear(WIDTH, ffn_width), nn.ReLU(), nn.Linear(ffn_width, WIDTH))
-    (finding,) = WIRING["mixed-placements"].check(patient(Model(lambda: Stack(blocks=made, final=1))))
+        made[number - 1].f[1] = nn.Sequential(
+            nn.Linear(WIDTH, ffn_width), nn.ReLU(), nn.Linear(ffn_width, WIDTH)
+        )
+    (finding,) = WIRING["mixed-placements"].check(
+        patient(Model(lambda: Stack(blocks=made, final=1)))
+    )
     assert finding.severity == severity
     assert "wired differently" in finding.message
 
@@ -98,9 +112,13 @@ def test_a_stream_is_cut_where_a_sum_of_a_block_is_missing(before, cut_by, after
     assert len(list(_cut(SimpleNamespace(stacks=stacks)))) == found
 
 
-@pytest.mark.parametrize(("unread", "rests"), [(["layers.1"], False), (["layers.0", "layers.1"], True), ([], False)])
+@pytest.mark.parametrize(
+    ("unread", "rests"), [(["layers.1"], False), (["layers.0", "layers.1"], True), ([], False)]
+)
 def test_a_norm_rests_with_a_module_none_of_whose_matrices_is_read(unread, rests):
-    tower = nn.ModuleDict({"layers": nn.ModuleList(nn.Linear(4, 4) for _ in range(2)), "norm": nn.LayerNorm(4)})
+    tower = nn.ModuleDict(
+        {"layers": nn.ModuleList(nn.Linear(4, 4) for _ in range(2)), "norm": nn.LayerNorm(4)}
+    )
     model = nn.ModuleDict({"tower": tower})
     unused = {f"tower.{path}.weight" for path in unread}
     assert _beside_what_rests(SimpleNamespace(model=model), "tower.norm", unused) is rests
@@ -118,13 +136,23 @@ def test_a_norm_rests_with_a_module_none_of_whose_matrices_is_read(unread, rests
 def test_a_tied_table_that_answers_itself_is_a_note(tied, changes, severity):
     """Small logits but for each token's own, as its row reads what it wrote."""
     head = OutputMatrix(
-        **{"name": "projection.weight", "size": 0.25, "inputs": 16, "outputs": 1000, "reads_size": 1.0, **changes}
+        **{
+            "name": "projection.weight",
+            "size": 0.25,
+            "inputs": 16,
+            "outputs": 1000,
+            "reads_size": 1.0,
+            **changes,
+        }
     )
     of = seen(loss_nats=12.0, logit_deviation=1.5)
     name = head.name if tied else "embedding.weight"
-    table = Table(name=name, size=0.02, width=16, factor=1.0, rows_size=0.02, by_place=False, joined_at=-1)
+    table = Table(
+        name=name, size=0.02, width=16, factor=1.0, rows_size=0.02, by_place=False, joined_at=-1
+    )
     (finding,) = check(
-        "loss-far-from-chance", replace(of, observed=replace(of.observed, output_matrices=(head,), tables=(table,)))
+        "loss-far-from-chance",
+        replace(of, observed=replace(of.observed, output_matrices=(head,), tables=(table,))),
     )
     assert finding.severity == severity
     assert ("each token's own row answers it" in finding.message) == (severity == "info")
@@ -151,7 +179,9 @@ def bare(x, f, norm):
 )
 def test_one_kind_reads_the_stream_as_it_is_in_all_blocks_and_all_others_a_norm_of_it(joins, found):
     (stack,) = patient(Model(lambda: Stack(*joins, final=1))).stacks
-    assert [fault.message.partition(" reads")[0] for fault in _one_kind_bare(stack)] == [found] * bool(found)
+    assert [fault.message.partition(" reads")[0] for fault in _one_kind_bare(stack)] == [
+        found
+    ] * bool(found)
 
 
 def test_the_sums_of_one_kind_are_not_normed_and_those_of_all_others_are():

@@ -1,4 +1,6 @@
-"""Branches that do not take part, gates, gradients that overflow, and streams that drown their blocks."""
+"""Branches that do not take part, gates, gradients that overflow, and streams that drown their
+blocks.
+"""
 
 import math
 from collections.abc import Callable
@@ -60,7 +62,9 @@ class Rounded(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.inner.encoder(self.inner.embedding(tokens))
         rounded = torch.round(4 * x) / 4
-        return self.inner.projection(x + (rounded - x).detach() if self.straight_through else rounded)
+        return self.inner.projection(
+            x + (rounded - x).detach() if self.straight_through else rounded
+        )
 
 
 def test_branches_whose_words_are_rounded_may_have_a_loss_of_their_own():
@@ -109,7 +113,9 @@ def test_two_factors_of_zero_in_a_row_stay_closed():
 
 
 def test_an_encoder_waits_for_a_decoder_that_starts_closed():
-    model = Model(lambda: Stack(pre, pre, blocks=2, final=1), lambda: Stack(pre, pre, pre, blocks=2, final=1))
+    model = Model(
+        lambda: Stack(pre, pre, blocks=2, final=1), lambda: Stack(pre, pre, pre, blocks=2, final=1)
+    )
     with torch.no_grad():
         for block in model.decoder.blocks:
             for attention in block.f[:2]:
@@ -124,13 +130,22 @@ def test_gradients_that_overflow():
     seen = patient(blocks(pre, pre)())
     norms = {**seen.observed.gradient_norms, "projection.weight": math.inf}
     assert check("nonfinite-gradient", seen) == []
-    (found,) = check("nonfinite-gradient", replace(seen, observed=replace(seen.observed, gradient_norms=norms)))
+    (found,) = check(
+        "nonfinite-gradient", replace(seen, observed=replace(seen.observed, gradient_norms=norms))
+    )
     assert (found.severity, found.where) == ("error", "projection.weight")
 
 
 @pytest.mark.parametrize(("deviation", "found"), [(1.0, 0), (8.0, 0), (32.0, 1)])
 def test_large_embeddings_drown_blocks_of_pre_ln(deviation, found):
-    assert len(check("embedding-swamps-blocks", patient(drawn(pre, embedding_of(deviation), final=1)()))) == found
+    assert (
+        len(
+            check(
+                "embedding-swamps-blocks", patient(drawn(pre, embedding_of(deviation), final=1)())
+            )
+        )
+        == found
+    )
 
 
 def test_large_embeddings_are_normed_away_in_post_ln():
@@ -152,7 +167,9 @@ def test_an_optimiser_that_holds_some_of_the_gates(missing):
 
 def test_no_optimiser_holds_any_gate():
     model = Gated()
-    (found,) = check("dead-gate", patient(model, optimizer=torch.optim.Adam(model.inner.parameters())))
+    (found,) = check(
+        "dead-gate", patient(model, optimizer=torch.optim.Adam(model.inner.parameters()))
+    )
     assert "8. The optimiser does not hold their gates" in found.message
 
 

@@ -25,7 +25,9 @@ def found_in(looked_at: Patient) -> list[Finding]:
 
 
 def is_among(path: str, where: str) -> bool:
-    """Whether a finding tells of a path, or of the start of one; it tells blocks by spans, as in blocks.[0–3, 7].f."""
+    """Whether a finding tells of a path, or of the start of one; it tells blocks by spans, as in
+    blocks.[0–3, 7].f.
+    """
     span = re.search(r"\[(.*?)\]", where)
     if span is None:
         return path in where
@@ -34,19 +36,24 @@ def is_among(path: str, where: str) -> bool:
     return any(is_among(path, where.replace(span[0], str(number), 1)) for number in numbers)
 
 
-DEEP = ("DeepNorm, alpha of another depth", "DeepNorm, an encoder-decoder with the constants of single stacks")
+DEEP = (
+    "DeepNorm, alpha of another depth",
+    "DeepNorm, an encoder-decoder with the constants of single stacks",
+)
 """They take ten times as long as others of their rule, and come last."""
 
 
-@pytest.mark.parametrize("name", first_of_each(lambda name: BUGS[name].rule, sorted(BUGS, key=DEEP.__contains__)))
+@pytest.mark.parametrize(
+    "name", first_of_each(lambda name: BUGS[name].rule, sorted(BUGS, key=DEEP.__contains__))
+)
 def test_a_rebuilt_error_is_found(name):
     bug = BUGS[name]
     found = found_in(patient(bug.build(), wanted_placement=bug.wanted_placement))
     (finding,) = (one for one in found if one.id == bug.rule and is_among(bug.where, one.where))
     assert finding.severity == bug.severity
     assert bug.said in finding.message
-    # One cause, one finding: no other rule speaks of it. Norms that are left out altogether are unused as well, and
-    # another one may stand in their place.
+    # One cause, one finding: no other rule speaks of it. Norms that are left out altogether are
+    # unused as well, and another one may stand in their place.
     beside = {"no-norm": {"unused-parameters"}, "unused-parameters": {"shared-norm"}}
     # A flag tells what is meant of a formula that is another placement's.
     beside["placement-flag-contradicts"] = {"misplaced-step"}
@@ -56,14 +63,18 @@ def test_a_rebuilt_error_is_found(name):
 
 
 @pytest.mark.sampled(one_in=6)
-@pytest.mark.parametrize("right", {bug.right: name for name, bug in BUGS.items()}.items(), ids=lambda pair: pair[1])
+@pytest.mark.parametrize(
+    "right", {bug.right: name for name, bug in BUGS.items()}.items(), ids=lambda pair: pair[1]
+)
 def test_the_right_model_is_not_blamed(right):
     build, name = right
     assert found_in(patient(build(), wanted_placement=BUGS[name].wanted_placement)) == []
 
 
 def test_streams_that_training_will_tell_apart_are_not_blamed():
-    """With weights and biases of 0 mHC's streams are copies to the end, and are so no more after the first updates."""
+    """With weights and biases of 0 mHC's streams are copies to the end, and are so no more after
+    the first updates.
+    """
     model = SeveralStreams(by_matmul)
     with torch.no_grad():
         for parameter in model.weights.parameters():
@@ -90,7 +101,9 @@ def test_the_square_that_is_read_is_the_measured_one():
 def test_a_stack_whose_output_nothing_reads_is_judged_too():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True, norm_first=True)
-    model = nn.Sequential(nn.Embedding(24, WIDTH), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False))
+    model = nn.Sequential(
+        nn.Embedding(24, WIDTH), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    )
     (finding,) = found_in(patient(model))
     assert (finding.id, finding.where) == ("missing-final-norm", "1.layers")
     assert "the model returns a stream of mean square" in finding.message
@@ -105,7 +118,9 @@ def test_a_constant_of_no_placement_is_worth_knowing_only():
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_blocks_that_are_run_several_times_have_no_constants_of_as_many_blocks(shared):
-    """1/(2√3) is right for 3 blocks in 2 loops, and wrong for 6 blocks, for which it is Depth-µP's of 12."""
+    """1/(2√3) is right for 3 blocks in 2 loops, and wrong for 6 blocks, for which it is Depth-µP's
+    of 12.
+    """
 
     def join(x, f, norm):
         return x + f(norm(x)) / (2 * 3**0.5)
@@ -142,7 +157,13 @@ def test_gates_that_start_closed_go_without_norms():
 
 
 def test_the_flag_is_believed_where_it_is_right():
-    for join, name in [(pre, "pre-ln"), (pre, "gpt2"), (post, "post-ln"), (post, "ds-init"), (pre, "not-registered")]:
+    for join, name in [
+        (pre, "pre-ln"),
+        (pre, "gpt2"),
+        (post, "post-ln"),
+        (post, "ds-init"),
+        (pre, "not-registered"),
+    ]:
         assert found_in(patient(both(join, final=int(join is pre))(), wanted_placement=name)) == []
 
 
@@ -152,7 +173,9 @@ def trained(model: nn.Module) -> nn.Module:
     tokens = torch.randint(24, (4, 7), generator=torch.Generator().manual_seed(2))
     for _ in range(5):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.roll(1, 1).flatten()).backward()
+        nn.functional.cross_entropy(
+            model(tokens).flatten(0, 1), tokens.roll(1, 1).flatten()
+        ).backward()
         optimizer.step()
     return model
 
@@ -167,9 +190,17 @@ def test_a_post_ln_checkpoint_in_a_pre_ln_model():
     loading = loaded(model, trained(both(post)()))
     by_id = {finding.id: finding for finding in found_in(patient(model, loading=loading))}
     assert set(by_id) == {"checkpoint-tensors", "untrained-norm"}
-    assert by_id["checkpoint-tensors"].where == "encoder.final_norm.0.weight, encoder.final_norm.0.bias"
-    assert (by_id["untrained-norm"].where, by_id["untrained-norm"].severity) == ("encoder.final_norm.0", "error")
-    assert "while the 8 other norms of width 16 have been trained" in by_id["untrained-norm"].message
+    assert (
+        by_id["checkpoint-tensors"].where
+        == "encoder.final_norm.0.weight, encoder.final_norm.0.bias"
+    )
+    assert (by_id["untrained-norm"].where, by_id["untrained-norm"].severity) == (
+        "encoder.final_norm.0",
+        "error",
+    )
+    assert (
+        "while the 8 other norms of width 16 have been trained" in by_id["untrained-norm"].message
+    )
 
 
 def test_an_untrained_norm_shows_without_a_word_from_the_loader():
@@ -193,7 +224,9 @@ def test_a_pre_ln_checkpoint_in_a_post_ln_model():
 def test_weights_of_a_block_that_the_checkpoint_lacks():
     model = both(pre, blocks=4, final=1)()
     loading = loaded(model, trained(both(pre, blocks=3, final=1)()))
-    found = [one for one in found_in(patient(model, loading=loading)) if one.id == "checkpoint-tensors"]
+    found = [
+        one for one in found_in(patient(model, loading=loading)) if one.id == "checkpoint-tensors"
+    ]
     assert [one.severity for one in found] == ["error", "error"]
     assert "encoder.blocks.3.f.0.query.weight" in found[1].where
     assert "lacks 12 weights" in found[1].message
@@ -201,7 +234,9 @@ def test_weights_of_a_block_that_the_checkpoint_lacks():
 
 def test_a_head_that_the_checkpoint_lacks_is_no_matter():
     model = trained(both(pre, final=1)())
-    loading = Loading(missing=("projection.weight",), unexpected=("classifier.weight", "lm_head.bias"))
+    loading = Loading(
+        missing=("projection.weight",), unexpected=("classifier.weight", "lm_head.bias")
+    )
     assert found_in(patient(model, loading=loading)) == []
 
 
@@ -232,12 +267,18 @@ def test_a_single_block():
     assert found_in(patient(both(post, blocks=1)())) == []
     # A placement without a final norm coincides with Pre-LN here.
     (finding,) = found_in(patient(both(pre, blocks=1)()))
-    assert (finding.id, "GPT-2" in finding.message or "Pre-LN ends" in finding.message) == ("missing-final-norm", True)
+    assert (finding.id, "GPT-2" in finding.message or "Pre-LN ends" in finding.message) == (
+        "missing-final-norm",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
     "join",
-    [lambda x, f, norm: torch.lerp(x, f(norm(x)), 0.5), lambda x, f, norm: torch.where(x > 0, x, f(norm(x)))],
+    [
+        lambda x, f, norm: torch.lerp(x, f(norm(x)), 0.5),
+        lambda x, f, norm: torch.where(x > 0, x, f(norm(x))),
+    ],
 )
 def test_sums_in_other_words_are_not_called_lost(join):
     """What is not seen as a sum cuts a stream, but the skip is there."""

@@ -21,13 +21,17 @@ BUGS = bugs_values.BUGS | bugs_skip_path.BUGS | bugs_starts.BUGS
 
 def cross_entropy(logits: Tensor) -> Tensor:
     """Against targets drawn evenly."""
-    targets = torch.randint(logits.shape[-1], logits.shape[:-1], generator=torch.Generator().manual_seed(2))
+    targets = torch.randint(
+        logits.shape[-1], logits.shape[:-1], generator=torch.Generator().manual_seed(2)
+    )
     return functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
 def patient(model: nn.Module, **more: object) -> Patient:
     stacks, observed = examined(model, tokens(model), cross_entropy)
-    return Patient(model=model, stacks=stacks, observed=observed, dtype=next(model.parameters()).dtype, **more)
+    return Patient(
+        model=model, stacks=stacks, observed=observed, dtype=next(model.parameters()).dtype, **more
+    )
 
 
 def everything(of: Patient) -> list[Finding]:
@@ -40,7 +44,9 @@ def above_info(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.severity != "info"]
 
 
-CASES = first_of_each(lambda name: BUGS[name].rule, sorted(BUGS, key="LayerScale at 1 in 20 blocks".__eq__))
+CASES = first_of_each(
+    lambda name: BUGS[name].rule, sorted(BUGS, key="LayerScale at 1 in 20 blocks".__eq__)
+)
 """The deep one takes ten times as long as others of its rule, and comes last."""
 
 
@@ -48,7 +54,11 @@ CASES = first_of_each(lambda name: BUGS[name].rule, sorted(BUGS, key="LayerScale
 def test_public_errors_are_found_and_nothing_else_is(name):
     bug = BUGS[name]
     found_all = everything(patient(bug.build()))
-    (found,) = above_info(found_all) if bug.severity != "info" else [one for one in found_all if one.id == bug.rule]
+    (found,) = (
+        above_info(found_all)
+        if bug.severity != "info"
+        else [one for one in found_all if one.id == bug.rule]
+    )
     assert (found.id, found.severity) == (bug.rule, bug.severity)
     assert bug.said in found.message
     assert found.fix
@@ -60,7 +70,10 @@ def test_public_errors_are_found_and_nothing_else_is(name):
 def test_what_is_put_right_is_left_alone(name):
     found = everything(patient(BUGS[name].right()))
     assert above_info(found) == []
-    assert not any(finding.id == BUGS[name].rule and finding.severity == BUGS[name].severity for finding in found)
+    assert not any(
+        finding.id == BUGS[name].rule and finding.severity == BUGS[name].severity
+        for finding in found
+    )
 
 
 def test_an_amplified_stream_is_shown_from_its_source_to_its_last_sum():

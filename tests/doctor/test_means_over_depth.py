@@ -12,13 +12,17 @@ WIDTH, TOKENS = 12, 5
 
 
 class Mixed(nn.Module):
-    """Feed-forwards over h = Σ softmax(query · LN(v)) v, written as Kimi team 2026, eq. 2 to 4, has it."""
+    """Feed-forwards over h = Σ softmax(query · LN(v)) v, written as Kimi team 2026, eq. 2 to 4, has
+    it.
+    """
 
     def __init__(self, sublayers: int) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.f = nn.ModuleList(
-            nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 20), nn.GELU(), nn.Linear(20, WIDTH))
+            nn.Sequential(
+                nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 20), nn.GELU(), nn.Linear(20, WIDTH)
+            )
             for _ in range(sublayers)
         )
         self.keys = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(sublayers + 1))
@@ -60,7 +64,9 @@ def test_shares_are_taken_with_the_weights_of_the_mean():
 
 
 class MixedNorms(Mixed):
-    """The same over v / RMS(v), for keys and values, as one operation or written out (Inkling 2 of transformers)."""
+    """The same over v / RMS(v), for keys and values, as one operation or written out (Inkling 2 of
+    transformers).
+    """
 
     def __init__(self, sublayers: int, *, fused: bool) -> None:
         super().__init__(sublayers)
@@ -68,7 +74,11 @@ class MixedNorms(Mixed):
 
     def mean(self, number: int, values: list[Tensor]) -> tuple[Tensor, Tensor]:
         # Two values of three are one stack inside the other, as where blocks are gathered.
-        gathered = torch.cat([torch.stack(values[:-1], 2), values[-1].unsqueeze(2)], 2) if values[1:] else values[0]
+        gathered = (
+            torch.cat([torch.stack(values[:-1], 2), values[-1].unsqueeze(2)], 2)
+            if values[1:]
+            else values[0]
+        )
         stacked = gathered if values[1:] else torch.stack(values, 2)
         unit = stacked * (stacked.square().mean(-1, keepdim=True) + 1e-12).rsqrt()
         query = self.queries[number]
@@ -82,7 +92,10 @@ class MixedNorms(Mixed):
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_shares_in_a_mean_of_normed_values(fused):
-    model, x = MixedNorms(3, fused=fused).double(), torch.randn(2, TOKENS, WIDTH, dtype=torch.float64)
+    model, x = (
+        MixedNorms(3, fused=fused).double(),
+        torch.randn(2, TOKENS, WIDTH, dtype=torch.float64),
+    )
     (stack,), _ = examined(model, x, None)
     assert [str(s.formula) for s in stack.sublayers][1:] == [
         "v2 = feed_forward(norm(mix(norm(x), norm(v1))))",
@@ -93,7 +106,11 @@ def test_shares_in_a_mean_of_normed_values(fused):
         for number, seen in enumerate(sublayer.measured for sublayer in stack.sublayers):
             values.append(model.f[number](model.mean(number, values)[0]))
             after, weights = model.mean(number + 1, values)
-            own = weights[-1].unsqueeze(-1) * values[-1] / values[-1].square().mean(-1, keepdim=True).sqrt()
+            own = (
+                weights[-1].unsqueeze(-1)
+                * values[-1]
+                / values[-1].square().mean(-1, keepdim=True).sqrt()
+            )
             squares = own.square().mean(), (after - own).square().mean()
             assert seen.branch_square == pytest.approx(float(squares[0]))
             assert seen.sum_square == pytest.approx(float(after.square().mean()))

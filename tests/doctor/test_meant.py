@@ -1,4 +1,6 @@
-"""What models do on purpose is no error and no warning: designs that were taken for mistakes, each rebuilt small."""
+"""What models do on purpose is no error and no warning: designs that were taken for mistakes, each
+rebuilt small.
+"""
 
 from collections.abc import Callable
 
@@ -29,7 +31,10 @@ class SharedExperts(nn.Module):
 
     def __init__(self, shared: bool) -> None:
         super().__init__()
-        self.attention, self.norms = Attention(), nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
+        self.attention, self.norms = (
+            Attention(),
+            nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2)),
+        )
         self.experts = nn.ModuleList(feed_forward() for _ in range(1 + shared))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,7 +45,9 @@ class SharedExperts(nn.Module):
 
 
 class ValueResidual(nn.Module):
-    """Every block's values are mixed with those of the first, as in ResFormer (arXiv:2410.17897)."""
+    """Every block's values are mixed with those of the first, as in ResFormer
+    (arXiv:2410.17897).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +75,10 @@ class FromTheStart(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.inner = Model(lambda: Stack(pre, pre, final=1))
-        self.skip, self.start = nn.Parameter(torch.full((4,), 0.95)), nn.Parameter(torch.full((4,), 0.05))
+        self.skip, self.start = (
+            nn.Parameter(torch.full((4,), 0.95)),
+            nn.Parameter(torch.full((4,), 0.05)),
+        )
 
     def forward(self, source: Tensor) -> Tensor:
         start = x = self.inner.embedding(source)
@@ -96,7 +106,9 @@ class UNet(nn.Module):
 
 
 class TwoStreams(nn.Module):
-    """Two streams in a list; every sub-layer reads their sum and is added to both, as hyper-connections start."""
+    """Two streams in a list; every sub-layer reads their sum and is added to both, as
+    hyper-connections start.
+    """
 
     def __init__(self) -> None:
         super().__init__()

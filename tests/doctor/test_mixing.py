@@ -1,4 +1,6 @@
-"""Branches that are known by their operations alone to work on each token, and those that must be computed to tell."""
+"""Branches that are known by their operations alone to work on each token, and those that must be
+computed to tell.
+"""
 
 import pytest
 import torch
@@ -18,7 +20,11 @@ def with_the_next(x: Tensor) -> Tensor:
 
 BRANCHES = {
     "feed-forward": (lambda x: nn.functional.gelu(x @ MATRIX + 1) @ MATRIX, True, False),
-    "gated": (lambda x: torch.mul(*(nn.functional.silu(part) for part in (x @ MATRIX).chunk(2, -1))), True, False),
+    "gated": (
+        lambda x: torch.mul(*(nn.functional.silu(part) for part in (x @ MATRIX).chunk(2, -1))),
+        True,
+        False,
+    ),
     "softmax over features": (lambda x: x.softmax(-1) @ MATRIX, False, False),
     "mean over tokens": (lambda x: x + x.mean(1, keepdim=True), False, True),
     "matrix from the left": (lambda x: torch.ones(TOKENS, TOKENS) @ (x @ MATRIX)[0], False, True),

@@ -1,4 +1,6 @@
-"""Faults of known kinds in healthy models: what the doctor finds of them, by block, and that their twins are silent."""
+"""Faults of known kinds in healthy models: what the doctor finds of them, by block, and that their
+twins are silent.
+"""
 
 import pytest
 
@@ -7,11 +9,15 @@ from doctor.mutants import KINDS, diagnosed, drawn, names, outcome
 from normscope.doctor.result import Finding, Severity
 
 NOT_YET = {
-    "norm: the embedding's gone": "Post-LN and Pre-LN without one are as right as with one; no draw and no twin says "
-    "which was meant, and BERT's own configuration has no word for it",
+    "norm: the embedding's gone": (
+        "Post-LN and Pre-LN without one are as right as with one; no draw and no twin says which "
+        "was meant, and BERT's own configuration has no word for it"
+    ),
     "optimiser: decay on norms": "the default of AdamW, with which many models were trained well: a note",
 }
-"""Kinds that are not found above information, with their block, in every base, and why they shall not be."""
+"""Kinds that are not found above information, with their block, in every base, and why they shall
+not be.
+"""
 
 
 @pytest.mark.sampled(one_in=3)

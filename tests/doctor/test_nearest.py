@@ -44,14 +44,23 @@ def test_a_skip_from_another_value_is_a_norm_on_the_skip():
 def test_a_model_whose_sums_are_overlooked_is_not_called_healthy():
     """TimeSformer's attentions are added to tokens that are cut apart and put together anew."""
     transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
     model = transformers.TimesformerModel(
         transformers.TimesformerConfig(**sizes, image_size=32, patch_size=16, num_frames=2)
     )
     found = normscope.diagnose(model, torch.randn(2, 2, 3, 32, 32), advise=False)
-    # Of a block's 13 matrices of 32 × 32 it is the 9 of both attentions and of the map behind the first.
+    # Of a block's 13 matrices of 32 × 32 it is the 9 of both attentions and of the map behind the
+    # first.
     (note,) = [one for one in found.findings if one.id == "unknown-wiring"]
-    assert "69 % of the entries of the blocks' matrices belong to no sub-layer whose sum" in note.message
+    assert (
+        "69 % of the entries of the blocks' matrices belong to no sub-layer whose sum"
+        in note.message
+    )
     assert found.verdict == Health.UNKNOWN
 
 

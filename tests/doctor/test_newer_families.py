@@ -1,9 +1,13 @@
-"""Families of Hugging Face whose skip path is newer than x + F(norm(x)): what is said of them, and that it is so."""
+"""Families of Hugging Face whose skip path is newer than x + F(norm(x)): what is said of them, and
+that it is so.
+"""
 
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
+pytest.importorskip(
+    "transformers", reason="needs Hugging Face transformers (the `huggingface` extra)"
+)
 
 from doctor.evaluated import off_by
 from normscope.adapters.hugging_face_inputs import sample
@@ -17,10 +21,13 @@ SURE = {
     "muse_spark_text": set(),
     "beam": {"depth-scaled"},
     "zaya": {"zaya"},
-    # With the factors of its configuration at 1, as they are by default, DeepNorm's form is Post-LN.
+    # With the factors of its configuration at 1, as they are by default, DeepNorm's form is
+    # Post-LN.
     "minimax": {"post-ln"},
 }
-"""The placements that are named for sure; those of several streams in one tensor are in test_connected_families.py."""
+"""The placements that are named for sure; those of several streams in one tensor are in
+test_connected_families.py.
+"""
 
 
 @pytest.mark.parametrize("family", SURE)
@@ -38,7 +45,9 @@ def test_every_sub_layer_is_named_or_shown_as_it_is_computed(family):
 
 
 def test_convolutions_and_means_of_normed_values_are_part_of_inkling_2():
-    """Its keys, values and outputs pass short convolutions with a skip of their own, which are no sub-layers."""
+    """Its keys, values and outputs pass short convolutions with a skip of their own, which are no
+    sub-layers.
+    """
     torch.manual_seed(0)
     model = small_model("inkling2_text")
     inputs, _ = sample(model, tokens=12, sequences=2, generator=torch.Generator().manual_seed(0))

@@ -49,8 +49,13 @@ def test_one_entry_is_found_by_name_and_the_structure_is_told(value):
     assert diagnosis.measured.gradient_norms == {}
     assert diagnosis.stacks[0].predicted is None
     # Wiring is read with 0 in their place.
-    assert {rule.id for rule in diagnosis.rules if rule.asked} == {"nonfinite-weights", "unknown-wiring"}
-    assert {rule.reason for rule in diagnosis.rules if not rule.asked} == {"some weights are infinite or NaN"}
+    assert {rule.id for rule in diagnosis.rules if rule.asked} == {
+        "nonfinite-weights",
+        "unknown-wiring",
+    }
+    assert {rule.reason for rule in diagnosis.rules if not rule.asked} == {
+        "some weights are infinite or NaN"
+    }
 
 
 def test_minus_infinity_alone_may_be_a_mask():
@@ -64,7 +69,9 @@ def test_minus_infinity_alone_may_be_a_mask():
 def test_what_a_checkpoint_lacks_is_named():
     model = encoder()
     model.layers[1].linear2.bias.data.fill_(nan)
-    (found,) = diagnosed(model, loading=Loading(missing=("layers.1.linear2.bias",), unexpected=())).findings
+    (found,) = diagnosed(
+        model, loading=Loading(missing=("layers.1.linear2.bias",), unexpected=())
+    ).findings
     assert "the checkpoint lacks layers.1.linear2.bias" in found.fix
 
 
@@ -96,7 +103,9 @@ def test_a_buffer_of_nan_is_named_and_no_other_batch_is_asked_for():
 def test_bits_come_back_after_an_error_too():
     model = encoder()
     weight = model.layers[0].linear1.weight.data
-    weight.view(torch.int32)[0, :3] = torch.tensor([0x7FC00001, 0x7F800000, 0x7FA00123])  # NaN with payloads, and inf
+    weight.view(torch.int32)[0, :3] = torch.tensor(
+        [0x7FC00001, 0x7F800000, 0x7FA00123]
+    )  # NaN with payloads, and inf
     before = bits(model)
 
     def fail() -> None:

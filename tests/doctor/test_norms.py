@@ -31,7 +31,9 @@ class Residual(nn.Module):
 
 
 def layer_norm(x: Tensor) -> Tensor:
-    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True, unbiased=False) + 1e-6)
+    return (x - x.mean(-1, keepdim=True)) / torch.sqrt(
+        x.var(-1, keepdim=True, unbiased=False) + 1e-6
+    )
 
 
 def layer_norm_in_steps(x: Tensor) -> Tensor:

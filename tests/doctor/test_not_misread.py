@@ -23,11 +23,15 @@ def said(found: Diagnosis) -> list[str]:
 
 
 class TwoTowers(nn.Module):
-    """Two encoders whose outputs meet in a matrix of similarities, of which the second view is returned first."""
+    """Two encoders whose outputs meet in a matrix of similarities, of which the second view is
+    returned first.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.some, self.others = (Model(lambda: Stack(pre, pre, blocks=3, final=1)) for _ in range(2))
+        self.some, self.others = (
+            Model(lambda: Stack(pre, pre, blocks=3, final=1)) for _ in range(2)
+        )
 
     def forward(self, some: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         similar = self.some(some).mean(1) @ self.others(others).mean(1).t()
@@ -44,7 +48,11 @@ def test_logits_that_do_not_lie_in_a_row():
 class Gated(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.gate, self.up, self.down = nn.Linear(WIDTH, 32), nn.Linear(WIDTH, 32), nn.Linear(32, WIDTH)
+        self.gate, self.up, self.down = (
+            nn.Linear(WIDTH, 32),
+            nn.Linear(WIDTH, 32),
+            nn.Linear(32, WIDTH),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(functional.silu(self.gate(x)) * self.up(x))
@@ -70,7 +78,9 @@ def test_a_gated_feed_forward_of_zeros_is_dead_and_breaks_nothing():
 
 
 class WithNothing(nn.Module):
-    """A stack beside which the same norms run over no tokens at all, as over images that were not given."""
+    """A stack beside which the same norms run over no tokens at all, as over images that were not
+    given.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +94,9 @@ class WithNothing(nn.Module):
 
 
 def test_norms_and_sums_of_no_tokens():
-    assert [stack.placement for stack in seen(WithNothing(), torch.randn(2, 5, WIDTH)).stacks] == ["pre-ln"]
+    assert [stack.placement for stack in seen(WithNothing(), torch.randn(2, 5, WIDTH)).stacks] == [
+        "pre-ln"
+    ]
 
 
 OUTPUTS: dict[str, Callable[[list[Tensor]], Tensor]] = {
@@ -94,17 +106,24 @@ OUTPUTS: dict[str, Callable[[list[Tensor]], Tensor]] = {
 }
 ADDED: dict[str, tuple[Callable[[Tensor, Tensor, nn.Linear], Tensor], str]] = {
     "addmm": (
-        lambda x, h, w: torch.addmm((w.bias + x).flatten(0, 1), h.flatten(0, 1), w.weight.t()).view_as(x),
+        lambda x, h, w: torch.addmm(
+            (w.bias + x).flatten(0, 1), h.flatten(0, 1), w.weight.t()
+        ).view_as(x),
         "x ← x + feed_forward(norm(x))",
     ),
-    "addcmul": (lambda x, h, w: torch.addcmul(x, w(h), w.bias), "x ← x + trained · feed_forward(norm(x))"),
+    "addcmul": (
+        lambda x, h, w: torch.addcmul(x, w(h), w.bias),
+        "x ← x + trained · feed_forward(norm(x))",
+    ),
     "lerp": (lambda x, h, w: x.lerp(w(h), 0.25), "x ← x + 0.25 · (feed_forward(norm(x)) - x)"),
 }
 """How a last matrix's product is added, and what formula that is."""
 
 
 class Listed(nn.Module):
-    """A Pre-LN stack that keeps the outputs of its sub-layers, and adds them up for each of them anew."""
+    """A Pre-LN stack that keeps the outputs of its sub-layers, and adds them up for each of them
+    anew.
+    """
 
     def __init__(self, whole: Callable[[list[Tensor]], Tensor]) -> None:
         super().__init__()
@@ -126,7 +145,9 @@ def test_a_stream_that_is_the_sum_of_a_list(written):
     found = seen(Listed(OUTPUTS[written]), torch.randint(VOCABULARY, (2, 7)))
     torch.manual_seed(0)
     usual = seen(Listed(lambda outputs: reduce(add, outputs)), torch.randint(VOCABULARY, (2, 7)))
-    assert [(stack.placement, stack.blocks, stack.final_norm) for stack in found.stacks] == [("pre-ln", 3, True)]
+    assert [(stack.placement, stack.blocks, stack.final_norm) for stack in found.stacks] == [
+        ("pre-ln", 3, True)
+    ]
     for one, other in zip(found.stacks[0].sublayers, usual.stacks[0].sublayers, strict=True):
         assert one.measured.share == pytest.approx(other.measured.share, rel=1e-5)
         assert one.measured.stream_square == pytest.approx(other.measured.stream_square, rel=1e-5)
@@ -139,7 +160,9 @@ class Added(nn.Module):
     def __init__(self, how: Callable[[Tensor, Tensor, nn.Linear], Tensor]) -> None:
         super().__init__()
         self.how, self.norms = how, nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(4))
-        self.first, self.second = (nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4)) for _ in range(2))
+        self.first, self.second = (
+            nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4)) for _ in range(2)
+        )
         self.last = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -222,7 +245,9 @@ def test_convolutions_without_norms_are_no_placement_with_norms():
 
 
 class Latents(nn.Module):
-    """Learnt rows that read the input by cross-attention first, as Perceiver's, and then go through blocks."""
+    """Learnt rows that read the input by cross-attention first, as Perceiver's, and then go through
+    blocks.
+    """
 
     def __init__(self, learnt: bool) -> None:
         super().__init__()
@@ -244,7 +269,11 @@ class Latents(nn.Module):
 @pytest.mark.parametrize("learnt", [True, False])
 def test_a_first_sum_with_learnt_rows_is_not_lost(learnt):
     torch.manual_seed(0)
-    errors = [f.id for f in seen(Latents(learnt), torch.randn(2, 6, WIDTH)).findings if f.severity == "error"]
+    errors = [
+        f.id
+        for f in seen(Latents(learnt), torch.randn(2, 6, WIDTH)).findings
+        if f.severity == "error"
+    ]
     assert errors == ([] if learnt else ["lost-residual"])
 
 
@@ -291,11 +320,16 @@ def test_a_stage_that_hands_on_to_the_next_needs_no_final_norm():
 
 
 class ByEinsum(nn.Module):
-    """Static hyper-connections on one tensor whose streams begin as views of one embedding (Zhu et al. 2024)."""
+    """Static hyper-connections on one tensor whose streams begin as views of one embedding (Zhu et
+    al. 2024).
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks, self.start = Stack(pre, pre, blocks=3, final=1), nn.Embedding(VOCABULARY, WIDTH)
+        self.blocks, self.start = (
+            Stack(pre, pre, blocks=3, final=1),
+            nn.Embedding(VOCABULARY, WIDTH),
+        )
         self.mix = nn.ParameterList(torch.eye(3) + 0.1 * torch.rand(3, 3) for _ in range(6))
         self.write = nn.ParameterList(1 + torch.rand(3) for _ in range(6))
         self.last = nn.Linear(WIDTH, VOCABULARY)
@@ -307,7 +341,9 @@ class ByEinsum(nn.Module):
             for f, norm in zip(block.f, block.norms, strict=True):
                 mix, write = next(weights)
                 read = torch.einsum("n,btnd->btd", mix[0], streams)
-                streams = torch.einsum("mn,btnd->btmd", mix, streams) + write[:, None] * f(norm(read)).unsqueeze(2)
+                streams = torch.einsum("mn,btnd->btmd", mix, streams) + write[:, None] * f(
+                    norm(read)
+                ).unsqueeze(2)
         return self.last(self.blocks.final_norm(streams.sum(2)))
 
 
@@ -337,7 +373,9 @@ class BufferedScaling(nn.Module):
 def test_a_number_in_a_buffer_is_that_of_the_formula_whatever_the_order_of_hashes():
     torch.manual_seed(0)
     found = seen(BufferedScaling(), torch.randint(VOCABULARY, (2, 7)))
-    assert {(one.placement, one.confidence) for one in found.stacks[0].sublayers} == {("lns", "sure")}
+    assert {(one.placement, one.confidence) for one in found.stacks[0].sublayers} == {
+        ("lns", "sure")
+    }
     assert found.verdict == "healthy"
 
 
@@ -371,7 +409,9 @@ def test_of_a_pass_without_autograd_the_structure_is_told_and_no_health():
 
 
 class TwoEnds(nn.Module):
-    """Its first output knows of the table alone, which attention reads too; the blocks' own stands beside it."""
+    """Its first output knows of the table alone, which attention reads too; the blocks' own stands
+    beside it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -388,10 +428,14 @@ class TwoEnds(nn.Module):
 
 
 def test_a_table_that_a_branch_reads_too_is_no_bias_of_it():
-    """Deformable DETR's queries, on which the first output's loss depends and the blocks' weights do not."""
+    """Deformable DETR's queries, on which the first output's loss depends and the blocks' weights
+    do not.
+    """
     torch.manual_seed(0)
     ids = torch.randint(VOCABULARY, (2, 7))
-    assert "dead-sublayer" not in said(seen(TwoEnds(), ids, loss=lambda output: output[0].square().mean()))
+    assert "dead-sublayer" not in said(
+        seen(TwoEnds(), ids, loss=lambda output: output[0].square().mean())
+    )
 
 
 def normed_skip(x: Tensor, f: nn.Module, norm: nn.Module) -> Tensor:
@@ -414,7 +458,12 @@ def conformer(change: bool):
     from transformers.models.lasr.modeling_lasr import LasrEncoder
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 48}
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+    }
     convolutions = {"num_mel_bins": 16, "subsampling_conv_channels": 8, "conv_kernel_size": 5}
     model = LasrEncoder(LasrEncoderConfig(**sizes, **convolutions)).eval()
     if change:
@@ -432,7 +481,11 @@ def test_a_norm_after_a_norm_is_a_note_where_a_library_has_it(change, severity):
 
 def mixed(first: Callable, rest: Callable) -> nn.Module:
     torch.manual_seed(0)
-    return Model(lambda: Stack(blocks=[Block((first, first)), *(Block((rest, rest)) for _ in range(4))], final=1))
+    return Model(
+        lambda: Stack(
+            blocks=[Block((first, first)), *(Block((rest, rest)) for _ in range(4))], final=1
+        )
+    )
 
 
 @pytest.mark.parametrize(("first", "said"), [(post, ["info"]), (pre, [])])
@@ -440,7 +493,8 @@ def test_one_block_that_makes_a_mixture_is_told(first, said):
     found = [one for one in seen(mixed(first, pre)).findings if one.id == "mixed-placements"]
     assert [one.severity for one in found] == said
     assert all(
-        "block 1 of 5 alone makes this Mix-LN: the others are wired as Pre-LN too" in one.message for one in found
+        "block 1 of 5 alone makes this Mix-LN: the others are wired as Pre-LN too" in one.message
+        for one in found
     )
 
 
@@ -474,7 +528,9 @@ def test_without_places_no_token_knows_which_one_is_next(places):
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True, norm_first=True)
     stack = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(WIDTH), enable_nested_tensor=False)
     position = [Placed()] if places else []
-    model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), *position, stack, nn.Linear(WIDTH, VOCABULARY))
+    model = nn.Sequential(
+        nn.Embedding(VOCABULARY, WIDTH), *position, stack, nn.Linear(WIDTH, VOCABULARY)
+    )
 
     def loss(logits: Tensor) -> Tensor:
         return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())

@@ -21,7 +21,9 @@ Step = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Written(nn.Module):
-    """Two blocks of a formula that notes each step: `join(x, block)` returns the stream after it."""
+    """Two blocks of a formula that notes each step: `join(x, block)` returns the stream after
+    it.
+    """
 
     def __init__(self, join: Callable[["Written", Any, int], Any], *, head: bool = True) -> None:
         super().__init__()
@@ -81,7 +83,9 @@ def two_sums(model: Written, x: Any, block: int) -> tuple[Tensor, Tensor]:
         f = model.branches[n](stream)
         total = total + f
         stream = model.norms[n](model.note(stream, f, stream, stream + f))
-    return (stream, total) if block == 0 else (stream + functional.layer_norm(total, (WIDTH,)), total)
+    return (
+        (stream, total) if block == 0 else (stream + functional.layer_norm(total, (WIDTH,)), total)
+    )
 
 
 def moving(model: Written, x: Tensor, block: int) -> Tensor:
@@ -148,14 +152,20 @@ def test_every_sublayer_is_measured_where_it_is_added(join):
     assert seen.loss_nats == pytest.approx(float(expected.detach()), rel=1e-12)
     assert not seen.loss_is_stand_in
     assert seen.gradient_norms == pytest.approx(
-        {name: float(p.grad.norm()) if p.grad is not None else 0.0 for name, p in model.named_parameters()}, rel=1e-11
+        {
+            name: float(p.grad.norm()) if p.grad is not None else 0.0
+            for name, p in model.named_parameters()
+        },
+        rel=1e-11,
     )
 
 
 def test_of_one_sequence_and_of_single_tokens():
     packed = batch()[0]
     (stack, *_), _ = examined(Written(pre), packed)
-    assert stack.sublayers[0].measured.correlation == pytest.approx(cosines(packed[None]), rel=1e-11)
+    assert stack.sublayers[0].measured.correlation == pytest.approx(
+        cosines(packed[None]), rel=1e-11
+    )
     (stack, *_), _ = examined(Written(pre), batch()[:, :1])
     assert {sublayer.correlation for sublayer in of_stack(stack)} == {None}
 
@@ -176,7 +186,8 @@ def test_a_stand_in_for_the_loss_and_the_logits():
     assert seen.classes == CLASSES
     assert seen.logit_deviation == pytest.approx(float(about_mean.square().mean().sqrt()), rel=1e-6)
     assert seen.loss_is_stand_in
-    # Classes that are drawn evenly cost ln V and more: between the best class for every token and the worst one.
+    # Classes that are drawn evenly cost ln V and more: between the best class for every token and
+    # the worst one.
     surprise = -logits.log_softmax(-1)
     assert float(surprise.amin(-1).mean()) < seen.loss_nats < float(surprise.amax(-1).mean())
     assert examined(model, batch())[1] == seen
@@ -190,12 +201,17 @@ class WithLoss(Written):
 
 def test_the_models_own_loss_comes_before_a_stand_in_and_after_one_that_is_given():
     model = WithLoss(pre)
-    own, given = examined(model, batch())[1], examined(model, batch(), lambda out: out["loss"] * 3)[1]
+    own, given = (
+        examined(model, batch())[1],
+        examined(model, batch(), lambda out: out["loss"] * 3)[1],
+    )
     # A mean square of logits is no loss of classes.
     assert (own.loss_is_stand_in, own.classes) == (False, None)
     assert own.loss_nats == pytest.approx(float(model(batch())["loss"].detach()), rel=1e-12)
     assert given.loss_nats == pytest.approx(3 * own.loss_nats, rel=1e-12)
-    assert given.gradient_norms == pytest.approx({name: 3 * norm for name, norm in own.gradient_norms.items()})
+    assert given.gradient_norms == pytest.approx(
+        {name: 3 * norm for name, norm in own.gradient_norms.items()}
+    )
 
 
 def test_frozen_parameters_have_no_gradient_norm():
@@ -205,7 +221,9 @@ def test_frozen_parameters_have_no_gradient_norm():
     (stack, *_), seen = examined(model, batch())
     norms = [sublayer.gradient_norm for sublayer in of_stack(stack)]
     assert [norm is None for norm in norms] == [False, True, False, False]
-    assert set(seen.gradient_norms) == {name for name, p in model.named_parameters() if p.requires_grad}
+    assert set(seen.gradient_norms) == {
+        name for name, p in model.named_parameters() if p.requires_grad
+    }
     model.requires_grad_(False)
     assert examined(model, batch())[1].gradient_norms == {}
 
@@ -240,11 +258,16 @@ def test_what_branches_share_is_named_in_each_and_what_weights_are_made_from_is_
     shared = {name for name, _ in model.named_parameters() if name.startswith("branches.0.0")}
     assert len(shared) == 3
     for n, sublayer in enumerate(of_stack(stack)):
-        assert set(sublayer.parameters) == shared | {f"branches.{n}.2.weight", f"branches.{n}.2.bias"}
+        assert set(sublayer.parameters) == shared | {
+            f"branches.{n}.2.weight",
+            f"branches.{n}.2.bias",
+        }
 
 
 def test_a_matrix_that_is_made_of_others_has_their_gradients_together():
-    """With W = g v / ‖v‖ row by row and g = ‖v‖, ‖∂L/∂g‖² + ‖∂L/∂v‖² = ‖∂L/∂W‖²: along v, and across it."""
+    """With W = g v / ‖v‖ row by row and g = ‖v‖, ‖∂L/∂g‖² + ‖∂L/∂v‖² = ‖∂L/∂W‖²: along v, and
+    across it.
+    """
     norms = []
     for parametrised in (False, True):
         model = Written(pre)
@@ -257,7 +280,9 @@ def test_a_matrix_that_is_made_of_others_has_their_gradients_together():
 
 
 def test_tables_and_gains_inside_a_branch_are_no_matrices():
-    """T5's first attention looks up a table of relative positions; OLMo-2's queries and keys pass norms with gains."""
+    """T5's first attention looks up a table of relative positions; OLMo-2's queries and keys pass
+    norms with gains.
+    """
     for name, others in [("t5", "relative_attention_bias"), ("olmo-2", "norm")]:
         (stack, *_), _ = examined(CORPUS[name].build(), CORPUS[name].inputs())
         first = stack.sublayers[0].measured
@@ -282,7 +307,11 @@ def test_the_order_is_that_of_the_found_stacks_and_parameters_are_those_of_the_n
             used += own
     # No parameter of a module that computes one branch belongs to another branch.
     assert len(used) == len(set(used))
-    matrices = {n for n, p in model.named_parameters() if p.ndim == 2 and (".layers." in n or ".layer." in n)}
+    matrices = {
+        n
+        for n, p in model.named_parameters()
+        if p.ndim == 2 and (".layers." in n or ".layer." in n)
+    }
     assert matrices <= set(used) | {n for n in matrices if "downsample" in n}
 
 
@@ -290,7 +319,9 @@ def test_what_was_recorded_is_gone_before_the_backward_pass():
     class Watched(Written):
         def forward(self, x: Tensor) -> Tensor:
             out = super().forward(x)
-            kept.append([StorageWeakRef(part.untyped_storage()) for step in self.steps for part in step[1:]])
+            kept.append(
+                [StorageWeakRef(part.untyped_storage()) for step in self.steps for part in step[1:]]
+            )
             self.steps.clear()
             return out
 
@@ -308,7 +339,10 @@ def test_what_was_recorded_is_gone_before_the_backward_pass():
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        (lambda out: out.mean() * float("nan"), "the loss is nan: give a batch on which it is finite"),
+        (
+            lambda out: out.mean() * float("nan"),
+            "the loss is nan: give a batch on which it is finite",
+        ),
         (lambda out: out.detach().mean(), "no trainable parameter has an influence on the loss"),
         (lambda out: out.mean(-1), r"it is a tensor of shape \(3, 5\)"),
         (lambda out: 3.0, "it is float"),

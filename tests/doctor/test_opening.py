@@ -1,4 +1,6 @@
-"""What opens after the first update is no error, and what stays closed is: by gradients, whatever the reason."""
+"""What opens after the first update is no error, and what stays closed is: by gradients, whatever
+the reason.
+"""
 
 from collections.abc import Callable
 
@@ -15,7 +17,9 @@ from normscope.doctor.result import Finding
 
 
 def cross_entropy(logits: Tensor) -> Tensor:
-    targets = torch.randint(VOCABULARY, logits.shape[:-1], generator=torch.Generator().manual_seed(2))
+    targets = torch.randint(
+        VOCABULARY, logits.shape[:-1], generator=torch.Generator().manual_seed(2)
+    )
     return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
@@ -25,7 +29,9 @@ def looked_at(model: nn.Module, loss: Callable[[object], Tensor] | None = cross_
 
 
 def found(of: Patient) -> list[Finding]:
-    return above_info(finding for rule in ("dead-sublayer", "dead-gate") for finding in RULES[rule].check(of))
+    return above_info(
+        finding for rule in ("dead-sublayer", "dead-gate") for finding in RULES[rule].check(of)
+    )
 
 
 def zero_head(model: nn.Module) -> nn.Module:
@@ -34,7 +40,9 @@ def zero_head(model: nn.Module) -> nn.Module:
     return model
 
 
-def after_norm(x: Tensor, f: Callable[[Tensor], Tensor], norm: Callable[[Tensor], Tensor]) -> Tensor:
+def after_norm(
+    x: Tensor, f: Callable[[Tensor], Tensor], norm: Callable[[Tensor], Tensor]
+) -> Tensor:
     return x + norm(f(x))
 
 
@@ -48,7 +56,9 @@ def zero_gains() -> nn.Module:
 
 
 class Pooled(nn.Module):
-    """A head that no label asks for, beside the states that one does, as SigLIP's attention pooling."""
+    """A head that no label asks for, beside the states that one does, as SigLIP's attention
+    pooling.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,9 +99,13 @@ def test_what_opens_gets_a_gradient_in_a_real_training():
         optimizer.zero_grad()
         cross_entropy(model(*tokens(model))).backward()
         if update:
-            moved |= {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+            moved |= {
+                name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()
+            }
         else:
-            at_first = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+            at_first = {
+                name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()
+            }
         optimizer.step()
     assert opening == moved - at_first
 
@@ -105,7 +119,9 @@ def test_two_factors_of_zero_stay_closed_under_a_head_of_zeros_too(head):
     assert (finding.id, finding.severity) == ("dead-gate", "error")
 
 
-@pytest.mark.parametrize("loss", [None, lambda output: cross_entropy(output[0])], ids=["random targets", "own loss"])
+@pytest.mark.parametrize(
+    "loss", [None, lambda output: cross_entropy(output[0])], ids=["random targets", "own loss"]
+)
 def test_a_head_that_the_loss_does_not_ask_for_is_not_judged(loss):
     of = looked_at(Pooled(), loss)
     assert [s.measured.reaches_loss for s in of.sublayers()] == [True] * 8 + [False] * 2

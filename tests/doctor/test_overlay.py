@@ -1,7 +1,8 @@
 """Predicted curves beside what models with random weights do.
 
-Only the source's moments and, for gradients, one factor a stack are taken from the measurement: all that comes after
-the source is predicted, so that curves that grow several-fold test the formula and the weights' part in it.
+Only the source's moments and, for gradients, one factor a stack are taken from the measurement: all
+that comes after the source is predicted, so that curves that grow several-fold test the formula and
+the weights' part in it.
 """
 
 import math
@@ -22,7 +23,8 @@ from normscope.theory.kernels import kernel, normal_nodes
 from normscope.theory.predict import ModelSetting, predict
 
 WIDTH, TOKENS, VOCABULARY, BLOCKS = 128, 32, 500, 4
-# One draw of weights at this width: its squares scatter by about a tenth, and a causal stack's places differ.
+# One draw of weights at this width: its squares scatter by about a tenth, and a causal stack's
+# places differ.
 SQUARES, CORRELATIONS = 0.25, 0.12
 SIZES = {
     "vocab_size": VOCABULARY,
@@ -34,7 +36,9 @@ SIZES = {
 
 
 def ids(sequences: int = 4) -> torch.Tensor:
-    return torch.randint(4, VOCABULARY, (sequences, TOKENS), generator=torch.Generator().manual_seed(1))
+    return torch.randint(
+        4, VOCABULARY, (sequences, TOKENS), generator=torch.Generator().manual_seed(1)
+    )
 
 
 def looked_at(
@@ -59,9 +63,13 @@ def close(
         assert prediction.stream_square[0] == pytest.approx(stack.source_square, rel=1e-5)
         for n, sublayer in enumerate(of_stack(stack)):
             assert prediction.stream_square[n] == pytest.approx(sublayer.stream_square, rel=SQUARES)
-            assert prediction.correlation[n] == pytest.approx(sublayer.correlation, abs=correlations)
+            assert prediction.correlation[n] == pytest.approx(
+                sublayer.correlation, abs=correlations
+            )
             if sublayer.gradient_norm:
-                assert prediction.gradient_norm[n] == pytest.approx(sublayer.gradient_norm, rel=gradients)
+                assert prediction.gradient_norm[n] == pytest.approx(
+                    sublayer.gradient_norm, rel=gradients
+                )
     return [prediction.stream_square for prediction in predictions]
 
 
@@ -112,7 +120,13 @@ def test_our_own_encoders_and_decoders(placement, growth):
     ("name", "suffix", "changes", "growth", "correlations"),
     [
         ("Bert", "ForMaskedLM", SIZES, 1, CORRELATIONS),
-        ("GPT2", "LMHeadModel", {"n_embd": WIDTH, "n_layer": BLOCKS, "vocab_size": VOCABULARY, "n_head": 4}, 1.8, 0.12),
+        (
+            "GPT2",
+            "LMHeadModel",
+            {"n_embd": WIDTH, "n_layer": BLOCKS, "vocab_size": VOCABULARY, "n_head": 4},
+            1.8,
+            0.12,
+        ),
         ("GPTNeoX", "ForCausalLM", SIZES, 8, CORRELATIONS),
         ("Llama", "ForCausalLM", SIZES, 6, CORRELATIONS),
         # A norm after causal attention: every place is normed by itself, theory norms their mean.
@@ -129,9 +143,11 @@ GPT_1 = {"n_embd": WIDTH, "n_layer": BLOCKS, "vocab_size": VOCABULARY, "n_head":
 
 
 def test_gradients_are_of_matrices_on_both_sides():
-    """The first GPT reads embeddings of N(0, 0.02²) without a norm: there biases have eight times the gradient.
+    """The first GPT reads embeddings of N(0, 0.02²) without a norm: there biases have eight times
+    the gradient.
 
-    Taken together with theirs, block 1 would stand out and lift the scale that theory is fitted to for all blocks.
+    Taken together with theirs, block 1 would stand out and lift the scale that theory is fitted to
+    for all blocks.
     """
     model = hugging_face("OpenAIGPT", "LMHeadModel", **GPT_1)()
     (prediction,), stacks, measured = looked_at(model, {"input_ids": ids()})
@@ -141,7 +157,10 @@ def test_gradients_are_of_matrices_on_both_sides():
         matrices = math.hypot(*(measured.gradient_norms[name] for name in own))
         assert sublayer.gradient_norm == pytest.approx(matrices, rel=1e-9)
         assert prediction.gradient_norm[n] == pytest.approx(matrices, rel=0.1)
-    everything = [math.hypot(*(measured.gradient_norms[name] for name in sublayer.parameters)) for sublayer in seen]
+    everything = [
+        math.hypot(*(measured.gradient_norms[name] for name in sublayer.parameters))
+        for sublayer in seen
+    ]
     assert everything[0] > 3 * seen[0].gradient_norm
 
 
@@ -154,11 +173,19 @@ def test_a_sublayer_with_a_frozen_matrix_is_not_compared():
     # What is left of it is measured, but the others are fitted without it.
     assert of_stack(stacks[0])[3].gradient_norm > 0
     left = [norm for n, norm in enumerate(before.gradient_norm) if n != 3]
-    assert [norm for norm in after.gradient_norm if norm is not None] == pytest.approx(left, rel=0.02)
+    assert [norm for norm in after.gradient_norm if norm is not None] == pytest.approx(
+        left, rel=0.02
+    )
 
 
 def test_scores_that_are_not_divided_and_two_stacks_with_a_memory():
-    changes = {"d_model": WIDTH, "d_kv": 32, "d_ff": 2 * WIDTH, "num_layers": BLOCKS, "num_heads": 4}
+    changes = {
+        "d_model": WIDTH,
+        "d_kv": 32,
+        "d_ff": 2 * WIDTH,
+        "num_layers": BLOCKS,
+        "num_heads": 4,
+    }
     model = hugging_face("T5", "ForConditionalGeneration", vocab_size=VOCABULARY, **changes)()
     curves = close(model, {"input_ids": ids(), "decoder_input_ids": ids().flip(0)}, gradients=0.5)
     assert all(curve[-1] / curve[0] > 3 for curve in curves)
@@ -181,7 +208,8 @@ def test_layers_that_are_copies_of_one_leave_the_curve():
     x = torch.randn(4, TOKENS, WIDTH, generator=torch.Generator().manual_seed(1))
     close(torch_encoder(drawn_anew=True), x, gradients=0.4)
     (prediction,), stacks, _ = looked_at(torch_encoder(drawn_anew=False), x)
-    # F(x) of one layer is like that of the next: squares of what is alike add up faster than independent ones.
+    # F(x) of one layer is like that of the next: squares of what is alike add up faster than
+    # independent ones.
     assert of_stack(stacks[0])[-1].stream_square > 1.5 * prediction.stream_square[-1]
 
 
@@ -212,8 +240,12 @@ def test_weights_are_read_and_activations_are_not():
     # The branch of the second feed-forward grows nine times; what comes before it stays.
     assert after.stream_square[:4] == pytest.approx(encoder.stream_square[:4], rel=1e-9)
     grown = after.stream_square[4] - after.stream_square[3]
-    assert grown == pytest.approx(9 * (encoder.stream_square[4] - encoder.stream_square[3]), rel=1e-9)
-    assert after.stream_square[4] == pytest.approx(of_stack(stacks[0])[4].stream_square, rel=SQUARES)
+    assert grown == pytest.approx(
+        9 * (encoder.stream_square[4] - encoder.stream_square[3]), rel=1e-9
+    )
+    assert after.stream_square[4] == pytest.approx(
+        of_stack(stacks[0])[4].stream_square, rel=SQUARES
+    )
 
 
 class Odd(nn.Module):
@@ -257,7 +289,11 @@ def test_nothing_is_predicted_without_a_placement_or_of_gradients_of_one_place()
     class Gated(Odd):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             for first, second in zip(self.first, self.second, strict=True):
-                x = 0.3 * x + 2.0 * nn.functional.layer_norm(second(torch.relu(first(x))), (WIDTH,)) + 0.1 * x.abs()
+                x = (
+                    0.3 * x
+                    + 2.0 * nn.functional.layer_norm(second(torch.relu(first(x))), (WIDTH,))
+                    + 0.1 * x.abs()
+                )
             return x
 
     class Pooled(Odd):
@@ -276,8 +312,11 @@ def test_nothing_is_predicted_without_a_placement_or_of_gradients_of_one_place()
 def test_nothing_is_predicted_of_windows_or_of_convolutions_before_the_blocks():
     of_waves, *_ = looked_at(CORPUS["wav2vec2"].build(), CORPUS["wav2vec2"].inputs())
     assert of_waves == (None,)
-    # The second stack's windows are the whole image; its scores are cosines, times a trained number for each head.
-    (small_windows, whole), stacks, _ = looked_at(CORPUS["swin-v2"].build(), CORPUS["swin-v2"].inputs())
+    # The second stack's windows are the whole image; its scores are cosines, times a trained number
+    # for each head.
+    (small_windows, whole), stacks, _ = looked_at(
+        CORPUS["swin-v2"].build(), CORPUS["swin-v2"].inputs()
+    )
     assert small_windows is None
     for n, sublayer in enumerate(of_stack(stacks[1])):
         assert whole.stream_square[n] == pytest.approx(sublayer.stream_square, rel=SQUARES)

@@ -1,4 +1,6 @@
-"""Norms of queries and keys: head by head or over all heads, of both or of one, in all blocks or in some."""
+"""Norms of queries and keys: head by head or over all heads, of both or of one, in all blocks or in
+some.
+"""
 
 import pytest
 import torch
@@ -18,10 +20,14 @@ class Normed(nn.Module):
         self.sides = sides
         self.query, self.key, self.value, self.last = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         sizes = {"head": WIDTH // HEADS, "all": WIDTH}
-        self.norms = nn.ModuleList(nn.RMSNorm(sizes[side]) if side else nn.Identity() for side in sides)
+        self.norms = nn.ModuleList(
+            nn.RMSNorm(sizes[side]) if side else nn.Identity() for side in sides
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        query, key, value = (self._split(n, f(x)) for n, f in enumerate((self.query, self.key, self.value)))
+        query, key, value = (
+            self._split(n, f(x)) for n, f in enumerate((self.query, self.key, self.value))
+        )
         mixed = (query @ key.mT / (WIDTH // HEADS) ** 0.5).softmax(-1) @ value
         return self.last(mixed.transpose(1, 2).flatten(2))
 
@@ -50,7 +56,11 @@ def model(*rows: tuple[str, str]) -> nn.Module:
         ([("head", "all")] * 3, ["warning"], "one of queries and keys is normed head by head"),
         ([("head", "")] * 3, ["warning"], "the other of the two is not: 3 of the sub-layers"),
         ([("", "head")] * 3, ["warning"], "the other of the two is not: 3 of the sub-layers"),
-        ([("head", "head"), ("", ""), ("head", "head")], ["info"], "otherwise than in most blocks: 1 of 3"),
+        (
+            [("head", "head"), ("", ""), ("head", "head")],
+            ["info"],
+            "otherwise than in most blocks: 1 of 3",
+        ),
     ],
 )
 def test_how_queries_and_keys_are_normed(rows, severities, said):
@@ -73,7 +83,9 @@ class Apart(nn.Module):
 
 
 class Reading(Block):
-    """A Pre-LN block whose queries, keys and values are made from norm(x), or from x where it is not in `normed`."""
+    """A Pre-LN block whose queries, keys and values are made from norm(x), or from x where it is
+    not in `normed`.
+    """
 
     def __init__(self, normed: str) -> None:
         super().__init__((pre, pre))
@@ -87,13 +99,20 @@ class Reading(Block):
 
 @pytest.mark.parametrize(
     ("normed", "told"),
-    [("qkv", ""), ("q", "keys and values are made from the stream"), ("qk", "values are made from the stream")],
+    [
+        ("qkv", ""),
+        ("q", "keys and values are made from the stream"),
+        ("qk", "values are made from the stream"),
+    ],
 )
 def test_what_queries_keys_and_values_are_made_from(normed, told):
     built = Model(lambda: Stack(blocks=[Reading(normed) for _ in range(3)], final=1))
     found = list(WIRING["query-key-norms"].check(patient(built)))
     assert [str(finding.severity) for finding in found] == ["warning"] * bool(told)
-    assert all(finding.message.startswith(told) and "3 of 3 attentions" in finding.message for finding in found)
+    assert all(
+        finding.message.startswith(told) and "3 of 3 attentions" in finding.message
+        for finding in found
+    )
 
 
 def test_the_side_is_named_and_norms_of_values_are():
@@ -103,4 +122,7 @@ def test_the_side_is_named_and_norms_of_values_are():
         block.f[0].sides = ("", "head", "head")
         block.f[0].norms.append(nn.RMSNorm(WIDTH // HEADS))
     (finding,) = WIRING["query-key-norms"].check(patient(built))
-    assert "the keys are normed, and the other of the two is not, but the values are: 3 of" in finding.message
+    assert (
+        "the keys are normed, and the other of the two is not, but the values are: 3 of"
+        in finding.message
+    )

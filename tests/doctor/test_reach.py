@@ -1,6 +1,8 @@
-"""Wirings beyond sums of x and F(x): gates of a token's own, shifted tokens, attention as a function of functions.
+"""Wirings beyond sums of x and F(x): gates of a token's own, shifted tokens, attention as a
+function of functions.
 
-Each is rebuilt small; it is named, or shown as it is computed, and never warned of for what it is meant to be.
+Each is rebuilt small; it is named, or shown as it is computed, and never warned of for what it is
+meant to be.
 """
 
 from collections.abc import Callable
@@ -96,7 +98,9 @@ class ShiftedMixing(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.key, self.receptance, self.value = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3))
+        self.key, self.receptance, self.value = (
+            nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(3)
+        )
         self.of_key, self.of_receptance = (nn.Parameter(torch.rand(WIDTH)) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -107,7 +111,9 @@ class ShiftedMixing(nn.Module):
 
 
 def test_shifted_tokens_are_a_part_of_what_reads_them():
-    """x·m + shifted·(1 - m) is a sum of a stream's value and what came of it, without a sub-layer in between."""
+    """x·m + shifted·(1 - m) is a sum of a stream's value and what came of it, without a sub-layer
+    in between.
+    """
 
     def block() -> Block:
         made = Block([pre, pre])
@@ -122,7 +128,9 @@ def test_shifted_tokens_are_a_part_of_what_reads_them():
 
 
 class OverFrames(nn.Module):
-    """Attention over frames, then over patches, as TimeSformer divides them; a class token takes the second alone."""
+    """Attention over frames, then over patches, as TimeSformer divides them; a class token takes
+    the second alone.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,12 +142,17 @@ class OverFrames(nn.Module):
         batch = len(x)
         first, rest = x[:, :1], x[:, 1:]
         lines = rest.view(batch, frames, patches, WIDTH).transpose(1, 2).flatten(0, 1)
-        moved = self.over_time(self.norms[0](lines)).view(batch, patches, frames, WIDTH).transpose(1, 2)
+        moved = (
+            self.over_time(self.norms[0](lines)).view(batch, patches, frames, WIDTH).transpose(1, 2)
+        )
         rest = rest + moved.reshape(batch, frames * patches, WIDTH)
         frame = first.expand(batch, frames, WIDTH).reshape(-1, 1, WIDTH)
         seen_by = torch.cat([frame, rest.reshape(batch * frames, patches, WIDTH)], 1)
         found = self.over_space(self.norms[1](seen_by)).view(batch, frames, 1 + patches, WIDTH)
-        first_found, rest_found = found[:, :, 0].mean(1, keepdim=True), found[:, :, 1:].reshape(batch, -1, WIDTH)
+        first_found, rest_found = (
+            found[:, :, 0].mean(1, keepdim=True),
+            found[:, :, 1:].reshape(batch, -1, WIDTH),
+        )
         x = torch.cat([first, rest], 1) + torch.cat([first_found, rest_found], 1)
         return x + self.last(self.norms[2](x))
 
@@ -158,14 +171,22 @@ class FlexAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = x.shape[1]
-        mask = create_block_mask(lambda b, h, query, key: query >= key, None, None, tokens, tokens, device="cpu")
-        query, key, value = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.all(x).chunk(3, -1))
-        return self.last(flex_attention(query, key, value, block_mask=mask).transpose(1, 2).flatten(2))
+        mask = create_block_mask(
+            lambda b, h, query, key: query >= key, None, None, tokens, tokens, device="cpu"
+        )
+        query, key, value = (
+            part.unflatten(-1, (2, -1)).transpose(1, 2) for part in self.all(x).chunk(3, -1)
+        )
+        return self.last(
+            flex_attention(query, key, value, block_mask=mask).transpose(1, 2).flatten(2)
+        )
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_is_followed():
-    """torch computes no gradient of it on a processor, which is said in its own words; what is wired is read."""
+    """torch computes no gradient of it on a processor, which is said in its own words; what is
+    wired is read.
+    """
 
     def block() -> Block:
         made = Block([pre, pre])
@@ -199,7 +220,9 @@ class Stages(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.config = SimpleNamespace(num_hidden_layers=4)
-        self.stages = nn.ModuleList(nn.ModuleList(Block([pre, pre]) for _ in range(2)) for _ in range(2))
+        self.stages = nn.ModuleList(
+            nn.ModuleList(Block([pre, pre]) for _ in range(2)) for _ in range(2)
+        )
         self.between = nn.ModuleList([nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -218,7 +241,9 @@ def test_stages_have_a_depth_of_their_own():
 
 
 class FromNothing(nn.Module):
-    """A decoder whose queries are zeros, with rows that are added to what attention reads, as DETR's."""
+    """A decoder whose queries are zeros, with rows that are added to what attention reads, as
+    DETR's.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,7 +298,9 @@ class TalkingHeads(nn.Module):
         self.mixing = nn.Parameter(torch.randn(4, 4))
 
     def forward(self, x: Tensor) -> Tensor:
-        query, key, value = (part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.all(x).chunk(3, -1))
+        query, key, value = (
+            part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.all(x).chunk(3, -1)
+        )
         weights = (query @ key.mT / 2).softmax(-1)
         weights = torch.einsum("bhij,hg->bgij", weights, self.mixing)
         return self.last((weights @ value).transpose(1, 2).flatten(2))
@@ -309,12 +336,17 @@ def test_attention_of_a_class_token_is_attention_and_loses_no_sum():
     found = seen(Model(lambda: nn.Sequential(Stack(pre, pre, final=1), ClassAttention())), IDS)
     last = found.stacks[-1]
     # What the first one adds to is no data, and the stream begins with its output.
-    assert [one.kind for one in last.sublayers] == ["feed_forward", *["attention", "feed_forward"] * 2]
+    assert [one.kind for one in last.sublayers] == [
+        "feed_forward",
+        *["attention", "feed_forward"] * 2,
+    ]
     assert [finding.id for finding in found.findings if finding.severity == "error"] == []
 
 
 def test_unit_vectors_are_unit_to_the_last():
-    """nGPT in vectors of norm 1: the number that makes them so belongs to every norm, that of the last block too."""
+    """nGPT in vectors of norm 1: the number that makes them so belongs to every norm, that of the
+    last block too.
+    """
 
     def unit(x: Tensor) -> Tensor:
         return functional.normalize(x, dim=-1)
@@ -336,7 +368,9 @@ def test_unit_vectors_are_unit_to_the_last():
 
 
 class Masked(Attention):
-    """What it gives is multiplied by a mask of true and false, as the resets of RecurrentGemma's recurrence are."""
+    """What it gives is multiplied by a mask of true and false, as the resets of RecurrentGemma's
+    recurrence are.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,9 +16,14 @@ def test_every_placement_is_found_in_both_stacks(placement):
     known = expected(placement)
     encoder, decoder = found_in(placement)
     assert [len(stack.sublayers) for stack in (encoder, decoder)] == [8, 12]
-    for stack, same in ((encoder, known.same_formula or known.same_in_encoders), (decoder, known.same_formula)):
+    for stack, same in (
+        (encoder, known.same_formula or known.same_in_encoders),
+        (decoder, known.same_formula),
+    ):
         assert {s.placement for s in stack.sublayers} == {same or placement}
-        assert {s.confidence for s in stack.sublayers} == {"sure" if known.named_for_sure else "unsure"}
+        assert {s.confidence for s in stack.sublayers} == {
+            "sure" if known.named_for_sure else "unsure"
+        }
         assert placement == stack.placement or all(placement in s.also for s in stack.sublayers)
 
 
@@ -28,7 +33,9 @@ def test_in_shallow_stacks_where_formulas_coincide_the_true_one_is_always_named(
         assert all(placement in (s.placement, *s.also) for s in stack.sublayers)
 
 
-@pytest.mark.parametrize("norm", ["layer-norm", "rms-norm", "scale-norm", "sphere-norm", "dyt", "derf"])
+@pytest.mark.parametrize(
+    "norm", ["layer-norm", "rms-norm", "scale-norm", "sphere-norm", "dyt", "derf"]
+)
 @pytest.mark.parametrize("placement", ["pre-ln", "sandwich"])
 def test_with_every_norm(placement, norm):
     for stack in found_in(placement, norm=norm):
@@ -39,7 +46,9 @@ def test_with_every_norm(placement, norm):
 @pytest.mark.parametrize("placement", ["hybrid-norm", "hybrid-norm-width"])
 def test_with_one_head_norms_of_heads_and_of_the_whole_width_are_the_same(placement):
     for stack in found_in(placement, heads=1):
-        assert all({s.placement, *s.also} == {"hybrid-norm", "hybrid-norm-width"} for s in stack.sublayers)
+        assert all(
+            {s.placement, *s.also} == {"hybrid-norm", "hybrid-norm-width"} for s in stack.sublayers
+        )
 
 
 def test_means_over_depth_are_printed_as_such():
@@ -56,7 +65,11 @@ def test_means_over_depth_are_printed_as_such():
 def test_what_cannot_be_named_is_one_stack_that_says_so(placement):
     encoder, decoder = found_in(placement)
     assert [sub.kind for sub in encoder.sublayers] == 4 * ["attention", "feed_forward"]
-    assert [sub.kind for sub in decoder.sublayers] == 4 * ["attention", "cross_attention", "feed_forward"]
+    assert [sub.kind for sub in decoder.sublayers] == 4 * [
+        "attention",
+        "cross_attention",
+        "feed_forward",
+    ]
     for sub in (*encoder.sublayers, *decoder.sublayers):
         assert (sub.placement, sub.scaled_placement, sub.confidence) == ("", "", "unsure")
 
@@ -64,4 +77,6 @@ def test_what_cannot_be_named_is_one_stack_that_says_so(placement):
 def test_streams_that_are_read_through_gates_alone_share_their_branches():
     encoder, _ = found_in("gated-multi-stream", blocks=1)
     formula = str(encoder.sublayers[-1].formula)
-    assert "feed_forward(x + token · a1, x + token · a1, x + token · a1, a2, norm(hidden)" in formula
+    assert (
+        "feed_forward(x + token · a1, x + token · a1, x + token · a1, a2, norm(hidden)" in formula
+    )

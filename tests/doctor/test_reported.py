@@ -1,4 +1,6 @@
-"""Bugs that people reported of Transformers they wrote: found by rule and words, with the right twin silent."""
+"""Bugs that people reported of Transformers they wrote: found by rule and words, with the right
+twin silent.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -148,12 +150,18 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.how = how
-        self.tokens, self.places = nn.Embedding(CLASSES, WIDTH), nn.Parameter(torch.zeros(64, WIDTH))
+        self.tokens, self.places = (
+            nn.Embedding(CLASSES, WIDTH),
+            nn.Parameter(torch.zeros(64, WIDTH)),
+        )
         self.blocks = nn.ModuleList(Block(how) for _ in range(how.blocks))
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, CLASSES, bias=False)
         for name, weight in self.named_parameters():
             if weight.ndim > 1:
-                nn.init.normal_(weight, std=0.02 * (2 * how.blocks) ** (-0.5 * ("out." in name or "down." in name)))
+                nn.init.normal_(
+                    weight,
+                    std=0.02 * (2 * how.blocks) ** (-0.5 * ("out." in name or "down." in name)),
+                )
             elif name.endswith("bias"):
                 nn.init.zeros_(weight)
         how.change(self)
@@ -171,7 +179,11 @@ def judged(how: How) -> Diagnosis:
 
 
 def loud(diagnosis: Diagnosis) -> list[tuple[str, str, str]]:
-    return [(one.id, one.message, one.where) for one in diagnosis.findings if one.severity.value != "info"]
+    return [
+        (one.id, one.message, one.where)
+        for one in diagnosis.findings
+        if one.severity.value != "info"
+    ]
 
 
 def of_padding(hidden: Callable[[Tensor], Tensor] | None) -> How:
@@ -232,7 +244,9 @@ def turn(x: Tensor, dimension: int = -2, sign: int = 1) -> Tensor:
     count, pairs = x.shape[dimension], x.shape[-1] // 2
     angles = sign * torch.arange(count)[:, None] * 100.0 ** (-torch.arange(pairs) / pairs)
     angles = angles[:, None] if dimension == 1 else angles
-    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angles), angles)
+    turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(
+        torch.ones_like(angles), angles
+    )
     return torch.view_as_real(turned).flatten(-2)
 
 
@@ -241,7 +255,8 @@ def rotated(query: int = 1, key: int = 1, value: int = 0, dimension: int = -2) -
     signs = (query, key, value)
     return How(
         turned=lambda *made: tuple(
-            turn(one, dimension, sign) if sign else one for one, sign in zip(made, signs, strict=True)
+            turn(one, dimension, sign) if sign else one
+            for one, sign in zip(made, signs, strict=True)
         )
     )
 
@@ -327,17 +342,31 @@ def redrawn(of: Callable[[str, nn.Parameter], float | None]) -> Callable[[Model]
 
 
 def inner_divided(name: str, _: nn.Parameter) -> float | None:
-    return 0.02 * (2 * BLOCKS) ** -0.5 if "up.weight" in name else 0.02 if "down.weight" in name else None
+    return (
+        0.02 * (2 * BLOCKS) ** -0.5
+        if "up.weight" in name
+        else 0.02
+        if "down.weight" in name
+        else None
+    )
 
 
 def of_depth(blocks: int) -> Callable[[str, nn.Parameter], float | None]:
     return lambda name, weight: (
-        0.02 * (2 * blocks) ** -0.5 if weight.ndim > 1 and ("out." in name or "down." in name) else None
+        0.02 * (2 * blocks) ** -0.5
+        if weight.ndim > 1 and ("out." in name or "down." in name)
+        else None
     )
 
 
 def wide_biases(name: str, _: nn.Parameter) -> float | None:
-    return 1.0 if name.endswith(("query.bias", "key.bias", "value.bias", "out.bias", "up.bias", "down.bias")) else None
+    return (
+        1.0
+        if name.endswith(
+            ("query.bias", "key.bias", "value.bias", "out.bias", "up.bias", "down.bias")
+        )
+        else None
+    )
 
 
 def of_one_sign(model: Model) -> None:
@@ -417,7 +446,9 @@ def folded(repeat: Callable[[Tensor], Tensor]) -> Callable[[Block, Tensor], Tens
     def attend(of: Block, x: Tensor) -> Tensor:
         made = (linear(x).unflatten(-1, (HEADS, -1)) for linear in (of.query, of.key, of.value))
         query, key, value = (y.permute(2, 0, 1, 3).flatten(0, 1) for y in made)
-        logits = (query @ key.mT * query.shape[-1] ** -0.5).masked_fill(~repeat(of.padding)[:, None], -1e9)
+        logits = (query @ key.mT * query.shape[-1] ** -0.5).masked_fill(
+            ~repeat(of.padding)[:, None], -1e9
+        )
         mixed = (logits.softmax(-1) @ value).unflatten(0, (HEADS, -1))
         return of.out(mixed.permute(1, 2, 0, 3).flatten(2))
 
@@ -446,7 +477,11 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "initial-scheme",
         "no scheme has them so far apart",
     ),
-    "x twice beside two branches": (How(block=beside(2)), "amplified-stream", "multiplies the stream by 8"),
+    "x twice beside two branches": (
+        How(block=beside(2)),
+        "amplified-stream",
+        "multiplies the stream by 8",
+    ),
     "a softmax over heads and keys at once": (
         replace(ENCODER, change=attending(of_all_heads)),
         "softmax-axis",
@@ -458,7 +493,10 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "6 of the matrices are built and never read",
     ),
     "a mask repeated in another order than heads": (
-        replace(of_padding(None), change=attending(folded(lambda mask: mask.repeat_interleave(HEADS, 0)))),
+        replace(
+            of_padding(None),
+            change=attending(folded(lambda mask: mask.repeat_interleave(HEADS, 0))),
+        ),
         "attention-mask",
         "of their weight to padding",
     ),
@@ -477,16 +515,25 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "attention-mask",
         "attention, make of a token what depends on later ones",
     ),
-    "heads merged by view alone": (How(merge=lambda y: y), "attention-mask", "Tokens change places"),
+    "heads merged by view alone": (
+        How(merge=lambda y: y),
+        "attention-mask",
+        "Tokens change places",
+    ),
     "a mean over the sequence in the feed-forward": (
         How(feed=lambda of, x: of.down(functional.gelu(of.up(x + x.mean(1, keepdim=True))))),
         "attention-mask",
         "what depends on later ones",
     ),
     "attention over the batch": (
-        How(causal=False, split=lambda y: heads(y.transpose(0, 1)), merge=lambda y: merged(y).transpose(0, 1)),
+        How(
+            causal=False,
+            split=lambda y: heads(y.transpose(0, 1)),
+            merge=lambda y: merged(y).transpose(0, 1),
+        ),
         "sequences-mixed",
-        "3 of 6 sub-layers make of a token what depends on other rows of the batch's first dimension",
+        "3 of 6 sub-layers make of a token what depends on other rows of the batch's first "
+        "dimension",
     ),
     "positions over the batch": (
         How(positions=lambda x, table: x + table[: len(x), None], causal=False, loss=drawn_tokens),
@@ -501,15 +548,35 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "a mean square that multiplies": (
         How(change=sized(0.5)),
         "norm-without-root",
-        "7 modules scale each token by its own mean square, and what comes out grows with the token's size to the "
-        "power 2",
+        "7 modules scale each token by its own mean square, and what comes out grows with the "
+        "token's size to the power 2",
     ),
-    "a variance without its root": (How(change=sized(-1.0)), "norm-without-root", "to the power -1"),
-    "a mask that hides the diagonal": (How(first_hidden=0), "attention-mask", "and not at themselves"),
-    "a factor on the whole sum": (How(block=factor_on_the_sum, change=without_end), "misplaced-step", "takes it away"),
+    "a variance without its root": (
+        How(change=sized(-1.0)),
+        "norm-without-root",
+        "to the power -1",
+    ),
+    "a mask that hides the diagonal": (
+        How(first_hidden=0),
+        "attention-mask",
+        "and not at themselves",
+    ),
+    "a factor on the whole sum": (
+        How(block=factor_on_the_sum, change=without_end),
+        "misplaced-step",
+        "takes it away",
+    ),
     "blocks in a plain list": (How(change=in_a_list), "unused-parameters", "none of the model's"),
-    "queries and keys normed over heads": (How(normed=over(1)), "query-key-norms", "they bound no logit"),
-    "the skip from a norm that is called again": (How(block=normed_skip), "misplaced-step", "in 3 of 6 sub-layers"),
+    "queries and keys normed over heads": (
+        How(normed=over(1)),
+        "query-key-norms",
+        "they bound no logit",
+    ),
+    "the skip from a norm that is called again": (
+        How(block=normed_skip),
+        "misplaced-step",
+        "in 3 of 6 sub-layers",
+    ),
     "attention's skip from the norm that it reads": (
         How(block=skip_from_its_norm),
         "misplaced-step",
@@ -536,7 +603,11 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "unused-parameters",
         "1 of the matrices are built and never read",
     ),
-    "a feed-forward without a curve": (How(feed=one_matrix), "misplaced-curve", "nothing but sums between them"),
+    "a feed-forward without a curve": (
+        How(feed=one_matrix),
+        "misplaced-curve",
+        "nothing but sums between them",
+    ),
     "a curve behind the last matrix": (
         How(feed=lambda of, x: of.down(of.up(x)).relu()),
         "misplaced-curve",
@@ -547,15 +618,43 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "scores-not-logits",
         "sum to 1 already",
     ),
-    "logits cut at 0": (How(head=lambda model, x: model.head(x).relu()), "scores-not-logits", "cut off at 0"),
+    "logits cut at 0": (
+        How(head=lambda model, x: model.head(x).relu()),
+        "scores-not-logits",
+        "cut off at 0",
+    ),
     "targets that are not shifted": (How(loss=shifted(0)), "targets-misplaced", "the very tokens"),
-    "targets that are shifted twice": (How(loss=shifted(2)), "targets-misplaced", "two places later"),
-    "a head that is tied by value": (How(change=copied), "identical-blocks", "starts as a copy of tokens.weight"),
-    "values that are rotated too": (rotated(value=1), "misplaced-positions", "values are turned by their place too"),
+    "targets that are shifted twice": (
+        How(loss=shifted(2)),
+        "targets-misplaced",
+        "two places later",
+    ),
+    "a head that is tied by value": (
+        How(change=copied),
+        "identical-blocks",
+        "starts as a copy of tokens.weight",
+    ),
+    "values that are rotated too": (
+        rotated(value=1),
+        "misplaced-positions",
+        "values are turned by their place too",
+    ),
     "queries alone are rotated": (rotated(key=0), "misplaced-positions", "the same for every key"),
-    "keys are rotated the other way": (rotated(key=-1), "misplaced-positions", "the sum of two tokens' places"),
-    "rotations along the heads": (rotated(dimension=1), "misplaced-positions", "counted along the heads"),
-    "a bias that grows with distance": (sloped(1), "misplaced-positions", "the farthest key gets the most weight"),
+    "keys are rotated the other way": (
+        rotated(key=-1),
+        "misplaced-positions",
+        "the sum of two tokens' places",
+    ),
+    "rotations along the heads": (
+        rotated(dimension=1),
+        "misplaced-positions",
+        "counted along the heads",
+    ),
+    "a bias that grows with distance": (
+        sloped(1),
+        "misplaced-positions",
+        "the farthest key gets the most weight",
+    ),
     "a bias in the first block alone": (
         How(bias=in_first_alone, change=with_tables(1), blocks=4),
         "misplaced-positions",
@@ -576,16 +675,28 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "norm-without-root",
         "7 of the 7 norms of 3 blocks detach their statistics",
     ),
-    "one norm before and behind": (How(block=normed_twice), "shared-norm", "twice around one sub-layer"),
+    "one norm before and behind": (
+        How(block=normed_twice),
+        "shared-norm",
+        "twice around one sub-layer",
+    ),
     "a dropout on the sum": (How(block=on_the_sum(dropped)), "altered-stream", "a dropout 5 times"),
     "a curve on the sum": (How(block=on_the_sum(torch.relu)), "altered-stream", "relu 5 times"),
-    "a bound on the sum": (How(block=on_the_sum(lambda x: x.clamp(-0.01, 0.01))), "altered-stream", "(clamp)"),
+    "a bound on the sum": (
+        How(block=on_the_sum(lambda x: x.clamp(-0.01, 0.01))),
+        "altered-stream",
+        "(clamp)",
+    ),
     "the inner matrix divided by depth": (
         How(change=redrawn(inner_divided)),
         "initial-scheme",
         "at the matrix that reads the stream",
     ),
-    "divided for another depth": (How(change=redrawn(of_depth(48))), "initial-scheme", "and here are 3"),
+    "divided for another depth": (
+        How(change=redrawn(of_depth(48))),
+        "initial-scheme",
+        "and here are 3",
+    ),
     "biases of N(0, 1)": (How(change=redrawn(wide_biases)), "drawn-shifts", "18 of 18 biases"),
     "weights of one sign": (How(change=of_one_sign), "constant-weights", "18 of 18 matrices"),
     "a softmax over heads, with -inf": (
@@ -593,14 +704,20 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "no-gradient",
         "rows of nothing but -inf",
     ),
-    "a mask of padding that is not used": (of_padding(None), "attention-mask", "of their weight to padding"),
+    "a mask of padding that is not used": (
+        of_padding(None),
+        "attention-mask",
+        "of their weight to padding",
+    ),
 }
 RIGHT = {
     "branches side by side": How(block=beside(1)),
     "a mask repeated in the order of heads": replace(
         of_padding(None), change=attending(folded(lambda mask: mask.repeat(HEADS, 1)))
     ),
-    "a head that is tied as the configuration says": How(change=lambda model: (says_tied(model), tied(model))),
+    "a head that is tied as the configuration says": How(
+        change=lambda model: (says_tied(model), tied(model))
+    ),
     "causal": CAUSAL,
     "encoder": ENCODER,
     "tied": How(change=tied),
@@ -620,14 +737,24 @@ RIGHT = {
     "rotations": rotated(),
     # As where sequences are cut into chunks, and the last one is filled up.
     "values that are zeros at the end": How(
-        turned=lambda query, key, value: (query, key, value * (torch.arange(TOKENS) < TOKENS - 2)[:, None])
+        turned=lambda query, key, value: (
+            query,
+            key,
+            value * (torch.arange(TOKENS) < TOKENS - 2)[:, None],
+        )
     ),
     "queries that are zeros at the end": How(
-        turned=lambda query, key, value: (query * (torch.arange(TOKENS) < TOKENS - 2)[:, None], key, value)
+        turned=lambda query, key, value: (
+            query * (torch.arange(TOKENS) < TOKENS - 2)[:, None],
+            key,
+            value,
+        )
     ),
     "ALiBi": sloped(-1),
     "a bias in every block": How(bias=in_first_alone, change=with_tables(4), blocks=4),
-    "a mean by hand": How(change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6))),
+    "a mean by hand": How(
+        change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6))
+    ),
     "a dropout on the branch": How(block=on_the_branch),
     "bounds that nothing reaches": How(block=on_the_sum(lambda x: x.clamp(-1e4, 1e4))),
     "divided for this depth": How(change=redrawn(of_depth(BLOCKS))),
@@ -654,12 +781,18 @@ RIGHT = {
 @pytest.mark.parametrize("name", BUGS)
 def test_what_was_reported_is_found(name):
     how, rule, told = BUGS[name]
-    assert [(found, message) for found, message, _ in loud(judged(how)) if found == rule and told in message]
+    assert [
+        (found, message)
+        for found, message, _ in loud(judged(how))
+        if found == rule and told in message
+    ]
 
 
 def test_an_optimiser_of_another_model_is_an_error():
     other = torch.optim.AdamW(Model(CAUSAL).parameters(), weight_decay=0.0)
-    found = normscope.diagnose(Model(CAUSAL), (IDS,), loss=next_token, optimizer=other, advise=False).findings
+    found = normscope.diagnose(
+        Model(CAUSAL), (IDS,), loss=next_token, optimizer=other, advise=False
+    ).findings
     ((rule, severity, message),) = [(one.id, one.severity.value, one.message) for one in found]
     assert (rule, severity) == ("unused-in-optimizer", "error")
     assert "none of which is this model's" in message
@@ -672,16 +805,26 @@ def test_a_block_at_a_rate_of_0_is_named():
     rest = [weight for weight in model.parameters() if id(weight) not in held]
     groups = [{"params": inside, "lr": 0.0}, {"params": rest}]
     found = normscope.diagnose(
-        model, (IDS,), loss=next_token, optimizer=torch.optim.AdamW(groups, weight_decay=0.0), advise=False
+        model,
+        (IDS,),
+        loss=next_token,
+        optimizer=torch.optim.AdamW(groups, weight_decay=0.0),
+        advise=False,
     )
-    assert [one for one in loud(found) if one[0] == "optimizer-unlike-others" and "block 2 of" in one[1]]
+    assert [
+        one for one in loud(found) if one[0] == "optimizer-unlike-others" and "block 2 of" in one[1]
+    ]
 
 
 def test_an_optimiser_without_any_block_is_a_warning():
     model = Model(CAUSAL)
     outside = [weight for name, weight in model.named_parameters() if not name.startswith("blocks")]
     found = normscope.diagnose(
-        model, (IDS,), loss=next_token, optimizer=torch.optim.AdamW(outside, weight_decay=0.0), advise=False
+        model,
+        (IDS,),
+        loss=next_token,
+        optimizer=torch.optim.AdamW(outside, weight_decay=0.0),
+        advise=False,
     )
     ((rule, message, _),) = loud(found)
     assert rule == "unused-in-optimizer"
@@ -689,7 +832,9 @@ def test_an_optimiser_without_any_block_is_a_warning():
 
 
 def test_a_convolution_between_two_sublayers_needs_no_skip():
-    how = How(block=convolved, change=each(lambda: nn.Conv1d(WIDTH, WIDTH, 3, padding=1)), causal=False)
+    how = How(
+        block=convolved, change=each(lambda: nn.Conv1d(WIDTH, WIDTH, 3, padding=1)), causal=False
+    )
     assert "lost-residual" not in {rule for rule, *_ in loud(judged(how))}
 
 

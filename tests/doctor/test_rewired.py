@@ -1,4 +1,6 @@
-"""The loss under the other wiring is that of a model built with the other flag and given the same weights."""
+"""The loss under the other wiring is that of a model built with the other flag and given the same
+weights.
+"""
 
 import pytest
 import torch
@@ -19,7 +21,10 @@ class Translator(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         sizes = {"dropout": 0.0, "batch_first": True, "norm_first": pre}
         self.encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, **sizes), 2, nn.LayerNorm(WIDTH), enable_nested_tensor=False
+            nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, **sizes),
+            2,
+            nn.LayerNorm(WIDTH),
+            enable_nested_tensor=False,
         )
         self.decoder = nn.TransformerDecoder(
             nn.TransformerDecoderLayer(WIDTH, 2, 2 * WIDTH, **sizes), 2, nn.LayerNorm(WIDTH)
@@ -36,7 +41,9 @@ class Scorer(nn.Module):
 
     def __init__(self, *, pre: bool) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, dropout=0.0, batch_first=True, norm_first=pre)
+        layer = nn.TransformerEncoderLayer(
+            WIDTH, 2, 2 * WIDTH, dropout=0.0, batch_first=True, norm_first=pre
+        )
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         self.core = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, VOCABULARY)
@@ -70,7 +77,9 @@ def test_it_is_the_loss_of_a_model_with_the_other_flag(kind, loss, pre):
     _, seen = examined(model, (tokens,), loss, rewire=True)
     with torch.no_grad():
         assert seen.loss_nats == pytest.approx(float(cross_entropy(model(tokens))), rel=1e-5)
-        assert seen.rewired_loss_nats == pytest.approx(float(cross_entropy(other(tokens))), rel=1e-5)
+        assert seen.rewired_loss_nats == pytest.approx(
+            float(cross_entropy(other(tokens))), rel=1e-5
+        )
 
 
 def test_without_a_loss_of_the_users_there_is_none():

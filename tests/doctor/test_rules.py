@@ -1,4 +1,6 @@
-"""What every rule of the linter has, found in a file of its own: a name, reasons, and an error that was rebuilt."""
+"""What every rule of the linter has, found in a file of its own: a name, reasons, and an error that
+was rebuilt.
+"""
 
 import importlib
 import pkgutil
@@ -61,15 +63,18 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     ),
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
-"""Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it and its twin."""
+"""Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it
+and its twin.
+"""
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_every_rule_has_a_rebuilt_error(rule):
     assert rule.id in REBUILT | NEED_MORE_THAN_A_MODEL.keys(), (
-        f"no test has an error that {rule.id} must find: add a Bug with rule={rule.id!r}, and the right model beside "
-        "it, to tests/doctor/bugs.py, bugs_blocks.py or bugs_skip_path.py (wiring), bugs_values.py or bugs_starts.py "
-        "(weights and values); where a model alone does not show it, write a test and name it here"
+        f"no test has an error that {rule.id} must find: add a Bug with rule={rule.id!r}, and the "
+        "right model beside it, to tests/doctor/bugs.py, bugs_blocks.py or bugs_skip_path.py "
+        "(wiring), bugs_values.py or bugs_starts.py (weights and values); where a model alone does "
+        "not show it, write a test and name it here"
     )
 
 
@@ -79,7 +84,8 @@ def test_what_has_tests_exists():
 
 def test_every_rule_of_every_file_is_listed_once():
     files = [
-        importlib.import_module(f"{checks.__name__}.{found.name}") for found in pkgutil.iter_modules(checks.__path__)
+        importlib.import_module(f"{checks.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(checks.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]
     assert sorted(made) == sorted(rule.id for rule in RULES)

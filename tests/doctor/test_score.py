@@ -1,4 +1,6 @@
-"""How many sub-layers of all models get their right placement, and whether any gets a wrong one without doubt."""
+"""How many sub-layers of all models get their right placement, and whether any gets a wrong one
+without doubt.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,13 +32,21 @@ class Score:
 
     @property
     def share_right(self) -> float:
-        return (self.exact + self.equal) / (self.exact + self.equal + len(self.wrong_unsure) + len(self.wrong_sure))
+        return (self.exact + self.equal) / (
+            self.exact + self.equal + len(self.wrong_unsure) + len(self.wrong_sure)
+        )
 
     def add(self, model: str, truth: Sequence[str], found: Sequence[Sublayer]) -> None:
         """Both in the order of the forward pass; of different numbers, none counts as found."""
         if len(truth) != len(found):
-            self.wrong_unsure += [f"{model}: {len(found)} instead of {len(truth)} sub-layers"] * len(truth)
-            self.wrong_sure += [_said(model, s) for s in found if s.confidence == "sure" and s.placement not in truth]
+            self.wrong_unsure += [
+                f"{model}: {len(found)} instead of {len(truth)} sub-layers"
+            ] * len(truth)
+            self.wrong_sure += [
+                _said(model, s)
+                for s in found
+                if s.confidence == "sure" and s.placement not in truth
+            ]
             return
         for name, sublayer in zip(truth, found, strict=True):
             if sublayer.placement == name:
@@ -45,7 +55,9 @@ class Score:
                 self.equal += 1
             else:
                 missed = (
-                    self.wrong_unsure if sublayer.confidence == "unsure" or not sublayer.placement else self.wrong_sure
+                    self.wrong_unsure
+                    if sublayer.confidence == "unsure" or not sublayer.placement
+                    else self.wrong_sure
                 )
                 missed.append(_said(model, sublayer))
 
@@ -53,13 +65,16 @@ class Score:
         missed = "".join(f"\n  unsure: {text}" for text in self.wrong_unsure)
         missed += "".join(f"\n  SURE: {text}" for text in self.wrong_sure)
         return (
-            f"right {self.share_right:.2%}: {self.exact} exact, {self.equal} of equal formula; wrong "
-            f"{len(self.wrong_unsure)} unsure, {len(self.wrong_sure)} sure{missed}"
+            f"right {self.share_right:.2%}: {self.exact} exact, {self.equal} of equal formula; "
+            f"wrong {len(self.wrong_unsure)} unsure, {len(self.wrong_sure)} sure{missed}"
         )
 
 
 def _said(model: str, sublayer: Sublayer) -> str:
-    return f"{model}, {sublayer.kind} of block {sublayer.block}: {sublayer.placement!r} ({sublayer.formula})"
+    return (
+        f"{model}, {sublayer.kind} of block {sublayer.block}: {sublayer.placement!r} "
+        f"({sublayer.formula})"
+    )
 
 
 def _in_blocks(stacks: Sequence[Stack]) -> Iterator[Sublayer]:
@@ -105,7 +120,8 @@ def test_nearly_all_placements_are_right_and_none_is_wrong_without_doubt(of, nam
 def test_every_registered_placement_is_right_to_the_last_sublayer(names):
     score = of_the_registry(names)
     assert score.share_right == 1, str(score)
-    # Of equal formula are those that differ in their weights alone, and those that are another's in an encoder.
+    # Of equal formula are those that differ in their weights alone, and those that are another's in
+    # an encoder.
     known = [expected(name) for name in names]
     equal = sum(20 if one.same_formula else 8 if one.same_in_encoders else 0 for one in known)
     assert (score.exact, score.equal) == (20 * len(known) - equal, equal), str(score)

@@ -1,4 +1,6 @@
-"""The structure alone: the same streams and names as with weights, and only rules that need no numbers."""
+"""The structure alone: the same streams and names as with weights, and only rules that need no
+numbers.
+"""
 
 import math
 import sys
@@ -18,8 +20,15 @@ TOKENS = torch.randint(50, (2, 8), generator=torch.Generator().manual_seed(0))
 
 
 def encoder(*, final_norm: bool) -> nn.Module:
-    layers = [nn.TransformerEncoderLayer(32, 4, 64, norm_first=True, batch_first=True) for _ in range(3)]
-    return nn.Sequential(nn.Embedding(50, 32), *layers, *([nn.LayerNorm(32)] if final_norm else []), nn.Linear(32, 50))
+    layers = [
+        nn.TransformerEncoderLayer(32, 4, 64, norm_first=True, batch_first=True) for _ in range(3)
+    ]
+    return nn.Sequential(
+        nn.Embedding(50, 32),
+        *layers,
+        *([nn.LayerNorm(32)] if final_norm else []),
+        nn.Linear(32, 50),
+    )
 
 
 def test_the_structure_is_that_of_the_whole_diagnosis():
@@ -36,8 +45,15 @@ def test_the_structure_is_that_of_the_whole_diagnosis():
 
 def test_what_needs_no_numbers_is_found_and_the_rest_is_not_asked():
     with torch.device("meta"):
-        found = structure(encoder(final_norm=False), torch.zeros(2, 8, dtype=torch.long), wanted_placement="post-ln")
-    assert [finding.id for finding in found.findings] == ["placement-flag-contradicts", "missing-final-norm"]
+        found = structure(
+            encoder(final_norm=False),
+            torch.zeros(2, 8, dtype=torch.long),
+            wanted_placement="post-ln",
+        )
+    assert [finding.id for finding in found.findings] == [
+        "placement-flag-contradicts",
+        "missing-final-norm",
+    ]
     assert "nan" not in found.findings[1].message
     asked = {rule.id: rule for rule in found.rules}
     assert asked["missing-final-norm"].asked
@@ -48,14 +64,20 @@ def test_what_needs_no_numbers_is_found_and_the_rest_is_not_asked():
 def test_what_is_not_understood_contradicts_no_configuration():
     """Streams that are tensors of their own, each read by its own weights, are not found yet."""
     model = LanguageModel(
-        DecoderConfig(placement="siamese-norm", width=16, ffn_width=16, heads=2, blocks=2, positions=8), vocabulary=11
+        DecoderConfig(
+            placement="siamese-norm", width=16, ffn_width=16, heads=2, blocks=2, positions=8
+        ),
+        vocabulary=11,
     )
     tokens, layout = torch.randint(11, (16,)), Layout(torch.tensor([8, 8]))
     found = structure(model, (tokens, layout), wanted_placement="siamese-norm")
     said = [finding for finding in found.findings if finding.id == "placement-flag-contradicts"]
     assert {finding.severity for finding in said} == {Severity.INFO}
     assert all("not recognised as it" in finding.message for finding in said)
-    assert [finding.id for finding in found.findings] == ["placement-flag-contradicts", "unknown-wiring"]
+    assert [finding.id for finding in found.findings] == [
+        "placement-flag-contradicts",
+        "unknown-wiring",
+    ]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:

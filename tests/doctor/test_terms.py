@@ -1,4 +1,6 @@
-"""Each term of an observed formula knows the value that it stands for, and the gains that it takes for a norm's own."""
+"""Each term of an observed formula knows the value that it stands for, and the gains that it takes
+for a norm's own.
+"""
 
 import pytest
 import torch
@@ -14,7 +16,9 @@ from normscope.doctor.predict import _RecipeReading
 
 
 class HandWrittenNorm(nn.Module):
-    """x / RMS(x) · gain, each step an operation of its own; the gain's signs alternate, so that its mean is 0."""
+    """x / RMS(x) · gain, each step an operation of its own; the gain's signs alternate, so that its
+    mean is 0.
+    """
 
     def __init__(self, size: float) -> None:
         super().__init__()
@@ -32,7 +36,9 @@ def with_gains(size: float) -> Written:
 
 
 def tokens() -> Tensor:
-    return torch.randn(3, TOKENS, WIDTH, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return torch.randn(
+        3, TOKENS, WIDTH, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
 
 
 def outputs_of(model: Written, x: Tensor) -> dict[nn.Module, Tensor]:
@@ -89,7 +95,9 @@ def test_a_gain_behind_a_norm_keeps_its_mean_and_its_root_mean_square():
 
 
 def test_theory_reads_a_gain_by_its_root_mean_square():
-    """Gains whose mean is 0 carry as much as LayerNorm's of one sign, whose centring leaves most of a random stream."""
+    """Gains whose mean is 0 carry as much as LayerNorm's of one sign, whose centring leaves most of
+    a random stream.
+    """
     found = []
     for model in (with_gains(1.0), with_gains(3.0), Written(pre)):
         for norm in model.norms:
@@ -98,7 +106,12 @@ def test_theory_reads_a_gain_by_its_root_mean_square():
         (stack,), _ = examined(model, tokens())
         assert stack.recipe is not None
         reading = _RecipeReading(stack.recipe, None)
-        found.append([reading.values[term].q - reading.values[stack.recipe.source].q for term in stack.recipe.streams])
+        found.append(
+            [
+                reading.values[term].q - reading.values[stack.recipe.source].q
+                for term in stack.recipe.streams
+            ]
+        )
     plain, large, by_torch = found
     assert large[-1] > 2 * plain[-1] > 0
     assert by_torch == pytest.approx(large, rel=0.2)

@@ -18,11 +18,15 @@ LOOKS = [find_stacks, examined]
 
 
 class Untidy(nn.Module):
-    """Dropout, a buffer and a parameter written in place, an attribute and a buffer replaced, random numbers drawn."""
+    """Dropout, a buffer and a parameter written in place, an attribute and a buffer replaced,
+    random numbers drawn.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True) for _ in range(2))
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True) for _ in range(2)
+        )
         self.batch = nn.BatchNorm1d(WIDTH)
         self.register_buffer("calls", torch.zeros(3))
         self.register_buffer("table", torch.zeros(2))
@@ -60,7 +64,9 @@ def test_weights_buffers_gradients_modes_inputs_and_generators_are_bit_equal(loo
     model.layers[0].linear1.weight.requires_grad_(False)
     x = torch.randn(2, 5, WIDTH)
     model.layers[1](x).square().sum().backward()
-    gradients = {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+    gradients = {
+        name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()
+    }
     held = {name: p.grad for name, p in model.named_parameters()}
     trained = [p.requires_grad for p in model.parameters()]
     modes = [module.training for module in model.modules()]
@@ -117,7 +123,10 @@ def test_after_an_error_in_the_loss_or_the_backward_pass_too():
     model = Untidy()
     x = torch.randn(2, 5, WIDTH)
     before, given, generated = state(model), x.clone(), generators()
-    for loss, message in ((lambda out: out["logits"], "the loss raised"), (Undifferentiable.apply, "no way back")):
+    for loss, message in (
+        (lambda out: out["logits"], "the loss raised"),
+        (Undifferentiable.apply, "no way back"),
+    ):
         with pytest.raises(ValueError, match=message):
             examined(model, x, loss)
         assert torch.equal(x, given)
@@ -152,7 +161,9 @@ def test_gradients_are_taken_where_the_caller_has_switched_them_off():
 @pytest.mark.parametrize("look", LOOKS)
 def test_the_model_computes_the_same_afterwards(look):
     torch.manual_seed(0)
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True), 2).eval()
+    model = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True), 2
+    ).eval()
     x = torch.randn(2, 5, WIDTH)
     before = model(x)
     look(model, x)
@@ -191,7 +202,9 @@ for lazy in (False, True):
 
 def test_the_compiler_is_imported_for_a_model_that_compiles_alone_which_is_looked_at_step_by_step():
     """Its import takes as long as torch's own."""
-    said = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", COMPILING], capture_output=True, text=True, check=True
+    )
     assert said.stderr == ""
     plain, compiling = said.stdout.splitlines()
     assert plain.endswith(" False")

@@ -43,7 +43,9 @@ class Siblings(nn.Module):
 
 
 def test_sums_that_are_no_stream_are_told():
-    with pytest.raises(ValueError, match=r"1 sums of two values were seen, the last of shape \(2, 5, 8\)"):
+    with pytest.raises(
+        ValueError, match=r"1 sums of two values were seen, the last of shape \(2, 5, 8\)"
+    ):
         find_stacks(Siblings(), X)
     with pytest.raises(ValueError, match="adds no two values"):
         find_stacks(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), X)
@@ -51,7 +53,9 @@ def test_sums_that_are_no_stream_are_told():
 
 def test_without_layers():
     with pytest.raises(ValueError, match="no residual stream found"):
-        find_stacks(nn.Sequential(nn.Linear(8, 8), nn.Sequential(), nn.LayerNorm(8), nn.Linear(8, 4)), X)
+        find_stacks(
+            nn.Sequential(nn.Linear(8, 8), nn.Sequential(), nn.LayerNorm(8), nn.Linear(8, 4)), X
+        )
 
 
 def test_a_forward_that_raises():
@@ -63,7 +67,9 @@ def test_weights_that_are_not_finite():
     model = encoder()
     with torch.no_grad():
         model.layers[1].linear2.weight[0, 0] = torch.nan
-    with pytest.raises(ValueError, match=r"layers\.1\.linear2\.weight has values that are not finite"):
+    with pytest.raises(
+        ValueError, match=r"layers\.1\.linear2\.weight has values that are not finite"
+    ):
         find_stacks(model, X)
 
 
@@ -74,16 +80,22 @@ def test_the_meta_device_has_nothing_to_measure():
         examined(model, X)
 
 
-@pytest.mark.parametrize(("result", "said"), [("integers", "integers only"), (None, "no tensor, but NoneType")])
+@pytest.mark.parametrize(
+    ("result", "said"), [("integers", "integers only"), (None, "no tensor, but NoneType")]
+)
 def test_an_output_without_floating_point_tensors(result, said):
     with pytest.raises(ValueError, match=said):
         find_stacks(Returning(result), X)
 
 
 def test_inputs_whose_norm_is_nought_are_looked_at():
-    """Equal entries: every branch begins with zeros, which theory foretells and no division needs."""
+    """Equal entries: every branch begins with zeros, which theory foretells and no division
+    needs.
+    """
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
-    found = diagnose(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.ones(2, 5, 8))
+    found = diagnose(
+        nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.ones(2, 5, 8)
+    )
     (stack,) = found.stacks
     assert stack.placement == "pre-ln"
     assert "dead-sublayer" in {finding.id for finding in found.findings}

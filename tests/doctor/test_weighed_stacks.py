@@ -1,4 +1,6 @@
-"""DenseFormer (Pagliardini et al. 2024, arXiv:2402.02622): the states of all blocks, each times a weight of its own."""
+"""DenseFormer (Pagliardini et al. 2024, arXiv:2402.02622): the states of all blocks, each times a
+weight of its own.
+"""
 
 from collections.abc import Callable
 
@@ -27,9 +29,14 @@ class DenseFormer(nn.Module):
         super().__init__()
         self.weighed = weighed
         self.embedding, self.head = nn.Embedding(20, WIDTH), nn.Linear(WIDTH, 20)
-        layers = [nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True, norm_first=True) for _ in range(BLOCKS)]
+        layers = [
+            nn.TransformerEncoderLayer(WIDTH, 2, 16, batch_first=True, norm_first=True)
+            for _ in range(BLOCKS)
+        ]
         self.blocks, self.norm = nn.ModuleList(layers), nn.LayerNorm(WIDTH)
-        self.weights = nn.ParameterList(torch.rand(block + 2) / (block + 2) for block in range(BLOCKS))
+        self.weights = nn.ParameterList(
+            torch.rand(block + 2) / (block + 2) for block in range(BLOCKS)
+        )
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.embedding(ids)
@@ -46,13 +53,17 @@ def test_however_it_is_written_it_is_one_stack_and_nothing_is_wrong(written):
     torch.manual_seed(0)
     model = DenseFormer(WRITTEN[written])
     diagnosis = diagnose(model, torch.randint(20, (2, 5)), advise=False)
-    assert [(stack.placement, stack.blocks) for stack in diagnosis.stacks] == [("denseformer", BLOCKS)]
+    assert [(stack.placement, stack.blocks) for stack in diagnosis.stacks] == [
+        ("denseformer", BLOCKS)
+    ]
     assert [stack.width for stack in diagnosis.stacks] == [WIDTH]
     assert [finding.id for finding in diagnosis.findings if finding.severity != "info"] == []
 
 
 class Fused(nn.Module):
-    """Pre-LN whose feed-forward reads two views of the stream, put side by side, with one matrix."""
+    """Pre-LN whose feed-forward reads two views of the stream, put side by side, with one
+    matrix.
+    """
 
     def __init__(self) -> None:
         super().__init__()

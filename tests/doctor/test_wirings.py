@@ -1,4 +1,6 @@
-"""Wirings nobody registered, mixed ones, and ones that are almost right: what is said of them, and what is not."""
+"""Wirings nobody registered, mixed ones, and ones that are almost right: what is said of them, and
+what is not.
+"""
 
 from collections.abc import Callable
 
@@ -38,7 +40,10 @@ class Wired(nn.Module):
         self.f = nn.ModuleList(
             module
             for _ in range(blocks)
-            for module in (Mixing(), nn.Sequential(nn.Linear(WIDTH, 24), nn.GELU(), nn.Linear(24, WIDTH)))
+            for module in (
+                Mixing(),
+                nn.Sequential(nn.Linear(WIDTH, 24), nn.GELU(), nn.Linear(24, WIDTH)),
+            )
         )
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in self.f)
         self.final = nn.LayerNorm(WIDTH) if final else nn.Identity()
@@ -59,7 +64,9 @@ def pre(x: Tensor, f: F, norm: F) -> Tensor:
 
 
 def found(model: nn.Module) -> Stack:
-    (stack,) = find_stacks(model, torch.randn(2, 5, WIDTH, generator=torch.Generator().manual_seed(1)))
+    (stack,) = find_stacks(
+        model, torch.randn(2, 5, WIDTH, generator=torch.Generator().manual_seed(1))
+    )
     assert stack.blocks == 4
     assert [s.kind for s in stack.sublayers] == ["attention", "feed_forward"] * 4
     return stack
@@ -67,7 +74,9 @@ def found(model: nn.Module) -> Stack:
 
 def test_a_block_wired_otherwise_within_a_stack():
     stack = found(Wired(*[pre] * 4, post, post, *[pre] * 2, final=True))
-    assert [s.placement for s in stack.sublayers] == ["pre-ln"] * 4 + ["post-ln"] * 2 + ["pre-ln"] * 2
+    assert [s.placement for s in stack.sublayers] == ["pre-ln"] * 4 + ["post-ln"] * 2 + [
+        "pre-ln"
+    ] * 2
     assert {s.confidence for s in stack.sublayers} == {"sure"}
     assert stack.placement == "pre-ln"
 
@@ -157,16 +166,23 @@ def test_a_function_that_runs_the_model():
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_traced_models_show_their_operations_too():
     x = torch.randn(2, 5, WIDTH, generator=torch.Generator().manual_seed(1))
-    assert {s.placement for s in found(torch.jit.trace(Wired(pre, final=True), x)).sublayers} == {"pre-ln"}
+    assert {s.placement for s in found(torch.jit.trace(Wired(pre, final=True), x)).sublayers} == {
+        "pre-ln"
+    }
 
 
 @pytest.mark.parametrize(
-    ("join", "name", "scale"), [(pre, "pre-ln", 8**-0.5), (pre, "pre-ln", 0.3), (post, "post-ln", 0.25)]
+    ("join", "name", "scale"),
+    [(pre, "pre-ln", 8**-0.5), (pre, "pre-ln", 0.3), (post, "post-ln", 0.25)],
 )
 def test_branches_scaled_by_depth(join, name, scale):
-    """Of 1/√(2L) and of 0.3 nobody registered a placement, but Admin's skip of √(2L) after which comes a norm."""
+    """Of 1/√(2L) and of 0.3 nobody registered a placement, but Admin's skip of √(2L) after which
+    comes a norm.
+    """
     stack = found(Wired(lambda x, f, norm: join(x, lambda y: scale * f(y), norm), final=True))
-    assert {(s.placement, s.scaled_placement, s.confidence) for s in stack.sublayers} == {("", name, "sure")}
+    assert {(s.placement, s.scaled_placement, s.confidence) for s in stack.sublayers} == {
+        ("", name, "sure")
+    }
     assert [s.branch_scale for s in stack.sublayers] == pytest.approx([scale] * 8)
 
 

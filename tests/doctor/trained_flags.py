@@ -1,7 +1,8 @@
-"""Small causal models trained as Pre-LN or Post-LN, on seeds that the rule's thresholds were chosen on, each once.
+"""Small causal models trained as Pre-LN or Post-LN, on seeds that the rule's thresholds were chosen
+on, each once.
 
-They are built of torch's own layers, as most models with such a flag are, and have a norm at their end under both: so
-their tensors have the same names, to be loaded as either.
+They are built of torch's own layers, as most models with such a flag are, and have a norm at their
+end under both: so their tensors have the same names, to be loaded as either.
 """
 
 # V = vocabulary, T = tokens of a sequence
@@ -23,10 +24,15 @@ class Language(nn.Module):
 
     def __init__(self, *, pre: bool, width: int, blocks: int) -> None:
         super().__init__()
-        self.embedding, self.positions = nn.Embedding(VOCABULARY, width), nn.Parameter(0.1 * torch.randn(TOKENS, width))
+        self.embedding, self.positions = (
+            nn.Embedding(VOCABULARY, width),
+            nn.Parameter(0.1 * torch.randn(TOKENS, width)),
+        )
         nn.init.normal_(self.embedding.weight, std=0.5)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, HEADS, 2 * width, dropout=0.0, batch_first=True, norm_first=pre)
+            nn.TransformerEncoderLayer(
+                width, HEADS, 2 * width, dropout=0.0, batch_first=True, norm_first=pre
+            )
             for _ in range(blocks)
         )
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY)
@@ -52,7 +58,9 @@ class _FlagText:
 
     def __init__(self, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)
-        self.chances_VV = (3 * torch.randn(VOCABULARY, VOCABULARY, generator=self.generator)).softmax(-1)
+        self.chances_VV = (
+            3 * torch.randn(VOCABULARY, VOCABULARY, generator=self.generator)
+        ).softmax(-1)
 
     def batch(self) -> Tensor:
         """(sequences, T + 1) token ids."""
@@ -69,7 +77,9 @@ def loss_of(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 @cache
-def trained(*, pre: bool, width: int, blocks: int, rate: float, updates: int, seed: int) -> tuple[Language, Tensor]:
+def trained(
+    *, pre: bool, width: int, blocks: int, rate: float, updates: int, seed: int
+) -> tuple[Language, Tensor]:
     """The model, and a batch that it was not trained on."""
     torch.manual_seed(seed)
     text, model = _FlagText(seed), Language(pre=pre, width=width, blocks=blocks)
@@ -87,6 +97,10 @@ def trained(*, pre: bool, width: int, blocks: int, rate: float, updates: int, se
 def patient_under(model: Language, tokens: Tensor, *, pre: bool) -> Patient:
     """The same weights under a flag, looked at on the data of the training."""
     other = loaded(model, pre=pre)
-    stacks, observed = examined(other, (tokens[:, :-1],), lambda logits: loss_of(logits, tokens), rewire=True)
+    stacks, observed = examined(
+        other, (tokens[:, :-1],), lambda logits: loss_of(logits, tokens), rewire=True
+    )
     complete = Loading(missing=(), unexpected=())
-    return Patient(model=other, stacks=stacks, observed=observed, dtype=torch.float32, loading=complete)
+    return Patient(
+        model=other, stacks=stacks, observed=observed, dtype=torch.float32, loading=complete
+    )

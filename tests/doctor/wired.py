@@ -1,4 +1,6 @@
-"""Small Transformers whose blocks are wired by the functions they are given, for tests of what is found in them."""
+"""Small Transformers whose blocks are wired by the functions they are given, for tests of what is
+found in them.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -46,9 +48,13 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks in a row; the same joins in each, or the blocks themselves. final: how many norms follow."""
+    """Blocks in a row; the same joins in each, or the blocks themselves. final: how many norms
+    follow.
+    """
 
-    def __init__(self, *joins: Join, blocks: int | Sequence[nn.Module] = 4, final: int = 0, first: int = 0) -> None:
+    def __init__(
+        self, *joins: Join, blocks: int | Sequence[nn.Module] = 4, final: int = 0, first: int = 0
+    ) -> None:
         super().__init__()
         made = [Block(joins) for _ in range(blocks)] if isinstance(blocks, int) else list(blocks)
         self.blocks = nn.ModuleList(made)
@@ -65,7 +71,9 @@ class Stack(nn.Module):
 class Model(nn.Module):
     """Embedding, stack and output projection; with a decoder, an encoder-decoder."""
 
-    def __init__(self, encoder: Callable[[], nn.Module], decoder: Callable[[], nn.Module] | None = None) -> None:
+    def __init__(
+        self, encoder: Callable[[], nn.Module], decoder: Callable[[], nn.Module] | None = None
+    ) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
@@ -97,7 +105,9 @@ def tokens(model: nn.Module) -> tuple[Tensor, ...]:
     return (source, target) if getattr(model, "decoder", None) is not None else (source,)
 
 
-def patient(model: nn.Module, *, loading: Loading | None = None, wanted_placement: str | None = None) -> Patient:
+def patient(
+    model: nn.Module, *, loading: Loading | None = None, wanted_placement: str | None = None
+) -> Patient:
     """The model as rules see it, with the doctor's own loss."""
     stacks, observed = examined(model, tokens(model))
     return Patient(

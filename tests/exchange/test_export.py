@@ -1,4 +1,6 @@
-"""Our models opened by other libraries: the same outputs from the same weights, and what is refused."""
+"""Our models opened by other libraries: the same outputs from the same weights, and what is
+refused.
+"""
 
 import json
 from pathlib import Path
@@ -49,28 +51,40 @@ PAIR_WORDS = words({token: i for i, token in enumerate(SPECIAL_TOKENS)})
 
 def translation(placement: str, **changes: object) -> EncoderDecoder:
     sizes = {"encoder_blocks": 2, "decoder_blocks": 3, **SIZES}
-    model = EncoderDecoder(TranslationModel(**{"placement": placement, **sizes, **changes}), VOCABULARY, VOCABULARY)
+    model = EncoderDecoder(
+        TranslationModel(**{"placement": placement, **sizes, **changes}), VOCABULARY, VOCABULARY
+    )
     return perturbed(model, 1).float().eval()
 
 
 def encoder(placement: str, **changes: object) -> MaskedEncoder:
-    config = EncoderConfig(**{"placement": placement, "blocks": 2, "positions": 16, **SIZES, **changes})
+    config = EncoderConfig(
+        **{"placement": placement, "blocks": 2, "positions": 16, **SIZES, **changes}
+    )
     return perturbed(MaskedEncoder(config, VOCABULARY), 1).float().eval()
 
 
 def decoder(placement: str, **changes: object) -> LanguageModel:
-    config = DecoderConfig(**{"placement": placement, "blocks": 2, "positions": 16, **SIZES, **changes})
+    config = DecoderConfig(
+        **{"placement": placement, "blocks": 2, "positions": 16, **SIZES, **changes}
+    )
     return perturbed(LanguageModel(config, VOCABULARY), 1).float().eval()
 
 
 def str_or_kind(value: object) -> str:
-    return f"{type(value).__name__}-{value.config.placement}" if isinstance(value, torch.nn.Module) else str(value)
+    return (
+        f"{type(value).__name__}-{value.config.placement}"
+        if isinstance(value, torch.nn.Module)
+        else str(value)
+    )
 
 
 def grid(lengths: list[int], pad: int, seed: int) -> tuple[Layout, Tensor]:
     """Regular ids (5 to 33), right-padded."""
     layout = Layout(torch.tensor(lengths))
-    ids = torch.randint(5, 34, (layout.sentences, layout.longest), generator=torch.Generator().manual_seed(seed))
+    ids = torch.randint(
+        5, 34, (layout.sentences, layout.longest), generator=torch.Generator().manual_seed(seed)
+    )
     return layout, ids.masked_fill(~layout.keep_BT, pad)
 
 
@@ -96,13 +110,19 @@ def test_an_encoder_decoder(form, name, model, tmp_path):
     layout, target_BT = grid(LENGTHS, 1, 3)
     with torch.no_grad():
         logits = opened(tmp_path / "out", name)(
-            input_ids=source_BT, attention_mask=source_layout.keep_BT.long(), decoder_input_ids=target_BT
+            input_ids=source_BT,
+            attention_mask=source_layout.keep_BT.long(),
+            decoder_input_ids=target_BT,
         ).logits
         model = ours.double()
         hidden = model(source_layout.pack(source_BT), source_layout, layout.pack(target_BT), layout)
         torch.testing.assert_close(layout.pack(logits), model.logits(hidden), **CLOSE)
     assert difference < 1e-5
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+    }
 
 
 @pytest.mark.sampled(one_in=6)
@@ -113,7 +133,12 @@ def test_an_encoder_decoder(form, name, model, tmp_path):
         ("bert", "BertModel", "post-ln", {"norm_epsilon": 1e-12, "blocks": 3}),
         ("roberta-prelayernorm", "RobertaPreLayerNormModel", "pre-ln", {}),
         ("roberta-prelayernorm", "RobertaPreLayerNormModel", "pre-ln", {"activation": "gelu-tanh"}),
-        ("roberta-prelayernorm", "RobertaPreLayerNormModel", "gpt2", {"activation": "relu", "norm_epsilon": 1e-3}),
+        (
+            "roberta-prelayernorm",
+            "RobertaPreLayerNormModel",
+            "gpt2",
+            {"activation": "relu", "norm_epsilon": 1e-3},
+        ),
     ],
 )
 @pytest.mark.parametrize("ids", [TEXT_IDS, OTHER_TEXT_IDS])
@@ -122,7 +147,11 @@ def test_an_encoder(form, base, placement, changes, ids, tmp_path):
     difference = export(ours, words(ids), tmp_path / "out", FORMS[form])
     layout, ids_BT = grid(LENGTHS, ids["[PAD]"], 2)
     segments_BT = torch.randint(2, ids_BT.shape, generator=torch.Generator().manual_seed(4))
-    given = {"input_ids": ids_BT, "attention_mask": layout.keep_BT.long(), "token_type_ids": segments_BT}
+    given = {
+        "input_ids": ids_BT,
+        "attention_mask": layout.keep_BT.long(),
+        "token_type_ids": segments_BT,
+    }
     model = ours.double()
     with torch.no_grad():
         hidden = model(layout.pack(ids_BT), layout.pack(segments_BT), layout)
@@ -132,7 +161,10 @@ def test_an_encoder(form, base, placement, changes, ids, tmp_path):
         # What transformers fine-tunes: a classifier drawn anew above the same stack.
         tuned = opened(tmp_path / "out", "AutoModelForSequenceClassification").base_model(**given)
         torch.testing.assert_close(layout.pack(tuned.last_hidden_state), hidden, **CLOSE)
-        headed = opened(tmp_path / "out", json.loads((tmp_path / "out/config.json").read_text())["architectures"][0])
+        headed = opened(
+            tmp_path / "out",
+            json.loads((tmp_path / "out/config.json").read_text())["architectures"][0],
+        )
         output = headed(**given)
         logits = output.prediction_logits if form == "bert" else output.logits
         torch.testing.assert_close(layout.pack(logits), model.logits(hidden), **CLOSE)
@@ -140,14 +172,19 @@ def test_an_encoder(form, base, placement, changes, ids, tmp_path):
             judged = model.next_sentence(model.pooled(hidden, layout))
             torch.testing.assert_close(output.seq_relationship_logits, judged, **CLOSE)
     assert difference < 1e-5
-    assert FORMS[form].left_out == (() if form == "bert" else ("next_sentence.weight", "next_sentence.bias"))
+    assert FORMS[form].left_out == (
+        () if form == "bert" else ("next_sentence.weight", "next_sentence.bias")
+    )
 
 
 def test_the_tokeniser_of_an_encoder_makes_pairs_as_bert_s_does(tmp_path: Path) -> None:
     ours = word_tokeniser(*WORDS)
     export(encoder("post-ln", activation="gelu"), of_encoder(ours), tmp_path / "out", FORMS["bert"])
     theirs = transformers.BertTokenizer(vocab={token: i for i, token in enumerate(ours.tokens)})
-    made, pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), ("A cat sleeps.", "the dog and zebra")
+    made, pair = (
+        transformers.AutoTokenizer.from_pretrained(tmp_path / "out"),
+        ("A cat sleeps.", "the dog and zebra"),
+    )
     for name in ("input_ids", "token_type_ids", "attention_mask"):
         assert made(*pair)[name] == theirs(*pair)[name]
     assert (made.pad_token_id, made.mask_token) == (0, "[MASK]")
@@ -167,10 +204,15 @@ def test_a_decoder(activation, tmp_path):
     difference = export(ours, words(TEXT_IDS), tmp_path / "out", FORMS["gpt2"])
     layout, ids_BT = grid(LENGTHS, 0, 2)
     with torch.no_grad():
-        logits = opened(tmp_path / "out", "GPT2LMHeadModel")(ids_BT, attention_mask=layout.keep_BT.long()).logits
+        logits = opened(tmp_path / "out", "GPT2LMHeadModel")(
+            ids_BT, attention_mask=layout.keep_BT.long()
+        ).logits
         model = ours.double()
         torch.testing.assert_close(
-            layout.pack(logits), model.logits(model(layout.pack(ids_BT), layout)), rtol=1e-10, atol=1e-9
+            layout.pack(logits),
+            model.logits(model(layout.pack(ids_BT), layout)),
+            rtol=1e-10,
+            atol=1e-9,
         )
     assert difference < 1e-5
 
@@ -192,11 +234,16 @@ class TestWhatFits:
         assert chosen(None, model).name == form
 
     def test_by_formula_not_by_name(self):
-        """MixLN normalises the first quarter of its blocks after the sum: of two blocks none, of eight two."""
+        """MixLN normalises the first quarter of its blocks after the sum: of two blocks none, of
+        eight two.
+        """
         assert "mix-ln" in FORMS["gpt2"].placements(decoder("mix-ln", blocks=2))
         assert "mix-ln" not in FORMS["gpt2"].placements(decoder("mix-ln", blocks=8))
         shape = StackShape(kind="encoder", width=4, encoder_blocks=3)
-        different = [wiring(named(name)(shape)) for name in ("post-ln", "pre-ln", "deepnorm", "residual", "sandwich")]
+        different = [
+            wiring(named(name)(shape))
+            for name in ("post-ln", "pre-ln", "deepnorm", "residual", "sandwich")
+        ]
         assert len(set(different)) == len(different)
         assert wiring(named("gpt2")(shape)) == wiring(named("pre-ln")(shape))
 
@@ -216,7 +263,9 @@ class TestWhatFits:
         assert joined(lambda self, x, f, norm: norm(x + 2 * f(x))) == found[0]
 
     def test_what_expressions_share_is_written_once(self):
-        """A decoder's block of mHC, whose streams each hold all streams before them, would be 58 MB written out."""
+        """A decoder's block of mHC, whose streams each hold all streams before them, would be 58 MB
+        written out.
+        """
         shape = StackShape(kind="decoder", width=4, encoder_blocks=1, decoder_blocks=1)
         assert len(repr(wiring(named("mhc")(shape)))) < 100_000
 
@@ -229,13 +278,41 @@ class TestWhatFits:
                 "no other library .* 'deepnorm'.* marian: .*post-ln; m2m100: gpt2, .*pre-ln",
             ),
             (encoder("post-ln", norm="rms-norm"), None, "no other library .* norm 'rms-norm'"),
-            (translation("pre-ln"), "marian", "MarianMTModel does not compute placement 'pre-ln'; .* post-ln$"),
-            (translation("pre-ln", norm="rms-norm"), "m2m100", "LayerNorm alone, and this model has RMSNorm"),
-            (translation("pre-ln", embeddings="separate"), "m2m100", "one table .* marian and ctranslate2 hold two"),
-            (encoder("post-ln", activation="relu"), "bert", "activation = gelu alone, and this model has 'relu'"),
-            (encoder("post-ln", activation="swiglu"), "bert", "activation = gelu alone, and this model has 'swiglu'"),
-            (encoder("post-ln"), "gpt2", "gpt2 holds a decoder alone .*, and this run is an encoder"),
-            (decoder("pre-ln"), "onnx", "unknown format 'onnx'; choose one of bert, .*, ctranslate2"),
+            (
+                translation("pre-ln"),
+                "marian",
+                "MarianMTModel does not compute placement 'pre-ln'; .* post-ln$",
+            ),
+            (
+                translation("pre-ln", norm="rms-norm"),
+                "m2m100",
+                "LayerNorm alone, and this model has RMSNorm",
+            ),
+            (
+                translation("pre-ln", embeddings="separate"),
+                "m2m100",
+                "one table .* marian and ctranslate2 hold two",
+            ),
+            (
+                encoder("post-ln", activation="relu"),
+                "bert",
+                "activation = gelu alone, and this model has 'relu'",
+            ),
+            (
+                encoder("post-ln", activation="swiglu"),
+                "bert",
+                "activation = gelu alone, and this model has 'swiglu'",
+            ),
+            (
+                encoder("post-ln"),
+                "gpt2",
+                "gpt2 holds a decoder alone .*, and this run is an encoder",
+            ),
+            (
+                decoder("pre-ln"),
+                "onnx",
+                "unknown format 'onnx'; choose one of bert, .*, ctranslate2",
+            ),
         ],
         ids=str_or_kind,
     )

@@ -1,4 +1,6 @@
-"""Whole models of four families against transformers' own: logits, loss, every gradient, and opened folders."""
+"""Whole models of four families against transformers' own: logits, loss, every gradient, and opened
+folders.
+"""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,21 +31,36 @@ LENGTHS = [5, 11, 8]
 SIZES = ["width=16", "ffn_width=24", "heads=4", "blocks=3", "positions=32"]
 FAMILIES = {
     "llama": ("llama", llama.LLAMA, ["attention.key_value_heads=2"]),
-    "llama-tied": ("llama", llama.LLAMA, ['output="tied"', "attention.head_width=6", "attention.rotary_base=500.0"]),
+    "llama-tied": (
+        "llama",
+        llama.LLAMA,
+        ['output="tied"', "attention.head_width=6", "attention.rotary_base=500.0"],
+    ),
     "olmo-2": ("olmo-2", llama.OLMO_2, ["attention.key_value_heads=2"]),
     "qwen-3": ("qwen-3", llama.QWEN_3, ["attention.key_value_heads=1", "attention.head_width=8"]),
-    "gemma-2": ("gemma-2", llama.GEMMA_2, ["attention.key_value_heads=2", "attention.window_tokens=4"]),
+    "gemma-2": (
+        "gemma-2",
+        llama.GEMMA_2,
+        ["attention.key_value_heads=2", "attention.window_tokens=4"],
+    ),
 }
 
 
 class InFloat64(TorchFunctionMode):
-    """Nothing is cast to float32: transformers computes norms, angles and weights of attention in it whatever it is
-    given, which would leave seven digits to compare."""
+    """Nothing is cast to float32: transformers computes norms, angles and weights of attention in
+    it whatever it is given, which would leave seven digits to compare."""
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Any = None,
     ) -> Any:
-        wide = {name: torch.float64 if value is torch.float32 else value for name, value in (kwargs or {}).items()}
+        wide = {
+            name: torch.float64 if value is torch.float32 else value
+            for name, value in (kwargs or {}).items()
+        }
         if func is Tensor.float:
             return args[0].double()
         return func(*(torch.float64 if value is torch.float32 else value for value in args), **wide)
@@ -70,7 +87,11 @@ def ours_and_theirs(family: str) -> tuple[LanguageModel, nn.Module, llama.Rotary
     ours = perturbed(LanguageModel(model_config(preset, changes), VOCABULARY), 1).double()
     written, _ = layout(ours, IDS)
     config = transformers.AutoConfig.for_model(**written)
-    theirs = getattr(transformers, layout.architecture)._from_config(config, attn_implementation="eager").double()
+    theirs = (
+        getattr(transformers, layout.architecture)
+        ._from_config(config, attn_implementation="eager")
+        .double()
+    )
     names = layout.names(ours)
     stored = {names[name]: layout.stored(name, p.detach()) for name, p in ours.named_parameters()}
     missing, unexpected = theirs.load_state_dict(stored, strict=False)
@@ -90,7 +111,9 @@ def in_float64() -> Any:
 
 def batch(seed: int) -> tuple[Layout, Tensor]:
     layout = Layout(torch.tensor(LENGTHS))
-    ids = torch.randint(5, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=torch.Generator().manual_seed(seed))
+    ids = torch.randint(
+        5, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=torch.Generator().manual_seed(seed)
+    )
     return layout, ids.masked_fill(~layout.keep_BT, IDS["[PAD]"])
 
 
@@ -100,18 +123,24 @@ def test_logits_loss_and_every_gradient_are_those_of_transformers(family: str) -
     ours, theirs, layout = ours_and_theirs(family)
     cells, ids_BT = batch(2)
     tokens, targets = cells.pack(ids_BT), cells.pack(ids_BT.roll(-1, 1))
-    logits = cells.pack(theirs(input_ids=ids_BT, attention_mask=cells.keep_BT.long(), use_cache=False).logits)
+    logits = cells.pack(
+        theirs(input_ids=ids_BT, attention_mask=cells.keep_BT.long(), use_cache=False).logits
+    )
     hidden = ours(tokens, cells)
     torch.testing.assert_close(ours.logits(hidden), logits, rtol=1e-10, atol=1e-10)
 
     wanted = nn.functional.cross_entropy(logits, targets, reduction="sum")
-    loss, _ = smoothed_cross_entropy(hidden, ours.output_rows(), targets, 0.0, soft_cap=ours.soft_cap)
+    loss, _ = smoothed_cross_entropy(
+        hidden, ours.output_rows(), targets, 0.0, soft_cap=ours.soft_cap
+    )
     torch.testing.assert_close(loss, wanted, rtol=1e-10, atol=1e-10)
     loss.backward()
     wanted.backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(parameter.grad, gradients[layout.names(ours)[name]], rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(
+            parameter.grad, gradients[layout.names(ours)[name]], rtol=1e-9, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -137,9 +166,19 @@ def test_an_opened_folder_gives_the_same(family: str, tmp_path: Path) -> None:
         ),
         ("llama", ["loops=2"], "llama", "loops = 1 alone, and this model has 2"),
         ("llama", ['biases="all"'], "llama", "biases = none alone"),
-        ("llama", ["attention.soft_cap=50.0"], "llama", "attention.soft_cap = none alone, and this model has 50.0"),
+        (
+            "llama",
+            ["attention.soft_cap=50.0"],
+            "llama",
+            "attention.soft_cap = none alone, and this model has 50.0",
+        ),
         ("llama", ['activation="geglu"'], "llama", "activation = swiglu alone"),
-        ("llama", ['norm="layer-norm"'], "llama", "has RMSNorm alone, and this model has LayerNorm"),
+        (
+            "llama",
+            ['norm="layer-norm"'],
+            "llama",
+            "has RMSNorm alone, and this model has LayerNorm",
+        ),
         ("llama", ['placement="post-ln"'], "llama", "does not compute placement 'post-ln'"),
         ("qwen-3", [], "llama", "query_key_norm = none alone"),
         ("gemma-2", ['output="untied"'], "gemma2", "output = tied alone"),
@@ -147,7 +186,9 @@ def test_an_opened_folder_gives_the_same(family: str, tmp_path: Path) -> None:
         ("gpt-2", ["attention.key_value_heads=2"], "gpt2", "key_value_heads = as-heads alone"),
     ],
 )
-def test_what_a_family_does_not_compute_is_refused(preset: str, changes: list[str], form: str, message: str) -> None:
+def test_what_a_family_does_not_compute_is_refused(
+    preset: str, changes: list[str], form: str, message: str
+) -> None:
     model = LanguageModel(model_config(preset, changes), VOCABULARY)
     with pytest.raises(UserError, match=message.replace("(", r"\(")):
         chosen(form, model)

@@ -1,4 +1,6 @@
-"""`python -m faults.attack KIND WORK…`: attacks on the package that PYTHONPATH names, and how many ends are wrong."""
+"""`python -m faults.attack KIND WORK…`: attacks on the package that PYTHONPATH names, and how many
+ends are wrong.
+"""
 
 import argparse
 import json
@@ -31,21 +33,33 @@ def attacked(place: Path, kind: str, work: str, options: dict[str, int]) -> None
 
 
 def attack() -> None:
-    """Print a line for every wrong end and the numbers for every work. Goes on where an earlier call was stopped."""
+    """Print a line for every wrong end and the numbers for every work. Goes on where an earlier
+    call was stopped.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("works", nargs="*", default=list(WORKS))
     parser.add_argument("--every", type=int, default=1, help="take one fault of so many")
-    parser.add_argument("--alike", action="store_true", help="of operations that do the same, the first and the last")
+    parser.add_argument(
+        "--alike",
+        action="store_true",
+        help="of operations that do the same, the first and the last",
+    )
     parser.add_argument("--offset", type=int, default=0, help="the first one to take")
-    parser.add_argument("--folder", type=Path, default=Path(".faults"), help="all verdicts, KIND-WORK.jsonl")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(".faults"), help="all verdicts, KIND-WORK.jsonl"
+    )
     given = parser.parse_args()
     given.folder.mkdir(exist_ok=True)
     # In memory where the system lets us: nothing waits for a disk there.
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None) as place:
+    with tempfile.TemporaryDirectory(
+        dir=memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    ) as place:
         bench = Bench(Path(place))
-        options = {"every": given.every, "offset": given.offset} | ({"alike": True} if given.alike else {})
+        options = {"every": given.every, "offset": given.offset} | (
+            {"alike": True} if given.alike else {}
+        )
         for name in given.works:
             began = time.monotonic()
             file = given.folder / f"{given.kind}-{name}.jsonl"
@@ -60,7 +74,11 @@ def attack() -> None:
                 with file.open("a", encoding="utf-8") as out:
                     out.write(json.dumps({"trial": trial.fault, **verdict.line()}) + "\n")
             seconds = time.monotonic() - began
-            print(f"{given.kind} {name}: {counted(known.values())} ({before} before, {seconds:.0f} s)", flush=True)
+            print(
+                f"{given.kind} {name}: {counted(known.values())} ({before} before, {seconds:.0f} "
+                "s)",
+                flush=True,
+            )
 
 
 def _judged(file: Path) -> dict[str, Verdict]:

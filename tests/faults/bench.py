@@ -1,4 +1,6 @@
-"""Where works are disturbed: a desk of inputs, a folder that is laid out anew each time, and forked commands."""
+"""Where works are disturbed: a desk of inputs, a folder that is laid out anew each time, and forked
+commands.
+"""
 
 import contextlib
 import os
@@ -42,7 +44,11 @@ class Bench:
     def __init__(self, place: Path) -> None:
         """place: a folder of ours, where desk and work are made."""
         # What every child would find out anew, and what forked children must not have: threads.
-        for late in ("warm", "tensorboard.compat.proto.event_pb2", "tensorboard.summary.writer.record_writer"):
+        for late in (
+            "warm",
+            "tensorboard.compat.proto.event_pb2",
+            "tensorboard.summary.writer.record_writer",
+        ):
             import_module(late)
         os.fsync = unsynced.SYNCED
         torch.set_num_threads(1)
@@ -50,7 +56,8 @@ class Bench:
         opening._TOY_HELD_OUT = 12
         opening.toy_corpus = lru_cache(opening.toy_corpus)
         comparing._trial_seconds = lambda config, corpus: 0.01
-        # torch keeps one whenever it seeds devices that it has not begun, and looks at every file named in it.
+        # torch keeps one whenever it seeds devices that it has not begun, and looks at every file
+        # named in it.
         traceback.format_stack = lambda *_: []  # type: ignore[assignment]
         page.environment = lru_cache(page.environment)  # type: ignore[assignment]
         page.pictures = drawn_once(page.pictures)  # type: ignore[assignment, arg-type]
@@ -86,19 +93,28 @@ class Bench:
         return watched(self._command(work, ()), self.work, self._said, decide, **options)
 
     def undisturbed(self, work: Work) -> tuple[Tree, Tree, list[Operation]]:
-        """What the command comes to when it is left alone, as far as two ends share it; its start and operations."""
+        """What the command comes to when it is left alone, as far as two ends share it; its start
+        and operations.
+        """
         before = self.start(work)
         self.lay(before)
         self._do_here(work)
         wanted = work.result(self.state())
         self.lay(before)
         ended, operations = self.record(work)
-        if other := sorted({path for path, _ in set(work.result(self.state())) ^ set(wanted)}) or ended.code:
-            raise RuntimeError(f"{work.name} left alone does not end twice in the same bytes: {other}, {ended}")
+        if (
+            other := sorted({path for path, _ in set(work.result(self.state())) ^ set(wanted)})
+            or ended.code
+        ):
+            raise RuntimeError(
+                f"{work.name} left alone does not end twice in the same bytes: {other}, {ended}"
+            )
         return wanted, before, operations
 
     def _do_here(self, work: Work) -> None:
-        """In this process, so that children find imported and made what the command imports and makes once."""
+        """In this process, so that children find imported and made what the command imports and
+        makes once.
+        """
         with self._said.open("wb") as said, _as_before():
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
@@ -108,7 +124,9 @@ class Bench:
     def _command(self, work: Work, more: Sequence[str]) -> Callable[[], None]:
         # Opened by what starts the command, as a shell does.
         streams = [(0, work.stdin, os.O_RDONLY), (1, work.stdout, os.O_WRONLY | os.O_CREAT)]
-        opened = {number: os.open(self.place / path, flags) for number, path, flags in streams if path}
+        opened = {
+            number: os.open(self.place / path, flags) for number, path, flags in streams if path
+        }
         self._streams += opened.values()
         ours = os.getpid()
 
@@ -117,7 +135,9 @@ class Bench:
             for number, descriptor in opened.items():
                 os.dup2(descriptor, number)
             if 0 in opened:
-                sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)  # the one of a forked process is another
+                sys.stdin = os.fdopen(
+                    0, encoding="utf-8", closefd=False
+                )  # the one of a forked process is another
             _fork_what_is_started(_Here if os.getpid() == ours else _Forked)
             sys.argv = ["normscope", *work.words, *more]
             main()
@@ -149,7 +169,9 @@ def _fork_what_is_started(kind: "type[_Here | _Forked]") -> None:
 
     def popen(command: Sequence[str], **options: Any) -> Any:
         if list(command[: len(ours)]) == ours:
-            return kind(command[len(ours) :], **{name: options[name] for name in ("stdin", "stdout", "env")})
+            return kind(
+                command[len(ours) :], **{name: options[name] for name in ("stdin", "stdout", "env")}
+            )
         return _Popen(command, **options)
 
     subprocess.Popen = popen  # type: ignore[assignment, misc]
@@ -180,7 +202,9 @@ class _Here:
 
 
 class _Forked:
-    """What the pool of runs uses of `subprocess.Popen`, for commands of ours; it watches no pipe to its parent."""
+    """What the pool of runs uses of `subprocess.Popen`, for commands of ours; it watches no pipe to
+    its parent.
+    """
 
     stdin = None
 
@@ -193,7 +217,10 @@ class _Forked:
         try:
             os.setsid()
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+                signal.signal(
+                    number,
+                    signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler,
+                )
             code = _be_normscope(words, **given)
         except BaseException:
             traceback.print_exc()
@@ -226,7 +253,9 @@ class _Forked:
         return self.returncode
 
 
-def _be_normscope(words: Sequence[str], *, stdin: IO[bytes], stdout: IO[bytes], env: dict[str, str]) -> object:
+def _be_normscope(
+    words: Sequence[str], *, stdin: IO[bytes], stdout: IO[bytes], env: dict[str, str]
+) -> object:
     """The command in this process; its exit code."""
     for number, file in enumerate((stdin, stdout, stdout)):
         os.dup2(file.fileno(), number)

@@ -1,4 +1,6 @@
-"""Attacks in a process of their own, where nothing but what they need has been imported or started."""
+"""Attacks in a process of their own, where nothing but what they need has been imported or
+started.
+"""
 
 import json
 from collections.abc import Callable
@@ -25,7 +27,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def attack(place: Path) -> Attack:
     """Verdicts of an attack: its kind, a work's name, and which share of its faults."""
     if not works_here(place):
-        pytest.skip("the kernel does not let a process listen to its child's system calls (Linux 5.9 and seccomp do)")
+        pytest.skip(
+            "the kernel does not let a process listen to its child's system calls (Linux 5.9 and "
+            "seccomp do)"
+        )
 
     def made(kind: str, work: str, **options: int) -> list[dict[str, Any]]:
         code, out, err = finish(call(attacked, place, kind, work, options))

@@ -1,4 +1,6 @@
-"""Inputs of the works, each made when it is first asked for: text, a corpus to be replaced, tiny runs."""
+"""Inputs of the works, each made when it is first asked for: text, a corpus to be replaced, tiny
+runs.
+"""
 
 import sys
 from collections.abc import Callable
@@ -49,13 +51,17 @@ def _texts(desk: Path) -> None:
     (desk / "text.txt").write_text("".join(documents), encoding="utf-8")
     (desk / "few.txt").write_text("".join(pair[0] + "\n" for pair in pairs[:3]), encoding="utf-8")
     for side, language in enumerate(("de", "en")):
-        (desk / f"train.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+        (desk / f"train.{language}").write_text(
+            "".join(pair[side] + "\n" for pair in pairs), encoding="utf-8"
+        )
 
 
 def _other_corpus(desk: Path) -> None:
     lay_out(desk, "train.en")
     files = ["--train", str(desk / "train.en"), str(desk / "train.de"), "--languages", "en", "de"]
-    _normscope("data", "prepare", str(desk / "other-corpus/corpus"), *files, "--vocabulary-size", "110")
+    _normscope(
+        "data", "prepare", str(desk / "other-corpus/corpus"), *files, "--vocabulary-size", "110"
+    )
 
 
 def _run(desk: Path) -> None:
@@ -70,7 +76,9 @@ def _pre(desk: Path) -> None:
 
 
 def _documents() -> DocumentCorpus:
-    """Two dozen documents: the two thousand of `data.corpus = "toy"` take seconds to make and to pack."""
+    """Two dozen documents: the two thousand of `data.corpus = "toy"` take seconds to make and to
+    pack.
+    """
     sentences = [english for _, english in toy_pairs(144, seed=1, split="train")]
     documents = [sentences[i : i + 6] for i in range(0, len(sentences), 6)]
     tokeniser = TextTokeniser.learn(sentences, 150, kind="wordpiece", lowercase=True)

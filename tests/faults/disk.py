@@ -1,9 +1,11 @@
-"""What a power cut may leave of recorded operations: the promises of fsync, and nothing beyond them.
+"""What a power cut may leave of recorded operations: the promises of fsync, and nothing beyond
+them.
 
-A file's data is sure to survive once the file is synchronised, an entry of a folder once the folder is, and a renaming
-is whole or not there. Anything else may be lost or kept, each for itself and in any order, as Pillai et al. 2014 ("All
-file systems are not created equal") found of real file systems: an entry without its data, zeros of the right length,
-a renaming without what was written before it.
+A file's data is sure to survive once the file is synchronised, an entry of a folder once the folder
+is, and a renaming is whole or not there. Anything else may be lost or kept, each for itself and in
+any order, as Pillai et al. 2014 ("All file systems are not created equal") found of real file
+systems: an entry without its data, zeros of the right length, a renaming without what was written
+before it.
 """
 
 import random
@@ -19,7 +21,9 @@ Number = int
 
 @dataclass(slots=True)
 class Change:
-    """A change of the disk that may not survive: of some folders' entries, or of one file's data."""
+    """A change of the disk that may not survive: of some folders' entries, or of one file's
+    data.
+    """
 
     entries: tuple[tuple[Number, str, Number | None], ...] = ()
     """Folder, name, and what it names from now on; None for nothing."""
@@ -112,7 +116,9 @@ class Replay:
         self.end: Tree = tuple(disk.tree())
 
     def after(self, cut: int, fate: Fate) -> Tree:
-        """The disk after a power cut behind operation number `cut`, where `fate` decides what was not yet sure."""
+        """The disk after a power cut behind operation number `cut`, where `fate` decides what was
+        not yet sure.
+        """
         disk = _Disk(
             {n: {} for n in (0, *self._new_folders)},
             {n: bytearray() for n in self._new_files},
@@ -140,7 +146,9 @@ class Replay:
             self._sync(disk.find(operation.path), number)
             return
         if operation.kind in ("create", "make folder"):
-            self._changes.append((number, self._new(disk, operation.path, folder=operation.kind == "make folder")))
+            self._changes.append(
+                (number, self._new(disk, operation.path, folder=operation.kind == "make folder"))
+            )
             return
         change = _change(disk, operation)
         if change is not None:
@@ -149,7 +157,9 @@ class Replay:
 
     def _sync(self, what: Number, number: int) -> None:
         for _, change in self._changes:
-            touched = {folder for folder, _, _ in change.entries} if change.entries else {change.file}
+            touched = (
+                {folder for folder, _, _ in change.entries} if change.entries else {change.file}
+            )
             if what in touched:
                 change.safe_after = min(change.safe_after, number)
 
@@ -161,7 +171,9 @@ def _change(disk: _Disk, operation: Operation) -> Change | None:
     if operation.kind == "truncate":
         return Change(file=disk.find(operation.path), length=operation.length)
     if operation.kind == "rename":
-        return Change(entries=((*here, None), (*disk.place(operation.to), disk.find(operation.path))))
+        return Change(
+            entries=((*here, None), (*disk.place(operation.to), disk.find(operation.path)))
+        )
     if operation.kind == "link":
         return Change(entries=((*disk.place(operation.to), disk.find(operation.path)),))
     if operation.kind in ("remove", "remove folder"):
@@ -187,7 +199,11 @@ def _names_alone(change: Change) -> Change | None:
 
 
 def _zeros(change: Change) -> Change | None:
-    return Change(file=change.file, offset=change.offset, data=bytes(len(change.data))) if change.is_writing else change
+    return (
+        Change(file=change.file, offset=change.offset, data=bytes(len(change.data)))
+        if change.is_writing
+        else change
+    )
 
 
 def _by_chance(dice: random.Random) -> Fate:
@@ -207,13 +223,18 @@ def fates(seed: int, draws: int) -> Sequence[tuple[str, Fate]]:
     """Named ways in which a cut may end: five at the extremes and `draws` by chance."""
     fixed = [("lost", _lost), ("new folders alone", _folders_alone), ("kept", _kept)]
     fixed += [("names without data", _names_alone), ("zeros", _zeros)]
-    return [*fixed, *((f"chance {seed}.{n}", _by_chance(random.Random(f"{seed}.{n}"))) for n in range(draws))]
+    return [
+        *fixed,
+        *((f"chance {seed}.{n}", _by_chance(random.Random(f"{seed}.{n}"))) for n in range(draws)),
+    ]
 
 
 def read_tree(folder: Path) -> Tree:
     """Everything under a folder."""
     paths = sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).parts)
-    return tuple((str(p.relative_to(folder)), None if p.is_dir() else p.read_bytes()) for p in paths)
+    return tuple(
+        (str(p.relative_to(folder)), None if p.is_dir() else p.read_bytes()) for p in paths
+    )
 
 
 def write_tree(folder: Path, tree: Tree) -> None:

@@ -1,4 +1,6 @@
-"""Damage: single bits of files that no checkpoint's manifest covers, and the same command after it."""
+"""Damage: single bits of files that no checkpoint's manifest covers, and the same command after
+it.
+"""
 
 import itertools
 import random
@@ -17,7 +19,9 @@ _KILLED = 5  # EIO, which ends the command in the middle
 
 
 def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Iterator[Trial]:
-    """Every `every`th bit, to be judged, in an order by chance, of a command that was ended two thirds on its way."""
+    """Every `every`th bit, to be judged, in an order by chance, of a command that was ended two
+    thirds on its way.
+    """
     wanted, before, operations = bench.undisturbed(work)
     bench.lay(before)
     middle, numbers = 2 * len(operations) // 3, itertools.count()
@@ -27,7 +31,12 @@ def flips(bench: Bench, work: Work, *, every: int = 1, offset: int = 0) -> Itera
 
     bench.disturb(work, decide)
     state = bench.state()
-    bits = [(n, bit) for n, (path, content) in enumerate(state) if Path(path).name in _FILES for bit in _bits(content)]
+    bits = [
+        (n, bit)
+        for n, (path, content) in enumerate(state)
+        if Path(path).name in _FILES
+        for bit in _bits(content)
+    ]
     random.Random(1).shuffle(bits)
 
     def judged(place: int, bit: int) -> Verdict:

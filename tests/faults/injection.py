@@ -1,4 +1,6 @@
-"""Errors: every operation of a work fails in turn, once or from then on, with every number that it may fail with."""
+"""Errors: every operation of a work fails in turn, once or from then on, with every number that it
+may fail with.
+"""
 
 import errno
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +40,9 @@ class Fault:
 
     def hits(self, place: Place, operation: Operation, before: bool) -> bool:
         """before: whether it has hit an operation before this one."""
-        return place == self.place or (self.lasting and before and operation.kind in MAY_FAIL[self.error])
+        return place == self.place or (
+            self.lasting and before and operation.kind in MAY_FAIL[self.error]
+        )
 
 
 def faults(operations: Sequence[Operation], places: Mapping[int, Place]) -> Iterator[Fault]:
@@ -50,8 +54,12 @@ def faults(operations: Sequence[Operation], places: Mapping[int, Place]) -> Iter
                     yield Fault(place, error, lasting)
 
 
-def errors(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False) -> Iterator[Trial]:
-    """Every `every`th fault, to be judged; alike: of operations that do the same, the first and the last."""
+def errors(
+    bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False
+) -> Iterator[Trial]:
+    """Every `every`th fault, to be judged; alike: of operations that do the same, the first and the
+    last.
+    """
     wanted, _, operations = bench.undisturbed(work)
     for fault in list(faults(operations, taken(operations, alike=alike)))[offset::every]:
         yield Trial(str(fault), partial(_one, bench, work, wanted, fault))
@@ -83,8 +91,8 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: Fault) -> Verdict:
         return Verdict(work.name, name, problem, detail)
     if whole_checkpoints(after) < whole:
         return Verdict(work.name, name, "lost", f"checkpoint {whole}")
-    # What the disk did not let it remove goes with the next one of its kind, and so does the old folder beside the new
-    # one whose name may not be on disk: to remove it then could lose both.
+    # What the disk did not let it remove goes with the next one of its kind, and so does the old
+    # folder beside the new one whose name may not be on disk: to remove it then could lose both.
     unremoved = fault.lasting or (bool(hit) and hit[0].kind in ("remove", "remove folder"))
     if ended.code and not unremoved and (left := left_over(without_superseded(after))):
         return Verdict(work.name, name, "left over", left)

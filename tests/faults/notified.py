@@ -1,9 +1,11 @@
-"""System calls of a child process told to this one before they happen: Linux' seccomp user notification, by ctypes.
+"""System calls of a child process told to this one before they happen: Linux' seccomp user
+notification, by ctypes.
 
-Patches of Python's functions would miss the writers that are not written in Python (safetensors and tokenizers in
-Rust, torch and CTranslate2 in C++), and a library that is preloaded needs a compiler and misses calls inside libc.
-Here the kernel itself stops the child at each call of a list, in whatever language, thread or descendant it is made,
-and this process says whether it goes on or fails with an error number.
+Patches of Python's functions would miss the writers that are not written in Python (safetensors and
+tokenizers in Rust, torch and CTranslate2 in C++), and a library that is preloaded needs a compiler
+and misses calls inside libc. Here the kernel itself stops the child at each call of a list, in
+whatever language, thread or descendant it is made, and this process says whether it goes on or
+fails with an error number.
 """
 
 import contextlib
@@ -33,8 +35,9 @@ _SILENT = {
     "x86_64": ((262, 0x1000, 0, 1), (9, 1, 1, 0)),
     "aarch64": ((79, 0x1000, 0, 1), (222, 1, 1, 0)),
 }
-"""Calls that are told only with some flags, since each costs two changes of process: a look at an open file, which has
-AT_EMPTY_PATH, and memory of a process alone, without MAP_SHARED. Number, flag, and whether to tell with it and without.
+"""Calls that are told only with some flags, since each costs two changes of process: a look at an
+open file, which has AT_EMPTY_PATH, and memory of a process alone, without MAP_SHARED. Number, flag,
+and whether to tell with it and without.
 """
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
@@ -78,7 +81,9 @@ class Ended:
 
 
 Answer = Callable[[Call], int | None]
-"""The error number that a call shall fail with; None where it shall happen. It may kill or signal the process."""
+"""The error number that a call shall fail with; None where it shall happen. It may kill or signal
+the process.
+"""
 
 
 def run(
@@ -90,10 +95,12 @@ def run(
     begun: Callable[[int], None] = lambda pid: None,
     limit_seconds: float = 120,
 ) -> Ended:
-    """Call `work` in a forked child whose output goes to the file `said`, and `answer` its calls of these numbers.
+    """Call `work` in a forked child whose output goes to the file `said`, and `answer` its calls of
+    these numbers.
 
-    begun: called with the child's process id when it listens. The processes that it starts are listened to as well, and
-    waited for where they outlive it. Raises TimeoutError after `limit_seconds`, having killed the child.
+    begun: called with the child's process id when it listens. The processes that it starts are
+    listened to as well, and waited for where they outlive it. Raises TimeoutError after
+    `limit_seconds`, having killed the child.
     """
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -115,7 +122,9 @@ def run(
         while code is None or listener is not None:
             events = dict(watched.poll(1000 * max(0.0, deadline - time.monotonic())))
             if not events:
-                raise TimeoutError(f"not over after {limit_seconds} s: {said.read_text(errors='replace')[-2000:]}")
+                raise TimeoutError(
+                    f"not over after {limit_seconds} s: {said.read_text(errors='replace')[-2000:]}"
+                )
             if listener is not None and listener in events:
                 if events[listener] & select.POLLIN:
                     _answer_one(listener, answer)
@@ -158,14 +167,18 @@ def _answer_one(listener: int, answer: Answer) -> None:
         error = answer(Call(thread, number, tuple(arguments)))
     except (FileNotFoundError, ProcessLookupError):  # killed while we looked
         error = None
-    reply = _ANSWER.pack(identity, 0, -error, 0) if error else _ANSWER.pack(identity, 0, 0, _CONTINUE)
+    reply = (
+        _ANSWER.pack(identity, 0, -error, 0) if error else _ANSWER.pack(identity, 0, 0, _CONTINUE)
+    )
     try:
         ioctl(listener, _SEND, reply)
     except FileNotFoundError:
         return
 
 
-def _be_the_child(work: Callable[[], object], numbers: Collection[int], theirs: socket.socket, said: Path) -> NoReturn:
+def _be_the_child(
+    work: Callable[[], object], numbers: Collection[int], theirs: socket.socket, said: Path
+) -> NoReturn:
     code: object = 1
     try:
         os.setsid()
@@ -206,8 +219,14 @@ def leave(code: object) -> NoReturn:
 
 
 def _listen(numbers: Collection[int]) -> int:
-    """From now on this thread and what it starts wait at each of these calls; returns the listening descriptor."""
-    told = [number for number in sorted(numbers) if number not in [silent[0] for silent in _SILENT[platform.machine()]]]
+    """From now on this thread and what it starts wait at each of these calls; returns the listening
+    descriptor.
+    """
+    told = [
+        number
+        for number in sorted(numbers)
+        if number not in [silent[0] for silent in _SILENT[platform.machine()]]
+    ]
     steps = [(_LOAD, 0, 0, 0)]
     for number, flag, with_it, without in _SILENT[platform.machine()]:
         if number in numbers:
@@ -220,13 +239,20 @@ def _listen(numbers: Collection[int]) -> int:
             ]
     steps += [(_JUMP_IF_EQUAL, len(told) - place, 0, number) for place, number in enumerate(told)]
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)]
-    program = b"".join(struct.pack("=HBBI", code, jump, fall, value) for code, jump, fall, value in steps)
+    program = b"".join(
+        struct.pack("=HBBI", code, jump, fall, value) for code, jump, fall, value in steps
+    )
     kept = ctypes.create_string_buffer(program)
     described = struct.pack("@HP", len(steps), ctypes.addressof(kept))
     if _LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
-    for flags in (_NEW_LISTENER | _NO_REPEAT_AFTER_SIGNALS, _NEW_LISTENER):  # the second one before Linux 5.19
-        listener = _LIBC.syscall(_SYS_SECCOMP[platform.machine()], _SET_MODE_FILTER, flags, described)
+    for flags in (
+        _NEW_LISTENER | _NO_REPEAT_AFTER_SIGNALS,
+        _NEW_LISTENER,
+    ):  # the second one before Linux 5.19
+        listener = _LIBC.syscall(
+            _SYS_SECCOMP[platform.machine()], _SET_MODE_FILTER, flags, described
+        )
         if listener >= 0:
             return int(listener)
     raise OSError(ctypes.get_errno(), "seccomp")

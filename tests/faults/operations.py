@@ -1,4 +1,6 @@
-"""What a system call does to the files under one folder, by name: the vocabulary in which recordings are written."""
+"""What a system call does to the files under one folder, by name: the vocabulary in which
+recordings are written.
+"""
 
 import os
 import platform
@@ -28,7 +30,17 @@ _AARCH64 = {
 NUMBERS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), {})
 _NAMES = {number: name for name, number in NUMBERS.items()}
 
-CHANGING = ("create", "write", "truncate", "rename", "link", "remove", "make folder", "remove folder", "chmod")
+CHANGING = (
+    "create",
+    "write",
+    "truncate",
+    "rename",
+    "link",
+    "remove",
+    "make folder",
+    "remove folder",
+    "chmod",
+)
 """Kinds of operations after which the disk is not as before."""
 SYNCING = ("sync file", "sync folder")
 LOOKING = ("open", "read", "list", "look", "lock", "open to write")
@@ -41,7 +53,9 @@ class Operation:
     """One thing done under the folder; paths are relative to it."""
 
     kind: str
-    """One of CHANGING, SYNCING or LOOKING; "map to write", whose writes nobody sees; or "copy", likewise."""
+    """One of CHANGING, SYNCING or LOOKING; "map to write", whose writes nobody sees; or "copy",
+    likewise.
+    """
     path: str
     to: str = ""
     """Of a renaming or a link: the new name."""
@@ -57,7 +71,9 @@ class Operation:
 
 
 def operations_of(call: Call, folder: Path) -> list[Operation]:
-    """What the call is about to do under `folder` (a real path); empty where it does nothing there, or will fail."""
+    """What the call is about to do under `folder` (a real path); empty where it does nothing there,
+    or will fail.
+    """
     return _READERS[_NAMES[call.number]](_Reader(call, folder))
 
 
@@ -69,13 +85,19 @@ class _Reader:
         self.arguments = call.arguments
 
     def path(self, address: int, descriptor: int | None = None) -> str | None:
-        """The path at `address` relative to the folder; None outside of it. descriptor: the argument of its folder."""
+        """The path at `address` relative to the folder; None outside of it. descriptor: the
+        argument of its folder.
+        """
         given = self.call.text_at(self.arguments[address])
         if not given:
             return None
         start = _AT_CWD if descriptor is None else _signed(self.arguments[descriptor])
         process = f"/proc/{self.call.thread}"
-        base = "" if given.startswith("/") else _target(f"{process}/{'cwd' if start == _AT_CWD else f'fd/{start}'}")
+        base = (
+            ""
+            if given.startswith("/")
+            else _target(f"{process}/{'cwd' if start == _AT_CWD else f'fd/{start}'}")
+        )
         return self._inside(os.path.normpath(f"{base}/{given}" if base else given))
 
     def opened(self, descriptor: int) -> str | None:
@@ -105,7 +127,9 @@ class _Reader:
         """The bytes of a vector of buffers, in the second and third arguments."""
         _, address, count, *_ = self.arguments
         described = self.call.bytes_at(address, 16 * count)
-        return b"".join(self.call.bytes_at(*struct.unpack_from("@QQ", described, 16 * n)) for n in range(count))
+        return b"".join(
+            self.call.bytes_at(*struct.unpack_from("@QQ", described, 16 * n)) for n in range(count)
+        )
 
     def _inside(self, path: str) -> str | None:
         if path == self._root:
@@ -139,7 +163,9 @@ def _write(r: _Reader, data: Callable[[], bytes], offset: int | None = None) -> 
     path = r.opened(0)
     if path is None:
         return []
-    return [Operation("write", path, offset=r.position(0) if offset is None else offset, data=data())]
+    return [
+        Operation("write", path, offset=r.position(0) if offset is None else offset, data=data())
+    ]
 
 
 def _opened(kind: str) -> Callable[[_Reader], list[Operation]]:
@@ -150,7 +176,9 @@ def _opened(kind: str) -> Callable[[_Reader], list[Operation]]:
     return read
 
 
-def _named(kind: str, address: int, descriptor: int | None = None) -> Callable[[_Reader], list[Operation]]:
+def _named(
+    kind: str, address: int, descriptor: int | None = None
+) -> Callable[[_Reader], list[Operation]]:
     """An operation on a path that must be there to be more than a look."""
 
     def read(r: _Reader) -> list[Operation]:
@@ -160,7 +188,9 @@ def _named(kind: str, address: int, descriptor: int | None = None) -> Callable[[
     return read
 
 
-def _make_folder(address: int, descriptor: int | None = None) -> Callable[[_Reader], list[Operation]]:
+def _make_folder(
+    address: int, descriptor: int | None = None
+) -> Callable[[_Reader], list[Operation]]:
     def read(r: _Reader) -> list[Operation]:
         path = r.path(address, descriptor)
         if path is None:
@@ -204,7 +234,11 @@ def _sync(r: _Reader) -> list[Operation]:
     path = r.opened(0)
     if path is None:
         return []
-    return [Operation("sync folder" if stat.S_ISDIR(r.real(path).lstat().st_mode) else "sync file", path)]
+    return [
+        Operation(
+            "sync folder" if stat.S_ISDIR(r.real(path).lstat().st_mode) else "sync file", path
+        )
+    ]
 
 
 def _truncate(r: _Reader, path: str | None) -> list[Operation]:
@@ -230,7 +264,9 @@ _READERS: dict[str, Callable[[_Reader], list[Operation]]] = {
     "openat": lambda r: _open(r, r.path(1, 0), r.arguments[2]),
     "openat2": _openat2,
     "write": lambda r: _write(r, lambda: r.call.bytes_at(r.arguments[1], r.arguments[2])),
-    "pwrite": lambda r: _write(r, lambda: r.call.bytes_at(r.arguments[1], r.arguments[2]), r.arguments[3]),
+    "pwrite": lambda r: _write(
+        r, lambda: r.call.bytes_at(r.arguments[1], r.arguments[2]), r.arguments[3]
+    ),
     "writev": lambda r: _write(r, r.vector),
     "pwritev": lambda r: _write(r, r.vector, r.arguments[3]),
     **dict.fromkeys(("read", "pread", "readv"), _opened("read")),
@@ -238,7 +274,9 @@ _READERS: dict[str, Callable[[_Reader], list[Operation]]] = {
     "flock": _opened("lock"),
     "mmap": _map,
     "sendfile": _opened("copy"),
-    "copy_file_range": lambda r: [Operation("copy", path)] if (path := r.opened(2)) is not None else [],
+    "copy_file_range": lambda r: (
+        [Operation("copy", path)] if (path := r.opened(2)) is not None else []
+    ),
     "fallocate": _opened("copy"),
     "fsync": _sync,
     "fdatasync": _sync,

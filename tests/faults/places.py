@@ -1,4 +1,6 @@
-"""Operations that are found again in another call of the same command, where others come in another order."""
+"""Operations that are found again in another call of the same command, where others come in another
+order.
+"""
 
 import re
 from collections import Counter
@@ -16,7 +18,9 @@ class Place:
     """One of the operations that do the same."""
 
     like: str
-    """What it does to which file, whatever number, random name or run of a grid that file has in its path."""
+    """What it does to which file, whatever number, random name or run of a grid that file has in
+    its path.
+    """
     nth: int
     """Of those that do the same, from 1."""
 
@@ -38,7 +42,9 @@ class Placed:
 
 
 def taken(operations: Sequence[Operation], *, alike: bool) -> dict[int, Place]:
-    """All operations by number; where `alike`, of those that do the same the first, and after all these the last."""
+    """All operations by number; where `alike`, of those that do the same the first, and after all
+    these the last.
+    """
     places = dict(enumerate(map(Placed(), operations)))
     if not alike:
         return places

@@ -1,4 +1,6 @@
-"""Power cuts: every state that the recorded operations of a work may leave, and the same command after it."""
+"""Power cuts: every state that the recorded operations of a work may leave, and the same command
+after it.
+"""
 
 import hashlib
 import re
@@ -15,9 +17,16 @@ from .works import Work, whole_checkpoints
 
 
 def power_cuts(
-    bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False, draws: int = 1
+    bench: Bench,
+    work: Work,
+    *,
+    every: int = 1,
+    offset: int = 0,
+    alike: bool = False,
+    draws: int = 1,
 ) -> Iterator[Trial]:
-    """Each different state after every `every`th cut, to be judged; `draws` more fates by chance for each.
+    """Each different state after every `every`th cut, to be judged; `draws` more fates by chance
+    for each.
 
     alike: after operations that do the same, after the first and the last.
     """
@@ -30,10 +39,16 @@ def power_cuts(
     for cut in [cut for cut in replay.cuts if cut in numbers][offset::every]:
         for name, fate in fates(cut, draws):
             state = replay.after(cut, fate)
-            fault = f"power cut {cut} after {operations[cut - 1] if cut else 'nothing'}; the rest: {name}"
+            fault = (
+                f"power cut {cut} after {operations[cut - 1] if cut else 'nothing'}; the rest: "
+                f"{name}"
+            )
             lost = promised(operations[:cut]) > whole_checkpoints(state)
             if lost or (digest := _digest(state)) not in seen:
-                yield Trial(f"cut {cut}, {name}", partial(_one, bench, work, wanted, fault, None if lost else state))
+                yield Trial(
+                    f"cut {cut}, {name}",
+                    partial(_one, bench, work, wanted, fault, None if lost else state),
+                )
             if not lost:
                 seen.add(digest)
 
@@ -46,7 +61,9 @@ def _one(bench: Bench, work: Work, wanted: Tree, fault: str, state: Tree | None)
 
 
 def promised(operations: Sequence[Operation]) -> int:
-    """The last update whose checkpoint was in its place when its folder was synchronised; -1 for none."""
+    """The last update whose checkpoint was in its place when its folder was synchronised; -1 for
+    none.
+    """
     placed: dict[str, int] = {}
     kept = -1
     for operation in operations:
@@ -60,5 +77,7 @@ def promised(operations: Sequence[Operation]) -> int:
 def _digest(state: Tree) -> str:
     digest = hashlib.sha256()
     for path, content in state:
-        digest.update(f"{path}\0{-1 if content is None else len(content)}\0".encode() + (content or b""))
+        digest.update(
+            f"{path}\0{-1 if content is None else len(content)}\0".encode() + (content or b"")
+        )
     return digest.hexdigest()

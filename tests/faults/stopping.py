@@ -1,4 +1,6 @@
-"""Signals: a command is asked to end, once or twice, at any operation and at any time, and says so in one line."""
+"""Signals: a command is asked to end, once or twice, at any operation and at any time, and says so
+in one line.
+"""
 
 import contextlib
 import os
@@ -24,7 +26,9 @@ _TIMES = 24
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A signal, or two in a row, at an operation or after a share of the time that the command takes."""
+    """A signal, or two in a row, at an operation or after a share of the time that the command
+    takes.
+    """
 
     number: int
     times: int
@@ -32,12 +36,18 @@ class Stop:
     share: float = 0.0
 
     def __str__(self) -> str:
-        when = str(self.operation) if self.operation is not None else f"{self.share:.2f} of the time"
+        when = (
+            str(self.operation) if self.operation is not None else f"{self.share:.2f} of the time"
+        )
         return f"{'twice ' * (self.times - 1)}{signal.Signals(self.number).name} at {when}"
 
 
-def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False) -> Iterator[Trial]:
-    """Every `every`th signal, to be judged; alike: at operations that do the same, at the first and the last."""
+def stops(
+    bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: bool = False
+) -> Iterator[Trial]:
+    """Every `every`th signal, to be judged; alike: at operations that do the same, at the first and
+    the last.
+    """
     wanted, before, operations = bench.undisturbed(work)
     bench.lay(before)
     began = time.monotonic()
@@ -49,7 +59,12 @@ def stops(bench: Bench, work: Work, *, every: int = 1, offset: int = 0, alike: b
         for n in _SIGNALS
         for times in (1, 2)
     ]
-    asked += [Stop(n, times, share=at / _TIMES) for at in range(1, _TIMES) for n in _SIGNALS for times in (1, 2)]
+    asked += [
+        Stop(n, times, share=at / _TIMES)
+        for at in range(1, _TIMES)
+        for n in _SIGNALS
+        for times in (1, 2)
+    ]
 
     def judged(stop: Stop) -> Verdict:
         bench.lay(before)
@@ -66,7 +81,9 @@ def _stopped(bench: Bench, work: Work, stop: Stop, seconds: float) -> tuple[Ende
 
     def send() -> None:
         nonlocal whole
-        with contextlib.suppress(FileNotFoundError):  # removed while we look, which only a signal at a time can meet
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # removed while we look, which only a signal at a time can meet
             whole = whole_checkpoints(bench.state())
         for _ in range(stop.times):
             try:
@@ -86,7 +103,11 @@ def _stopped(bench: Bench, work: Work, stop: Stop, seconds: float) -> tuple[Ende
         if stop.operation is None:
             timer.start()
 
-    ended = bench.disturb(work, decide, begun=begun) if stop.operation is not None else bench.do(work, begun=begun)
+    ended = (
+        bench.disturb(work, decide, begun=begun)
+        if stop.operation is not None
+        else bench.do(work, begun=begun)
+    )
     timer.cancel()
     return ended, whole
 
@@ -95,11 +116,16 @@ def _judged(bench: Bench, work: Work, wanted: Tree, stop: Stop, end: tuple[Ended
     ended, whole = end
     after = bench.state()
     fault = str(stop)
-    # A command that was about to end has done what it should.
-    # A second signal ends a command at once, as a kill does: without a line, where the first one had not come so far.
+    # A command that was about to end has done what it should. A second signal ends a command at
+    # once, as a kill does: without a line, where the first one had not come so far.
     killed = stop.times == 2 and ended.code == -stop.number
     problem, detail = wrong_end(ended, after, (0, 128 + stop.number, ended.code if killed else 0))
-    if not problem and ended.code and not killed and len(re.findall(r"stopped by|interrupted", ended.said)) != 1:
+    if (
+        not problem
+        and ended.code
+        and not killed
+        and len(re.findall(r"stopped by|interrupted", ended.said)) != 1
+    ):
         problem, detail = "no line", ended.said[-300:]
     if not problem and whole_checkpoints(after) < whole:
         problem, detail = "lost", f"checkpoint {whole}"

@@ -61,4 +61,6 @@ def test_writes_may_be_lost_each_for_itself() -> None:
 def test_removed_is_removed_only_after_a_synchronisation() -> None:
     before = (("old", b"text"),)
     assert states(before, [Operation("remove", "old")], 1)["lost"] == before
-    assert states(before, [Operation("remove", "old"), Operation("sync folder", ".")], 2)["lost"] == ()
+    assert (
+        states(before, [Operation("remove", "old"), Operation("sync folder", ".")], 2)["lost"] == ()
+    )

@@ -1,7 +1,8 @@
-"""Runs under everything that befalls them, in any order: stopped, killed, damaged, resumed, lengthened, mixed up.
+"""Runs under everything that befalls them, in any order: stopped, killed, damaged, resumed,
+lengthened, mixed up.
 
-Hypothesis draws the order. After each step the log of metrics goes forward and whole checkpoints stay; damage is
-refused by name; in the end the run is to the bit what it is when it is left alone.
+Hypothesis draws the order. After each step the log of metrics goes forward and whole checkpoints
+stay; damage is refused by name; in the end the run is to the bit what it is when it is left alone.
 """
 
 import json
@@ -128,7 +129,9 @@ class Runs(RuleBasedStateMachine):
         self.updates = min(self.updates + more, MOST_UPDATES)
 
     @rule(data=st.data(), how=st.sampled_from(["flipped", "cut", "removed"]))
-    @precondition(lambda self: self.damaged is None and len(self.whole) > 1 and self.updates not in self.whole)
+    @precondition(
+        lambda self: self.damaged is None and len(self.whole) > 1 and self.updates not in self.whole
+    )
     def damage(self, data: st.DataObject, how: str) -> None:
         """Of the newest checkpoint, a file."""
         newest = self.folder / "checkpoints" / f"step-{max(self.whole)}"
@@ -165,8 +168,12 @@ class Runs(RuleBasedStateMachine):
 
     @invariant()
     def the_log_goes_forward(self) -> None:
-        lines = (self.folder / "metrics.jsonl").read_text().splitlines() if self.folder.is_dir() else []
-        updates = [event["update"] for line in lines if (event := json.loads(line))["event"] == "update"]
+        lines = (
+            (self.folder / "metrics.jsonl").read_text().splitlines() if self.folder.is_dir() else []
+        )
+        updates = [
+            event["update"] for line in lines if (event := json.loads(line))["event"] == "update"
+        ]
         assert updates == list(range(1, len(updates) + 1))
 
     @invariant()

@@ -1,4 +1,6 @@
-"""What counts as left behind: work that nobody goes on with, and not an old folder beside the new one."""
+"""What counts as left behind: work that nobody goes on with, and not an old folder beside the new
+one.
+"""
 
 import pytest
 

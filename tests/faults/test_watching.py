@@ -1,4 +1,6 @@
-"""What is recorded is what happens: writers in C, Rust and Python, threads and further processes."""
+"""What is recorded is what happens: writers in C, Rust and Python, threads and further
+processes.
+"""
 
 import errno
 import os
@@ -24,7 +26,10 @@ from faults.watching import recorded, watched
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     if not works_here(tmp_path):
-        pytest.skip("the kernel does not let a process listen to its child's system calls (Linux 5.9 and seccomp do)")
+        pytest.skip(
+            "the kernel does not let a process listen to its child's system calls (Linux 5.9 and "
+            "seccomp do)"
+        )
     (tmp_path / "work").mkdir()
     return tmp_path / "work"
 
@@ -81,7 +86,9 @@ def test_a_writer_that_nobody_can_follow_is_noted(folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["create", "write", "sync file", "rename", "sync folder", "look"])
-def test_an_operation_fails_with_the_error_it_is_given(folder: Path, tmp_path: Path, kind: str) -> None:
+def test_an_operation_fails_with_the_error_it_is_given(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
     def write() -> None:
         with (folder / "new").open("wb") as file:
             file.write(b"text")
@@ -102,11 +109,20 @@ def test_an_operation_fails_with_the_error_it_is_given(folder: Path, tmp_path: P
 
 
 def test_of_operations_that_do_the_same_the_first_and_the_last_are_taken() -> None:
-    """Numbers, random names and runs of a grid apart: writes of one log are two faults, another file is another."""
+    """Numbers, random names and runs of a grid apart: writes of one log are two faults, another
+    file is another.
+    """
     done = [Operation("write", "run/metrics.jsonl")] * 3
-    done += [Operation("create", f"run/.unfinished-a.json-{name}") for name in ("6bef1317", "0badcafe", "12345678")]
+    done += [
+        Operation("create", f"run/.unfinished-a.json-{name}")
+        for name in ("6bef1317", "0badcafe", "12345678")
+    ]
     done += [Operation("look", "run"), Operation("rename", "run/step-5", "run/step-7")]
-    done += [Operation("create", f"runs/{arm}_seed-1/.tmp{name}") for arm in "abc" for name in ("Ab3dEf", "xyzXYZ")]
+    done += [
+        Operation("create", f"runs/{arm}_seed-1/.tmp{name}")
+        for arm in "abc"
+        for name in ("Ab3dEf", "xyzXYZ")
+    ]
     kept = [0, 3, 6, 7, 8, 2, 5, 13]
     alike = taken(done, alike=True)
     assert list(alike) == kept
@@ -115,7 +131,9 @@ def test_of_operations_that_do_the_same_the_first_and_the_last_are_taken() -> No
     assert list(taken(done, alike=False)) == list(range(14))
 
 
-def test_an_operation_is_found_again_where_others_come_before_it(folder: Path, tmp_path: Path) -> None:
+def test_an_operation_is_found_again_where_others_come_before_it(
+    folder: Path, tmp_path: Path
+) -> None:
     def write(first: str, then: str) -> None:
         for name in (first, then):
             (folder / name).write_text("text")

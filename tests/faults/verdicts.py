@@ -1,4 +1,6 @@
-"""What is asked of a command after a fault: it ends in the undisturbed bytes, or says what to do and that works."""
+"""What is asked of a command after a fault: it ends in the undisturbed bytes, or says what to do
+and that works.
+"""
 
 import re
 import shutil
@@ -23,7 +25,9 @@ class Verdict:
     work: str
     fault: str
     problem: str = ""
-    """What is wrong, in words that repeat: "traceback", "stuck", "other result", "lost", "left over", "failed"."""
+    """What is wrong, in words that repeat: "traceback", "stuck", "other result", "lost", "left
+    over", "failed".
+    """
     detail: str = ""
     """Of which line or file."""
     advice: int = 0
@@ -45,12 +49,16 @@ class Trial:
 def counted(verdicts: Iterable[Verdict]) -> str:
     """How many of each kind."""
     count = Counter(verdict.problem or "as undisturbed" for verdict in verdicts)
-    return f"{sum(count.values())} faults: " + ", ".join(f"{number} {what}" for what, number in count.most_common())
+    return f"{sum(count.values())} faults: " + ", ".join(
+        f"{number} {what}" for what, number in count.most_common()
+    )
 
 
 def wrong_end(ended: Ended, logs: Tree, allowed: Iterable[int] = (0, 2)) -> tuple[str, str]:
     """The problem with how a command ended and its detail; two empty words for none."""
-    said = ended.said + "".join(c.decode(errors="replace") for path, c in logs if c and "/logs/" in path)
+    said = ended.said + "".join(
+        c.decode(errors="replace") for path, c in logs if c and "/logs/" in path
+    )
     if "Traceback (most recent call last)" in said:
         return "traceback", said.strip().splitlines()[-1][:300]
     if ended.code not in allowed:
@@ -69,15 +77,21 @@ def without_superseded(tree: Tree) -> Tree:
     """All but folders that were to be replaced and whose place another one has taken."""
     paths = {path for path, _ in tree}
     return tuple(
-        entry for entry in tree if not ((found := _REPLACED.search(entry[0])) and found[1] + found[2] in paths)
+        entry
+        for entry in tree
+        if not ((found := _REPLACED.search(entry[0])) and found[1] + found[2] in paths)
     )
 
 
 def goes_on(bench: Bench, work: Work, wanted: Tree, fault: str) -> Verdict:
-    """Give the same command, and what it advises, until it is done; the folder is as the fault left it."""
+    """Give the same command, and what it advises, until it is done; the folder is as the fault left
+    it.
+    """
     words: list[str] = []
     if not work.resumes and work.result(bench.state()) == wanted:
-        return Verdict(work.name, fault)  # the fault came when all was done; some commands refuse to do it again
+        return Verdict(
+            work.name, fault
+        )  # the fault came when all was done; some commands refuse to do it again
     whole = whole_checkpoints(bench.state())
     for tried in range(_PIECES_OF_ADVICE + 1):
         try:
@@ -100,7 +114,9 @@ def goes_on(bench: Bench, work: Work, wanted: Tree, fault: str) -> Verdict:
 
 
 def _error(ended: Ended) -> str:
-    return next((line for line in ended.said.splitlines() if line.startswith("error: ")), "no error")[:300]
+    return next(
+        (line for line in ended.said.splitlines() if line.startswith("error: ")), "no error"
+    )[:300]
 
 
 def difference(found: Tree, wanted: Tree) -> tuple[str, str]:
@@ -112,7 +128,9 @@ def difference(found: Tree, wanted: Tree) -> tuple[str, str]:
 
 
 def _follow(bench: Bench, said: str, before: list[str]) -> list[str] | None:
-    """Do what an error advises; returns the words to add to the command, None where nothing can be followed."""
+    """Do what an error advises; returns the words to add to the command, None where nothing can be
+    followed.
+    """
     if found := re.search(r"--from-step (\d+)", said):
         words = ["--from-step", found[1]]
         return words if words != before else None

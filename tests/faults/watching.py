@@ -1,4 +1,6 @@
-"""Run work in a child and see every operation under a folder before it happens, or make one of them fail."""
+"""Run work in a child and see every operation under a folder before it happens, or make one of them
+fail.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +22,9 @@ def watched(
     begun: Callable[[int], None] = lambda pid: None,
     over: Callable[[], bool] = lambda: False,
 ) -> Ended:
-    """Call `work` in a child and `decide` each of its operations under `folder`, until `over` says so."""
+    """Call `work` in a child and `decide` each of its operations under `folder`, until `over` says
+    so.
+    """
     folder, placed = folder.resolve(), Placed()
 
     def answer(call: Call) -> int | None:

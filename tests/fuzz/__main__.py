@@ -1,7 +1,8 @@
-"""`python tests/fuzz`: change files at random and give them to their readers, for FUZZ_SECONDS, an hour by default.
+"""`python tests/fuzz`: change files at random and give them to their readers, for FUZZ_SECONDS, an
+hour by default.
 
-Goes on where the last one stopped: the numbers it has done lie in FUZZ_FOLDER, .fuzz by default. FUZZ_READERS names
-some readers. Exit code 1 with findings.
+Goes on where the last one stopped: the numbers it has done lie in FUZZ_FOLDER, .fuzz by default.
+FUZZ_READERS names some readers. Exit code 1 with findings.
 """
 
 import json
@@ -40,21 +41,38 @@ def main() -> int:
             state["cases"] += 1
             if outcome.is_finding:
                 where = seeds.keep(outcome.case, f"{outcome.verdict}-{outcome.case.number}")
-                print(f"FINDING {outcome.case}: {outcome.verdict}, {where}\n{outcome.said}", flush=True)
+                print(
+                    f"FINDING {outcome.case}: {outcome.verdict}, {where}\n{outcome.said}",
+                    flush=True,
+                )
                 with findings.open("a") as file:
                     file.write(
-                        json.dumps({"case": str(outcome.case), "verdict": outcome.verdict, "said": outcome.said}) + "\n"
+                        json.dumps(
+                            {
+                                "case": str(outcome.case),
+                                "verdict": outcome.verdict,
+                                "said": outcome.said,
+                            }
+                        )
+                        + "\n"
                     )
             now = time.monotonic()
             if now - told > 30 or now - began > seconds:
                 told = now
                 state_file.write_text(json.dumps(state))
-                done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()) if ":" not in name)
-                print(f"{now - began:.0f} of {seconds:.0f} s, {state['cases']} cases in all: {done}", flush=True)
+                done = ", ".join(
+                    f"{name} {count}" for name, count in sorted(counts.items()) if ":" not in name
+                )
+                print(
+                    f"{now - began:.0f} of {seconds:.0f} s, {state['cases']} cases in all: {done}",
+                    flush=True,
+                )
             if now - began > seconds:
                 break
     print(*(f"  {name} {count}" for name, count in sorted(counts.items()) if ":" in name), sep="\n")
-    return int(any(counts[verdict] for verdict in ("traceback", "hang", "memory", "died", "changed")))
+    return int(
+        any(counts[verdict] for verdict in ("traceback", "hang", "memory", "died", "changed"))
+    )
 
 
 if __name__ == "__main__":

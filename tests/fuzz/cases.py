@@ -40,7 +40,9 @@ class Seeds:
         self.folder = folder
 
     def make(self, names: Iterator[str] | list[str]) -> None:
-        """Fill a folder for each reader that has none; what readers keep in memory is made here, before any fork."""
+        """Fill a folder for each reader that has none; what readers keep in memory is made here,
+        before any fork.
+        """
         toy_documents()
         # A machine of little memory: what fits there is built in a moment.
         memory.available_bytes = lambda: 3 * 10**8
@@ -64,20 +66,28 @@ class Seeds:
                 return "accepted", ""
             shutil.copytree(self.folder / case.reader, folder / "whole")
             whole = reader.read(folder / "whole", folder / "whole" / changed.relative_to(folder))
-            return ("accepted", "") if found == whole else ("changed", f"{changed.name} was accepted")
+            return (
+                ("accepted", "") if found == whole else ("changed", f"{changed.name} was accepted")
+            )
 
     def lay_out(self, case: Case, folder: Path) -> Path:
         """Write the case into an empty folder; returns the changed file."""
         seeds = self.folder / case.reader
         if case.kept:
             overlay = KEPT / case.reader / case.kept
-            names = sorted(file.relative_to(overlay) for file in overlay.rglob("*") if file.is_file())
+            names = sorted(
+                file.relative_to(overlay) for file in overlay.rglob("*") if file.is_file()
+            )
             contents = {name: (overlay / name).read_bytes() for name in names}
         else:
             contents = dict([self._drawn(case, seeds)])
         first = next(iter(contents))
         # Of several folders beside each other only the one concerned.
-        part = seeds / first.parts[0] if len(first.parts) > 1 and not READERS[case.reader].guarded else seeds
+        part = (
+            seeds / first.parts[0]
+            if len(first.parts) > 1 and not READERS[case.reader].guarded
+            else seeds
+        )
         shutil.copytree(part, folder / part.relative_to(seeds), dirs_exist_ok=True)
         for name, content in contents.items():
             (folder / name).write_bytes(content)
@@ -106,7 +116,11 @@ class Seeds:
 
 def kept() -> list[Case]:
     """All changes that were findings once."""
-    return [Case(folder.parent.name, kept=folder.name) for folder in sorted(KEPT.glob("*/*")) if folder.is_dir()]
+    return [
+        Case(folder.parent.name, kept=folder.name)
+        for folder in sorted(KEPT.glob("*/*"))
+        if folder.is_dir()
+    ]
 
 
 def drawn(names: list[str], first: int) -> Iterator[Case]:

@@ -18,8 +18,19 @@ from tiny import SETTINGS
 
 def make_toml(folder: Path) -> None:
     small = list(SETTINGS)
-    text = ["data.batch_sequences=4", "data.sequence_length=16", "model.width=16", "model.ffn_width=16"]
-    text += ["model.heads=2", "model.blocks=1", "model.positions=32", "train.threads=1", 'train.device="cpu"']
+    text = [
+        "data.batch_sequences=4",
+        "data.sequence_length=16",
+        "model.width=16",
+        "model.ffn_width=16",
+    ]
+    text += [
+        "model.heads=2",
+        "model.blocks=1",
+        "model.positions=32",
+        "train.threads=1",
+        'train.device="cpu"',
+    ]
     (folder / "translation.toml").write_text(to_toml(load(None, small)))
     for task in ("masked-lm", "language-model"):
         (folder / f"{task}.toml").write_text(to_toml(load(None, [f"task={task}", *text])))
@@ -55,27 +66,66 @@ def read_pyproject(folder: Path, changed: Path) -> Any:
 
 
 _SMALL: dict[str, dict[str, Any]] = {
-    "Bert": {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 3, "num_hidden_layers": 2},
+    "Bert": {
+        "hidden_size": 12,
+        "intermediate_size": 20,
+        "num_attention_heads": 3,
+        "num_hidden_layers": 2,
+    },
     "GPT2": {"n_embd": 12, "n_layer": 2, "n_head": 2, "n_positions": 32},
-    "Llama": {"hidden_size": 16, "intermediate_size": 20, "num_attention_heads": 2, "num_hidden_layers": 2},
+    "Llama": {
+        "hidden_size": 16,
+        "intermediate_size": 20,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+    },
     "T5": {"d_model": 12, "d_kv": 6, "d_ff": 20, "num_layers": 2, "num_heads": 2},
-    "ViT": {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 2, "num_hidden_layers": 2},
-    "Wav2Vec2": {"hidden_size": 12, "intermediate_size": 20, "num_attention_heads": 2, "num_hidden_layers": 2},
+    "ViT": {
+        "hidden_size": 12,
+        "intermediate_size": 20,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+    },
+    "Wav2Vec2": {
+        "hidden_size": 12,
+        "intermediate_size": 20,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+    },
 }
-_FURTHER = {"ViT": {"image_size": 16, "patch_size": 8}, "Wav2Vec2": {"conv_dim": [8, 8], "conv_stride": [5, 2]}}
-_FURTHER["Wav2Vec2"] |= {"conv_kernel": [10, 3], "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2}
+_FURTHER = {
+    "ViT": {"image_size": 16, "patch_size": 8},
+    "Wav2Vec2": {"conv_dim": [8, 8], "conv_stride": [5, 2]},
+}
+_FURTHER["Wav2Vec2"] |= {
+    "conv_kernel": [10, 3],
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+}
 
 
 def make_checkpoints(folder: Path) -> None:
     for name, sizes in _SMALL.items():
         vocabulary = {} if name == "ViT" else {"vocab_size": 40}
-        config = getattr(transformers, f"{name}Config")(**sizes, **vocabulary, **_FURTHER.get(name, {}))
+        config = getattr(transformers, f"{name}Config")(
+            **sizes, **vocabulary, **_FURTHER.get(name, {})
+        )
         torch.manual_seed(0)
-        made = {"GPT2": "GPT2LMHeadModel", "T5": "T5ForConditionalGeneration", "ViT": "ViTForImageClassification"}
-        made |= {"Llama": "LlamaForCausalLM", "Bert": "BertForMaskedLM", "Wav2Vec2": "Wav2Vec2ForCTC"}
+        made = {
+            "GPT2": "GPT2LMHeadModel",
+            "T5": "T5ForConditionalGeneration",
+            "ViT": "ViTForImageClassification",
+        }
+        made |= {
+            "Llama": "LlamaForCausalLM",
+            "Bert": "BertForMaskedLM",
+            "Wav2Vec2": "Wav2Vec2ForCTC",
+        }
         getattr(transformers, made[name])(config).save_pretrained(folder / name)
         (folder / f"{name}-alone").mkdir()
-        (folder / f"{name}-alone" / "config.json").write_text((folder / name / "config.json").read_text())
+        (folder / f"{name}-alone" / "config.json").write_text(
+            (folder / name / "config.json").read_text()
+        )
 
 
 def read_checkpoints(folder: Path, changed: Path) -> Any:
@@ -85,9 +135,12 @@ def read_checkpoints(folder: Path, changed: Path) -> Any:
 
 def make_factory(folder: Path) -> None:
     (folder / "factory.py").write_text(_FACTORY)
-    (folder / "part.py").write_text("from torch import nn\n\n\ndef body():\n    return nn.Linear(3, 3)\n")
+    (folder / "part.py").write_text(
+        "from torch import nn\n\n\ndef body():\n    return nn.Linear(3, 3)\n"
+    )
     (folder / "returned.json").write_text(
-        '{"inputs": [[0.5, 1.0, 2.0]], "loss": null, "optimizer": null, "more": {"inputs": {"input": [[1.0, 2.0]]}}}'
+        '{"inputs": [[0.5, 1.0, 2.0]], "loss": null, "optimizer": null, "more": {"inputs": '
+        '{"input": [[1.0, 2.0]]}}}'
     )
 
 

@@ -1,4 +1,6 @@
-"""Files changed at random: bytes, and values inside JSON, TOML and headers of tensors. One seed gives one change."""
+"""Files changed at random: bytes, and values inside JSON, TOML and headers of tensors. One seed
+gives one change.
+"""
 
 import gzip
 import json
@@ -11,8 +13,27 @@ from typing import Any
 
 import tomli_w
 
-_ODD_BYTES = (b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\r", b"\n" * 300, b'"', b"{" * 200, b"[" * 5000)
-_ODD_BYTES += (b"9" * 5000, b"=", b"\t", b"#", b"\x1b[2J", b" " * 70_000, "ﷺ".encode() * 50, b"a." * 3000)
+_ODD_BYTES = (
+    b"\0",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\xe2\x80\xa8",
+    b"\r",
+    b"\n" * 300,
+    b'"',
+    b"{" * 200,
+    b"[" * 5000,
+)
+_ODD_BYTES += (
+    b"9" * 5000,
+    b"=",
+    b"\t",
+    b"#",
+    b"\x1b[2J",
+    b" " * 70_000,
+    "ﷺ".encode() * 50,
+    b"a." * 3000,
+)
 
 
 def _nested(depth: int, table: bool) -> Any:
@@ -26,10 +47,22 @@ _ODD_VALUES: tuple[Callable[[], Any], ...] = (
     lambda: None,
     lambda: True,
     lambda: False,
-    *(lambda number=number: number for number in (0, -1, 1, 2, 3, 7, 255, 2**16, 10**6, 10**9, 2**31, 2**32, 2**40)),
-    *(lambda number=number: number for number in (2**53, 2**62, 2**63 - 1, 2**63, 2**64, 10**30, -(2**63), -(10**9))),
-    *(lambda number=number: number for number in (0.5, -0.0, 1e-320, 1e308, -1e308, float("nan"), float("inf"))),
-    *(lambda text=text: text for text in ("", "0", "true", "toy", "none", "\0", "é", "../..", "/", "%s{}", "a b")),
+    *(
+        lambda number=number: number
+        for number in (0, -1, 1, 2, 3, 7, 255, 2**16, 10**6, 10**9, 2**31, 2**32, 2**40)
+    ),
+    *(
+        lambda number=number: number
+        for number in (2**53, 2**62, 2**63 - 1, 2**63, 2**64, 10**30, -(2**63), -(10**9))
+    ),
+    *(
+        lambda number=number: number
+        for number in (0.5, -0.0, 1e-320, 1e308, -1e308, float("nan"), float("inf"))
+    ),
+    *(
+        lambda text=text: text
+        for text in ("", "0", "true", "toy", "none", "\0", "é", "../..", "/", "%s{}", "a b")
+    ),
     lambda: "x" * 100_000,
     list,
     dict,
@@ -76,7 +109,9 @@ def of_json(data: bytes, draw: random.Random) -> bytes:
     if draw.randrange(8) == 0:
         text = _with_key_twice(text, draw)
     if draw.randrange(12) == 0:
-        text = text.replace(draw.choice(("1", "2", "0")), draw.choice(("1e999", "9" * 5000, "1.5", "\\ud800")), 1)
+        text = text.replace(
+            draw.choice(("1", "2", "0")), draw.choice(("1e999", "9" * 5000, "1.5", "\\ud800")), 1
+        )
     if draw.randrange(20) == 0:
         depth = draw.choice((100, 3000, 200_000))
         text = text.replace(": ", ": " + "[" * depth + "]" * depth + ', "more": ', 1)
@@ -109,10 +144,16 @@ def of_tensors(data: bytes, draw: random.Random) -> bytes:
     if kind == 0:
         return of_bytes(data, draw)
     if kind == 1:
-        lie = draw.choice((0, 1, length - 1, length + 8, len(data), 2**31, 2**63, 2**64 - 1, 99_999_999))
+        lie = draw.choice(
+            (0, 1, length - 1, length + 8, len(data), 2**31, 2**63, 2**64 - 1, 99_999_999)
+        )
         return struct.pack("<Q", lie) + data[8:]
     header = of_json(header, draw)
-    return struct.pack("<Q", len(header)) + header + (rest if kind == 2 else rest[: draw.randint(0, len(rest))])
+    return (
+        struct.pack("<Q", len(header))
+        + header
+        + (rest if kind == 2 else rest[: draw.randint(0, len(rest))])
+    )
 
 
 def of_gzip(data: bytes, draw: random.Random) -> bytes:
@@ -126,12 +167,20 @@ def of_xz(data: bytes, draw: random.Random) -> bytes:
 
 
 def _of_packed(
-    data: bytes, draw: random.Random, pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes]
+    data: bytes,
+    draw: random.Random,
+    pack: Callable[[bytes], bytes],
+    unpack: Callable[[bytes], bytes],
 ) -> bytes:
     kind = draw.randrange(8)
     if kind == 0:
-        # A million short lines are no bomb but a text: splitting them into sentences takes its ten seconds.
-        return pack(draw.choice((b"\0" * 4_000_000, b"a" * 9_000_000, b"a b\n" * 250_000, b"\n" * 3_000_000)))
+        # A million short lines are no bomb but a text: splitting them into sentences takes its ten
+        # seconds.
+        return pack(
+            draw.choice(
+                (b"\0" * 4_000_000, b"a" * 9_000_000, b"a b\n" * 250_000, b"\n" * 3_000_000)
+            )
+        )
     if kind <= 3:
         return pack(of_bytes(unpack(data), draw))
     if kind == 4:
@@ -163,7 +212,18 @@ def of_value(value: Any, draw: random.Random) -> Any:
 
 def _odd(value: Any, draw: random.Random) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and draw.randrange(3) == 0:
-        return draw.choice((value + 1, value - 1, value * 2, -value, float(value), str(value), [value], value * 10**5))
+        return draw.choice(
+            (
+                value + 1,
+                value - 1,
+                value * 2,
+                -value,
+                float(value),
+                str(value),
+                [value],
+                value * 10**5,
+            )
+        )
     return draw.choice(_ODD_VALUES)()
 
 

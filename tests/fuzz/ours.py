@@ -11,7 +11,12 @@ import numpy as np
 
 from fuzz.mutations import of_json
 from normscope.compare.grid import Cell, Grid
-from normscope.compare.manifest import Manifest, _AboutCorpus, former_manifest, write_manifest as write_comparison
+from normscope.compare.manifest import (
+    Manifest,
+    _AboutCorpus,
+    former_manifest,
+    write_manifest as write_comparison,
+)
 from normscope.data import opening
 from normscope.data.documents.corpus import DocumentCorpus
 from normscope.data.folder import TokenWriter, write_manifest
@@ -38,7 +43,9 @@ def make_parallel(folder: Path) -> None:
             size = len(getattr(made, side).vocabulary)
             with TokenWriter(folder, f"{name}.{side}", size) as writer:
                 for i in range(min(30, len(sentences))):
-                    writer.append({"tokens": sentences[i], "lengths": np.array([len(sentences[i])])})
+                    writer.append(
+                        {"tokens": sentences[i], "lengths": np.array([len(sentences[i])])}
+                    )
             if name != "train":
                 text = getattr(split, f"{side}_text")[: min(30, len(sentences))]
                 (folder / f"{name}.{side}.txt").write_text("".join(line + "\n" for line in text))
@@ -49,8 +56,17 @@ def make_parallel(folder: Path) -> None:
 
 def read_parallel(folder: Path, changed: Path) -> Any:
     made = parallel.Corpus.open(folder)
-    tokens = {name: (s.source.tokens.tolist(), s.target.offsets.tolist()) for name, s in made.splits.items()}
-    return made.fingerprint, made.preparation, made.codec.joint, made.codec.vocabulary_digests(), tokens
+    tokens = {
+        name: (s.source.tokens.tolist(), s.target.offsets.tolist())
+        for name, s in made.splits.items()
+    }
+    return (
+        made.fingerprint,
+        made.preparation,
+        made.codec.joint,
+        made.codec.vocabulary_digests(),
+        tokens,
+    )
 
 
 def make_documents(folder: Path) -> None:
@@ -67,26 +83,43 @@ def make_documents(folder: Path) -> None:
         )
         with documents.SplitWriter(folder, name, len(made.tokeniser)) as writer:
             numbers = np.repeat(np.arange(len(few)), np.diff(few.documents))
-            writer.append(documents.encoded_sentences(few.tokens, np.diff(few.sentences), numbers, few.words))
+            writer.append(
+                documents.encoded_sentences(few.tokens, np.diff(few.sentences), numbers, few.words)
+            )
             writer.end()
         words[name] = few.words
     form = {"format_name": documents.FORMAT, "version": documents.VERSION}
-    write_manifest(folder, **form, splits=list(made.splits), preparation={"report": {"words": words}, "kind": "toy"})
+    write_manifest(
+        folder,
+        **form,
+        splits=list(made.splits),
+        preparation={"report": {"words": words}, "kind": "toy"},
+    )
 
 
 def read_documents(folder: Path, changed: Path) -> Any:
     made = DocumentCorpus.open(folder)
-    splits = {name: (s.tokens.tolist(), s.sentences.tolist(), s.words) for name, s in made.splits.items()}
+    splits = {
+        name: (s.tokens.tolist(), s.sentences.tolist(), s.words) for name, s in made.splits.items()
+    }
     return made.fingerprint, made.preparation, splits
 
 
 def make_run(folder: Path) -> None:
-    train_run(load(None, [*SETTINGS, "train.duration=2", "train.validate_every=1", "train.checkpoint_every=1"]), folder)
+    train_run(
+        load(
+            None,
+            [*SETTINGS, "train.duration=2", "train.validate_every=1", "train.checkpoint_every=1"],
+        ),
+        folder,
+    )
 
 
 def read_run(folder: Path, changed: Path) -> Any:
     run = load_run(folder, device="cpu")
-    weights = {name: float(weight.double().sum()) for name, weight in run.model.state_dict().items()}
+    weights = {
+        name: float(weight.double().sum()) for name, weight in run.model.state_dict().items()
+    }
     return (
         to_toml(run.config),
         run.update,
@@ -103,15 +136,25 @@ def read_codec(folder: Path, changed: Path) -> Any:
 
 
 def make_histories(folder: Path) -> None:
-    """A log of every kind, in folders of their own; the run's lines have right guards whatever they hold."""
-    rows = [{"step": at, "loss": 4.0 / at, "learning_rate": 1e-3, "grad_norm": 1.5} for at in range(1, 31)]
-    rows += [{"step": 30, "eval_loss": 3.0}, {"step": 30, "normscope/recipe/classes": 50, "normscope/a/end": 0.5}]
+    """A log of every kind, in folders of their own; the run's lines have right guards whatever they
+    hold.
+    """
+    rows = [
+        {"step": at, "loss": 4.0 / at, "learning_rate": 1e-3, "grad_norm": 1.5}
+        for at in range(1, 31)
+    ]
+    rows += [
+        {"step": 30, "eval_loss": 3.0},
+        {"step": 30, "normscope/recipe/classes": 50, "normscope/a/end": 0.5},
+    ]
     for name in ("trainer", "wandb", "run"):
         (folder / name).mkdir()
     (folder / "trainer" / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
     lines = "".join(json.dumps({"_step": row.pop("step"), **row}) + "\n" for row in rows)
     (folder / "wandb" / "wandb-history.jsonl").write_text(lines)
-    events = [{"event": "update", "update": at, "loss_nats": 4.0 / at, "lr": 1e-3} for at in range(1, 31)]
+    events = [
+        {"event": "update", "update": at, "loss_nats": 4.0 / at, "lr": 1e-3} for at in range(1, 31)
+    ]
     events.append({"event": "validation", "update": 30, "nll_nats": 3.5})
     (folder / "run" / "metrics.jsonl").write_text(sealed(json.dumps(event) for event in events))
 
@@ -144,7 +187,11 @@ def make_codec(folder: Path) -> None:
 
 def measured(offset: float) -> dict[str, Any]:
     """What a study might keep."""
-    return {"mean": [1 / 3 + offset, 2.5e-7], "half_width": [0.25, None], "placements": {"post-ln": 1, "pre-ln": 2}}
+    return {
+        "mean": [1 / 3 + offset, 2.5e-7],
+        "half_width": [0.25, None],
+        "placements": {"post-ln": 1, "pre-ln": 2},
+    }
 
 
 def make_pieces(folder: Path) -> None:
@@ -159,7 +206,8 @@ def read_pieces(folder: Path, changed: Path) -> Any:
         pieces.get("alone", {"seeds": 3, "rate": 0.001}, measured, 0.5),
         pieces.get("post-ln/seed-1", {"seeds": 1, "depths": [2, 4]}, measured, 1.0),
     )
-    # The values would be the same: that it was measured anew is what must not happen without a word.
+    # The values would be the same: that it was measured anew is what must not happen without a
+    # word.
     return kept, pieces.made
 
 
@@ -167,12 +215,21 @@ def make_scores(folder: Path) -> None:
     cell = _cell(folder)
     cell.folder.path.mkdir(parents=True)
     for split in ("valid", "test"):
-        scores = {"run": "runs/a", "update": 7, "split": split, "beam": 5, "bleu": 31.25, "bleu_tokenised": 30.5}
+        scores = {
+            "run": "runs/a",
+            "update": 7,
+            "split": split,
+            "beam": 5,
+            "bleu": 31.25,
+            "bleu_tokenised": 30.5,
+        }
         cell.evaluation_file(split).write_text(SCORES.text(scores))
 
 
 def _cell(folder: Path) -> Cell:
-    grid = Grid(placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1)
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 0),), peak_lrs=(1e-3,), optimizers=("adam",), seeds=1
+    )
     return next(iter(grid.cells(load(None, SETTINGS), folder)))
 
 
@@ -185,7 +242,9 @@ def read_scores(folder: Path, changed: Path) -> Any:
 
 def make_comparison(folder: Path) -> None:
     corpus = _AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30"), ("words", "210")])
-    manifest = Manifest(title="One", corpus=corpus, commands=("normscope compare",), failed={"b": "no room"})
+    manifest = Manifest(
+        title="One", corpus=corpus, commands=("normscope compare",), failed={"b": "no room"}
+    )
     write_comparison(folder, manifest)
 
 

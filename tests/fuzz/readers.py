@@ -1,7 +1,9 @@
-"""Every reader of a file: seeds made by our own writers, which of their files are changed and how, and what is read.
+"""Every reader of a file: seeds made by our own writers, which of their files are changed and how,
+and what is read.
 
-`read` returns what a file means, for comparison. A guarded reader must refuse whatever means something else than what
-was written; the others read what people write, where any meaning is allowed.
+`read` returns what a file means, for comparison. A guarded reader must refuse whatever means
+something else than what was written; the others read what people write, where any meaning is
+allowed.
 """
 
 import random
@@ -25,7 +27,9 @@ class Reader:
     changes: Mapping[str, Change]
     """How files are changed, by pattern of their names."""
     read: Callable[[Path, Path], Any]
-    """The folder, and which of its files was changed -> what it means. Raises UserError where it is refused."""
+    """The folder, and which of its files was changed -> what it means. Raises UserError where it is
+    refused.
+    """
     guarded: bool = False
     share: int = 1
     """How often it is tried, beside the others."""
@@ -41,13 +45,25 @@ READERS: dict[str, Reader] = {
         models.read_checkpoints,
         share=3,
     ),
-    "text": Reader(texts.make_text, {"*.txt": to.of_bytes, "*.gz": to.of_gzip, "*.xz": to.of_xz}, texts.read_text),
+    "text": Reader(
+        texts.make_text,
+        {"*.txt": to.of_bytes, "*.gz": to.of_gzip, "*.xz": to.of_xz},
+        texts.read_text,
+    ),
     "tokenizer": Reader(texts.make_tokenizer, {"*": to.of_json}, texts.read_tokenizer, share=2),
     "parallel": Reader(
-        ours.make_parallel, {"*.json": to.of_json, "*": to.of_bytes}, ours.read_parallel, guarded=True, share=2
+        ours.make_parallel,
+        {"*.json": to.of_json, "*": to.of_bytes},
+        ours.read_parallel,
+        guarded=True,
+        share=2,
     ),
     "documents": Reader(
-        ours.make_documents, {"*.json": to.of_json, "*": to.of_bytes}, ours.read_documents, guarded=True, share=2
+        ours.make_documents,
+        {"*.json": to.of_json, "*": to.of_bytes},
+        ours.read_documents,
+        guarded=True,
+        share=2,
     ),
     "run": Reader(
         ours.make_run,
@@ -75,10 +91,17 @@ READERS: dict[str, Reader] = {
         models.read_factory,
     ),
     "pieces": Reader(
-        ours.make_pieces, {"pieces/*.json": to.of_json, "pieces/*/*.json": to.of_json}, ours.read_pieces, guarded=True
+        ours.make_pieces,
+        {"pieces/*.json": to.of_json, "pieces/*/*.json": to.of_json},
+        ours.read_pieces,
+        guarded=True,
     ),
-    "scores": Reader(ours.make_scores, {"runs/*/*.json": to.of_json}, ours.read_scores, guarded=True),
-    "comparison": Reader(ours.make_comparison, {"*.json": to.of_json}, ours.read_comparison, guarded=True),
+    "scores": Reader(
+        ours.make_scores, {"runs/*/*.json": to.of_json}, ours.read_scores, guarded=True
+    ),
+    "comparison": Reader(
+        ours.make_comparison, {"*.json": to.of_json}, ours.read_comparison, guarded=True
+    ),
     "received": Reader(
         received.make_received,
         {
@@ -106,7 +129,12 @@ READERS: dict[str, Reader] = {
     ),
     "columns": Reader(
         received.make_columns,
-        {"texts.jsonl": to.of_json_lines, "*/state.json": to.of_json, "*.parquet": to.of_bytes, "*.arrow": to.of_bytes},
+        {
+            "texts.jsonl": to.of_json_lines,
+            "*/state.json": to.of_json,
+            "*.parquet": to.of_bytes,
+            "*.arrow": to.of_bytes,
+        },
         received.read_columns,
         share=2,
     ),

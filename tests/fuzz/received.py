@@ -48,13 +48,19 @@ def make_received(folder: Path) -> None:
     """A comparison of two runs, one of which has but begun."""
     base = load(None, [*SETTINGS, "train.duration=3", "train.validate_every=1"])
     arms = (("pre-ln", 0), ("post-ln", 2))
-    cells = list(Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=1).cells(base, folder))
+    cells = list(
+        Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=1).cells(
+            base, folder
+        )
+    )
     for cell in cells:
         train_run(cell.config, cell.folder.path)
     write_configs(cells)
     corpus = _AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30")])
     names = tuple(cell.name for cell in cells)
-    write_manifest(folder, Manifest(title="One", corpus=corpus, commands=("normscope compare",), cells=names))
+    write_manifest(
+        folder, Manifest(title="One", corpus=corpus, commands=("normscope compare",), cells=names)
+    )
 
 
 def change_sealed_json(data: bytes, draw: random.Random) -> bytes:
@@ -76,11 +82,15 @@ def change_sealed_json(data: bytes, draw: random.Random) -> bytes:
 def change_sealed_toml(data: bytes, draw: random.Random) -> bytes:
     """As `of_toml`, by somebody who knows of the seal."""
     above = data.decode().rpartition("# SHA-256")[0]
-    return sealed_lines(of_toml(above.encode(), draw).decode("utf-8", "replace")).encode("utf-8", "replace")
+    return sealed_lines(of_toml(above.encode(), draw).decode("utf-8", "replace")).encode(
+        "utf-8", "replace"
+    )
 
 
 def read_received(folder: Path, changed: Path) -> Any:
-    """What `normscope compare` does to know how far its runs are, and what `normscope report` does."""
+    """What `normscope compare` does to know how far its runs are, and what `normscope report`
+    does.
+    """
     states = [CellState(cell) for cell in opened(folder)[0]]
     for state in states:
         state.read_new_events()
@@ -90,8 +100,12 @@ def read_received(folder: Path, changed: Path) -> Any:
 def make_placements(folder: Path) -> None:
     """Of one's own, alone and named by a configuration."""
     (folder / "half.py").write_text(MY_PLACEMENT)
-    (folder / "whole.py").write_text(MY_PLACEMENT.replace("half-ln", "whole-ln").replace("0.5 * x", "x"))
-    (folder / "own.toml").write_text('imports = ["half.py"]\n[model]\nplacement = "half-ln"\nwidth = 16\nheads = 2\n')
+    (folder / "whole.py").write_text(
+        MY_PLACEMENT.replace("half-ln", "whole-ln").replace("0.5 * x", "x")
+    )
+    (folder / "own.toml").write_text(
+        'imports = ["half.py"]\n[model]\nplacement = "half-ln"\nwidth = 16\nheads = 2\n'
+    )
 
 
 def change_python(data: bytes, draw: random.Random) -> bytes:
@@ -104,10 +118,17 @@ def change_python(data: bytes, draw: random.Random) -> bytes:
 
 
 def read_placements(folder: Path, changed: Path) -> Any:
-    """As `--import` and a configuration with imports do, then `normscope predict`; what was registered goes again."""
+    """As `--import` and a configuration with imports do, then `normscope predict`; what was
+    registered goes again.
+    """
     modules = set(sys.modules)
     known = (registry._REGISTRY, registry._STAND_INS, files._RAN)
-    with patch.dict(known[0]), patch.dict(known[1]), patch.dict(known[2]), patch.object(files, "_SAID", set()):
+    with (
+        patch.dict(known[0]),
+        patch.dict(known[1]),
+        patch.dict(known[2]),
+        patch.object(files, "_SAID", set()),
+    ):
         try:
             if changed.suffix == ".toml":
                 config = given_config(changed)
@@ -123,7 +144,9 @@ def read_placements(folder: Path, changed: Path) -> Any:
             except ValueError as error:  # told to the user by the command line
                 raise UserError(str(error)) from error
             try:  # the command line tells the user
-                return list(predict(name, ModelSetting(blocks=2, width=16, ffn_width=16, heads=2, tokens=4)))
+                return list(
+                    predict(name, ModelSetting(blocks=2, width=16, ffn_width=16, heads=2, tokens=4))
+                )
             except ValueError as error:
                 raise UserError(str(error)) from error
         finally:
@@ -143,7 +166,9 @@ def make_logs(folder: Path) -> None:
             writer.add_scalar("train/loss", 4.0 / at, at)
             writer.add_scalar("train/learning_rate", 1e-3, at, new_style=True)
     (folder / "store").mkdir()
-    (folder / "store" / "run-x.wandb").write_bytes(datastore([history(at, typed=at % 2 == 0) for at in range(1, 31)]))
+    (folder / "store" / "run-x.wandb").write_bytes(
+        datastore([history(at, typed=at % 2 == 0) for at in range(1, 31)])
+    )
 
 
 def change_datastore(data: bytes, draw: random.Random) -> bytes:
@@ -173,7 +198,11 @@ def make_columns(folder: Path) -> None:
     for file in (folder / "texts.arrow", folder / "saved" / "data-0.arrow"):
         with pyarrow.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
-    state = {"_data_files": [{"filename": "data-0.arrow"}], "_fingerprint": "0", "_indices_data_files": None}
+    state = {
+        "_data_files": [{"filename": "data-0.arrow"}],
+        "_fingerprint": "0",
+        "_indices_data_files": None,
+    }
     (folder / "saved" / "state.json").write_text(json.dumps(state))
     rows = [{"text": line, "meta": {"source": "here"}} for line in lines(40, 2)]
     (folder / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

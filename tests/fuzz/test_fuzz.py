@@ -1,6 +1,8 @@
-"""Changed files for every reader: refused in a line or read, never a traceback, a hang, or another meaning of ours.
+"""Changed files for every reader: refused in a line or read, never a traceback, a hang, or another
+meaning of ours.
 
-`make fuzz` does the same with new changes for an hour. Numbers are fixed here, so that a test finds the same each time.
+`make fuzz` does the same with new changes for an hour. Numbers are fixed here, so that a test finds
+the same each time.
 """
 
 import multiprocessing
@@ -56,7 +58,9 @@ def _leave_early(result: str) -> None:
 
 
 def test_who_stops_early_leaves_no_process_to_wait_for(tmp_path):
-    """Python joins its children at its end, and the child would read for ever: `make fuzz` did not return."""
+    """Python joins its children at its end, and the child would read for ever: `make fuzz` did not
+    return.
+    """
     process = forked.call(_leave_early, str(tmp_path / "result"))
     assert process.wait(timeout=60) == 0, process.said()
     assert (tmp_path / "result").read_text() == "1 working, 0 left"

@@ -34,11 +34,16 @@ class Outcome:
         return self.verdict not in ("accepted", "refused")
 
 
-def tried(cases: Iterable[Any], attempt: Callable[[Any], tuple[str, str]]) -> Generator[Outcome, None, None]:
-    """The outcome of `attempt(case)` for each case, in order, in a child that is replaced when it dies or hangs.
+def tried(
+    cases: Iterable[Any], attempt: Callable[[Any], tuple[str, str]]
+) -> Generator[Outcome, None, None]:
+    """The outcome of `attempt(case)` for each case, in order, in a child that is replaced when it
+    dies or hangs.
 
-    The child ends with the iterator; whoever leaves it early closes it, or Python would wait for the child at its end.
-    attempt: returns the verdict "accepted" or "changed", and what changed; raises UserError where it refuses.
+    The child ends with the iterator; whoever leaves it early closes it, or Python would wait for
+    the child at its end.
+    attempt: returns the verdict "accepted" or "changed", and what changed; raises UserError where
+    it refuses.
     """
     child: _Child | None = None
     try:

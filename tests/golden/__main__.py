@@ -4,9 +4,10 @@
     python tests/golden compare OLD NEW [PART…]
     python tests/golden list [PART…]
 
-PART is `predict`, or `studies:figure-6`, or `doctor:gpt*`; without one it is all. A recording is a folder of JSON and
-text files, in which nothing stands that changes with the clock, the folder or the source's hash. `--tree` names the
-worktree whose package and whose tests' models are recorded, this one without it.
+PART is `predict`, or `studies:figure-6`, or `doctor:gpt*`; without one it is all. A recording is a
+folder of JSON and text files, in which nothing stands that changes with the clock, the folder or
+the source's hash. `--tree` names the worktree whose package and whose tests' models are recorded,
+this one without it.
 """
 
 import argparse
@@ -33,7 +34,9 @@ SETTLED = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="golden", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="golden", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("verb", choices=["record", "compare", "list"])
     parser.add_argument("words", nargs="*")
     parser.add_argument("--tree", type=Path, default=HERE.parent)
@@ -52,13 +55,21 @@ def main() -> int:
     if given.verb == "compare":
         return comparing.compare(*paths, parts)
     if given.verb == "list":
-        print("\n".join(f"{part}:{name}" for part, names in recording.chosen(tree, parts).items() for name in names))
+        print(
+            "\n".join(
+                f"{part}:{name}"
+                for part, names in recording.chosen(tree, parts).items()
+                for name in names
+            )
+        )
         return 0
     return recording.record(tree, paths[0], parts)
 
 
 def _settle(tree: Path) -> None:
-    """Begin anew in the settled environment, where this is not it: libraries read theirs when they are imported."""
+    """Begin anew in the settled environment, where this is not it: libraries read theirs when they
+    are imported.
+    """
     wanted = SETTLED | {"PYTHONPATH": str(tree / "src")}
     wanted["NORMSCOPE_SHARED"] = os.environ.get("NORMSCOPE_SHARED", str(tree.parent / "shared"))
     if any(os.environ.get(name) != value for name, value in wanted.items()):

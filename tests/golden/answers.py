@@ -1,4 +1,6 @@
-"""How one item answers: by commands, whose words are caught, and by files that hold nothing that changes by itself."""
+"""How one item answers: by commands, whose words are caught, and by files that hold nothing that
+changes by itself.
+"""
 
 import hashlib
 import importlib
@@ -35,10 +37,14 @@ VOLATILE = frozenset({*_ORIGIN, "version", "python", "torch", "platform", "proce
 """Keys of JSON files whose values tell of the clock, the source or the machine."""
 _TIMED = re.compile(r"seconds|per_second|^time|^datetime|worker_id|guard|sha256_of_this_file")
 _CLOCKED = re.compile(r"(^|/)(\.lock$|events\.out|logs/|MANIFEST\.sha256$)|\.html$")
-"""Files that are never the same twice, pages, which are recorded as words, and sums of other files."""
+"""Files that are never the same twice, pages, which are recorded as words, and sums of other
+files.
+"""
 _STAGES = re.compile(r"^.*( \.\.\.|: \d+ of \d+(, about .*)?)\n", re.MULTILINE)
 """Lines of progress on stderr, which show what takes long enough."""
-_HASHES = re.compile(r"(# SHA-256 of the lines above: |\bsource |, commit )[0-9a-f]{12,64}\b( \(modified\))?")
+_HASHES = re.compile(
+    r"(# SHA-256 of the lines above: |\bsource |, commit )[0-9a-f]{12,64}\b( \(modified\))?"
+)
 """Hashes of a configuration, which names its corpus by a whole path, and of the source."""
 _IN_TEXTS = (
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<when>"),
@@ -46,7 +52,9 @@ _IN_TEXTS = (
     (r"(Processor hours:?\s+)[\d.e-]+", r"\1<hours>"),
     (r"(?s)\n(Exact c|C)ommands\n(?!.*\n(Exact c|C)ommands\n).*\nEnvironment\n.*", "\n"),
 )
-"""What tells of them in texts, and what stands there instead; commands and environment end a page."""
+"""What tells of them in texts, and what stands there instead; commands and environment end a
+page.
+"""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,9 @@ class Desk:
         self.text(name, words_of(file.read_text(encoding="utf-8")))
 
     def bytes_of(self, name: str, files: Iterable[Path], top: Path) -> None:
-        """SHA-256 and length of every file that a clock is not in; of JSON files and configurations what they say."""
+        """SHA-256 and length of every file that a clock is not in; of JSON files and configurations
+        what they say.
+        """
         found: dict[str, Any] = {}
         for file in sorted(files):
             if _CLOCKED.search(file.relative_to(top).as_posix()):
@@ -84,7 +94,9 @@ class Desk:
             )
         self.json(name, found)
 
-    def normscope(self, *words: object, cwd: Path | None = None, stdin: str = "") -> tuple[int, str, str]:
+    def normscope(
+        self, *words: object, cwd: Path | None = None, stdin: str = ""
+    ) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of `normscope WORDS`, as `python -m normscope` runs it."""
         texts = [Path.cwd() / f".std-{number}" for number in range(3)]
         texts[0].write_text(stdin, encoding="utf-8")
@@ -97,10 +109,16 @@ class Desk:
             text.unlink()
         return code, out, _STAGES.sub("", err)
 
-    def said(self, name: str, *words: object, expected: int = 0, cwd: Path | None = None, stdin: str = "") -> str:
-        """Record the exit code and what was printed; stderr where the code is not the expected one. Gives stdout."""
+    def said(
+        self, name: str, *words: object, expected: int = 0, cwd: Path | None = None, stdin: str = ""
+    ) -> str:
+        """Record the exit code and what was printed; stderr where the code is not the expected one.
+        Gives stdout.
+        """
         code, out, err = self.normscope(*words, cwd=cwd, stdin=stdin)
-        self.text(name, f"exit code {code}\n{out}" + (f"stderr:\n{err}" if code != expected else ""))
+        self.text(
+            name, f"exit code {code}\n{out}" + (f"stderr:\n{err}" if code != expected else "")
+        )
         if code != expected:
             print(f"{self.folder.name}: exit code {code}: {err.strip()[-300:]}", file=sys.stderr)
         return out
@@ -110,7 +128,9 @@ class Desk:
             return {
                 self.unplaced(str(key)): self.plain(item)
                 for key, item in value.items()
-                if str(key) not in VOLATILE and not _TIMED.search(str(key)) and not _names_a_path(key, item)
+                if str(key) not in VOLATILE
+                and not _TIMED.search(str(key))
+                and not _names_a_path(key, item)
             }
         if isinstance(value, list | tuple):
             return [self.plain(item) for item in value]
@@ -124,7 +144,9 @@ class Desk:
         """Without folders that have other names elsewhere."""
         text = _HASHES.sub(r"\1<hash>", text)
         return re.sub(
-            re.escape(gettempdir()) + r"/golden-[^/\s\"',:;)]+", "<scratch>", text.replace(str(self.tree), "<tree>")
+            re.escape(gettempdir()) + r"/golden-[^/\s\"',:;)]+",
+            "<scratch>",
+            text.replace(str(self.tree), "<tree>"),
         )
 
     def _write(self, name: str, text: str) -> None:
@@ -135,12 +157,17 @@ class Desk:
 
 @cache
 def defined(package: str, name: str) -> Any:
-    """A class, function or value by its name, in whichever file of a package it is defined. Raises LookupError."""
+    """A class, function or value by its name, in whichever file of a package it is defined. Raises
+    LookupError.
+    """
     top = importlib.import_module(package)
     files = pkgutil.walk_packages(getattr(top, "__path__", ()), f"{package}.")
     for module in (top, *(importlib.import_module(file.name) for file in files)):
         found = vars(module).get(name)
-        elsewhere = isinstance(found, ModuleType) or getattr(found, "__module__", module.__name__) != module.__name__
+        elsewhere = (
+            isinstance(found, ModuleType)
+            or getattr(found, "__module__", module.__name__) != module.__name__
+        )
         if found is not None and not elsewhere:
             return found
     raise LookupError(f"{package} has no {name}")
@@ -176,14 +203,18 @@ def _command(words: list[str], cwd: Path, texts: list[Path]) -> None:
 
 
 def _as_json(file: Path, content: bytes) -> Any:
-    """What a JSON file or a configuration says, so that a difference can be read; None for others and large ones."""
+    """What a JSON file or a configuration says, so that a difference can be read; None for others
+    and large ones.
+    """
     if file.suffix not in (".json", ".jsonl", ".toml", ".txt") or len(content) > 200_000:
         return None
     text = content.decode()
     if file.suffix == ".jsonl":
         return [json.loads(line) for line in text.splitlines()]
     if file.suffix == ".toml":
-        return tomllib.loads(text) | {"# comments": [line for line in text.splitlines() if line.startswith("#")]}
+        return tomllib.loads(text) | {
+            "# comments": [line for line in text.splitlines() if line.startswith("#")]
+        }
     return json.loads(text) if file.suffix == ".json" else text.splitlines()
 
 
@@ -195,7 +226,11 @@ class _Words(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.silent += tag in ("script", "style")
-        self.found += [str(value) for name, value in attrs if name in ("alt", "title", "aria-label", "d") and value]
+        self.found += [
+            str(value)
+            for name, value in attrs
+            if name in ("alt", "title", "aria-label", "d") and value
+        ]
 
     def handle_endtag(self, tag: str) -> None:
         self.silent -= tag in ("script", "style")

@@ -1,4 +1,6 @@
-"""Committed results whose claims are judged anew, from the losses that their own `results.json` holds."""
+"""Committed results whose claims are judged anew, from the losses that their own `results.json`
+holds.
+"""
 
 import json
 import math
@@ -13,10 +15,15 @@ from .recording import Items
 
 
 def items(tree: Path) -> Items:
-    """The study on ladders of rates, and the translation figures; each beside the claims that were committed."""
+    """The study on ladders of rates, and the translation figures; each beside the claims that were
+    committed.
+    """
     return {
         "optimizers": _item("optimizers_long", "optimizers", _optimizers),
-        **{f"figure-{number}": _item(f"figure{number}", f"figure_{number}", _figure) for number in (2, 4, 6)},
+        **{
+            f"figure-{number}": _item(f"figure{number}", f"figure_{number}", _figure)
+            for number in (2, 4, 6)
+        },
     }
 
 
@@ -31,7 +38,9 @@ Adapter = Callable[[str, Any, Mapping[str, Any]], tuple[list[Any], Any]]
 
 def _item(result: str, study: str, adapter: Adapter) -> Callable[[Desk], None]:
     def item(desk: Desk) -> None:
-        data = json.loads((desk.tree / "results" / result / "results.json").read_text(encoding="utf-8"))
+        data = json.loads(
+            (desk.tree / "results" / result / "results.json").read_text(encoding="utf-8")
+        )
         of = of_study(study, "SCALES")["cpu"]
         known = {one.name for one in fields(of)}
         settings = {key: _tupled(value) for key, value in data["settings"].items() if key in known}
@@ -39,7 +48,9 @@ def _item(result: str, study: str, adapter: Adapter) -> Callable[[Desk], None]:
         made = json.loads(json.dumps([asdict(claim) for claim in claims]))
         were = {old["name"]: old["verdict"] for old in data["claims"]}
         changed = [new["name"] for new in made if were.get(new["name"]) != new["verdict"]]
-        desk.json("claims", {"claims": made, "verdicts_unlike_the_committed": changed, "more": more})
+        desk.json(
+            "claims", {"claims": made, "verdicts_unlike_the_committed": changed, "more": more}
+        )
 
     return item
 
@@ -58,7 +69,10 @@ def _ladder(arm: Mapping[str, Any], peak_lrs: Any) -> Any:
             [run(final_nats=nats, finite=stayed) for nats, stayed in zip(*row, strict=True)]
             for row in zip(arm["ladder_nats"], arm["ladder_finite"], strict=True)
         ],
-        again={float(lr): [run(final_nats=nats, finite=True) for nats in found] for lr, found in again.items()},
+        again={
+            float(lr): [run(final_nats=nats, finite=True) for nats in found]
+            for lr, found in again.items()
+        },
     )
 
 
@@ -86,7 +100,9 @@ def _optimizers(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[
 def _figure(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any], Any]:
     arms = {(arm.pair, arm.title): arm for arm in config.arms()}
     curves = {
-        arms[one["text"], one["title"]]: [of_study("translation", "_TranslationCurve")(**seed) for seed in one["seeds"]]
+        arms[one["text"], one["title"]]: [
+            of_study("translation", "_TranslationCurve")(**seed) for seed in one["seeds"]
+        ]
         for one in data["configurations"]
     }
     found = of_study("translation", "Trained")(

@@ -12,18 +12,26 @@ _WIDEST = 160
 
 
 def compare(old: Path, new: Path, parts: Sequence[str]) -> int:
-    """Print the first differences, those alike once; 1 where there are any, 0 where there are none."""
+    """Print the first differences, those alike once; 1 where there are any, 0 where there are
+    none.
+    """
     names = sorted({*_files(old, parts), *_files(new, parts)})
     found = [one for name in names for one in _differences(name, old / name, new / name)]
     alike: dict[str, list[str]] = {}
     for place, change in found:
         alike.setdefault(change, []).append(place)
     for change, places in list(alike.items())[:_SHOWN]:
-        print(f"{places[0]}: {change}" + (f" (and so in {len(places) - 1} more places)" if len(places) > 1 else ""))
+        print(
+            f"{places[0]}: {change}"
+            + (f" (and so in {len(places) - 1} more places)" if len(places) > 1 else "")
+        )
     if len(alike) > _SHOWN:
         print(f"and {len(alike) - _SHOWN} more")
     wrong = {place.partition("#")[0] for place, _ in found}
-    print(f"compared {len(names)} files: {f'{len(found)} differences in {len(wrong)}' if found else 'the same'}")
+    print(
+        f"compared {len(names)} files: "
+        f"{f'{len(found)} differences in {len(wrong)}' if found else 'the same'}"
+    )
     return 1 if found or not names else 0
 
 
@@ -31,7 +39,11 @@ def _files(folder: Path, parts: Sequence[str]) -> Iterator[str]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         part, _, rest = name.partition("/")
-        if path.is_file() and rest and (not parts or any(_is_of(part, rest, asked) for asked in parts)):
+        if (
+            path.is_file()
+            and rest
+            and (not parts or any(_is_of(part, rest, asked) for asked in parts))
+        ):
             yield name
 
 
@@ -54,7 +66,9 @@ def _differences(name: str, old: Path, new: Path) -> Iterator[tuple[str, str]]:
             yield f"{name}#{pointer}", f"{_cut(a)} → {_cut(b)}"
         return
     a_lines, b_lines = before.splitlines(), after.splitlines()
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, a_lines, b_lines, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in difflib.SequenceMatcher(
+        None, a_lines, b_lines, autojunk=False
+    ).get_opcodes():
         if kind != "equal":
             change = (_cut("\n".join(lines)) for lines in (a_lines[a:b], b_lines[c:d]))
             yield f"{name}#{a + 1}", " → ".join(change)

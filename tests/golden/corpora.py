@@ -8,13 +8,38 @@ from .answers import Desk
 from .recording import Items
 
 _PAIRS: dict[str, tuple[object, ...]] = {
-    "plain": ("--vocabulary-size", 120, "--valid", "valid.de", "valid.en", "--test", "test.de", "test.en"),
-    "two-processes": ("--vocabulary-size", 120, "--processes", 2, "--valid", "valid.de", "valid.en"),
+    "plain": (
+        "--vocabulary-size",
+        120,
+        "--valid",
+        "valid.de",
+        "valid.en",
+        "--test",
+        "test.de",
+        "test.en",
+    ),
+    "two-processes": (
+        "--vocabulary-size",
+        120,
+        "--processes",
+        2,
+        "--valid",
+        "valid.de",
+        "valid.en",
+    ),
     "separate": ("--vocabulary-size", 90, "--separate", "--lowercase", "--max-tokens", 12),
     "tokenised": ("--vocabulary-size", 120, "--tokenised", "--max-length-ratio", 1.2),
 }
 _DOCUMENTS: dict[str, tuple[object, ...]] = {
-    "wordpiece": ("--vocabulary-size", 420, "--lowercase", "--valid", "valid.txt", "--test", "test.txt"),
+    "wordpiece": (
+        "--vocabulary-size",
+        420,
+        "--lowercase",
+        "--valid",
+        "valid.txt",
+        "--test",
+        "test.txt",
+    ),
     "bpe": ("--vocabulary-size", 420, "--tokeniser", "bpe"),
     "two-processes": ("--vocabulary-size", 420, "--tokeniser", "bpe", "--processes", 2),
 }
@@ -47,4 +72,6 @@ def _documents(words: tuple[object, ...]) -> Callable[[Desk], None]:
 
 def _prepared(desk: Desk, verb: str, *words: object) -> None:
     desk.said("said", "data", verb, "corpus", *words)
-    desk.bytes_of("corpus", (path for path in Path("corpus").rglob("*") if path.is_file()), Path("corpus"))
+    desk.bytes_of(
+        "corpus", (path for path in Path("corpus").rglob("*") if path.is_file()), Path("corpus")
+    )

@@ -28,7 +28,9 @@ _STRUCTURES = ("gpt2", "bert", "t5", "gemma-2", "torch-transformer-pre", "bug-no
 
 
 def items(tree: Path) -> Items:
-    """A diagnosis as JSON of every model; of some all that the command says and draws, and a structure."""
+    """A diagnosis as JSON of every model; of some all that the command says and draws, and a
+    structure.
+    """
     known = cases()
     _warm(known["ours-post-ln"], known["gpt2"])
     return {
@@ -58,7 +60,9 @@ def cases() -> dict[str, Case]:
         odd = corpus_x_transformers.ODD | corpus_x_transformers.WITHOUT_SUMS
         every |= {f"x-transformers: {name}": case for name, case in odd.items()}
     else:
-        every = {name: case for name, case in every.items() if not name.startswith("x-transformers")}
+        every = {
+            name: case for name, case in every.items() if not name.startswith("x-transformers")
+        }
     found: dict[str, Case] = {name: _of_corpus(case) for name, case in every.items()}
     for name, bug in (bugs.BUGS | bugs_values.BUGS | bugs_skip_path.BUGS).items():
         wanted = getattr(bug, "wanted_placement", None)
@@ -68,7 +72,9 @@ def cases() -> dict[str, Case]:
         for weights in (Dynamic, Static):
             found[f"streams: {join.__name__} {weights.__name__}"] = _streams(join, weights)
     found |= {f"ours: {name}": _ours(name) for name in registered()}
-    return {re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-"): case for name, case in found.items()}
+    return {
+        re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-"): case for name, case in found.items()
+    }
 
 
 def _of_corpus(case: Any) -> Case:
@@ -107,7 +113,11 @@ def _ours(placement: str) -> Case:
         sizes: dict[str, Any] = {"placement": placement, "width": 16, "ffn_width": 24, "heads": 2}
         try:
             config = ours.ModelConfig(**sizes, encoder_blocks=4, decoder_blocks=3)
-            return ours.EncoderDecoder(config, 20, 20), (tokens[0], layouts[0], tokens[1], layouts[1]), {}
+            return (
+                ours.EncoderDecoder(config, 20, 20),
+                (tokens[0], layouts[0], tokens[1], layouts[1]),
+                {},
+            )
         except ValueError:
             decoder = ours.DecoderConfig(**sizes, blocks=4, positions=8)
             return ours.LanguageModel(decoder, 20), (tokens[0], layouts[0]), {}
@@ -157,8 +167,23 @@ def _command(name: str, *words: object) -> Callable[[Desk], None]:
 def _structure(name: str) -> Callable[[Desk], None]:
     def item(desk: Desk) -> None:
         Path("it.py").write_text(_FILE, encoding="utf-8")
-        asked = ("doctor", "it.py:target", "--set", f'case="{name}"', "--structure-only", "--json", "-")
+        asked = (
+            "doctor",
+            "it.py:target",
+            "--set",
+            f'case="{name}"',
+            "--structure-only",
+            "--json",
+            "-",
+        )
         code, out, err = desk.normscope(*asked)
-        desk.json("structure", {"exit code": code, "found": json.loads(out or "null"), "said": err if code > 1 else ""})
+        desk.json(
+            "structure",
+            {
+                "exit code": code,
+                "found": json.loads(out or "null"),
+                "said": err if code > 1 else "",
+            },
+        )
 
     return item

@@ -1,4 +1,6 @@
-"""Parts and their items: each item answers in a process of its own, forked from one that has torch imported."""
+"""Parts and their items: each item answers in a process of its own, forked from one that has torch
+imported.
+"""
 
 import os
 import shutil
@@ -41,7 +43,9 @@ def chosen(tree: Path, asked: Sequence[str]) -> dict[str, dict[str, Item]]:
         part, _, wanted = word.partition(":")
         if part not in known:
             raise SystemExit(f"no part {part!r}; there are {', '.join(known)}")
-        items = {name: item for name, item in known[part](tree).items() if fnmatch(name, wanted or "*")}
+        items = {
+            name: item for name, item in known[part](tree).items() if fnmatch(name, wanted or "*")
+        }
         if not items:
             raise SystemExit(f"no {wanted!r} in {part}; `list {part}` says what is")
         found.setdefault(part, {}).update(items)

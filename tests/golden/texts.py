@@ -5,11 +5,15 @@ import random
 from pathlib import Path
 
 _WORDS = {
-    "de": "der die das Hund Katze läuft schläft nicht heute morgen über Straße Bäume Dr. z.B. schnell, langsam",
-    "en": "the a dog cat runs sleeps isn't today tomorrow across street trees Dr. e.g. quickly, slowly",
+    "de": "der die das Hund Katze läuft schläft nicht heute morgen über Straße Bäume Dr. z.B. "
+    "schnell, langsam",
+    "en": "the a dog cat runs sleeps isn't today tomorrow across street trees Dr. e.g. quickly, "
+    "slowly",
 }
 _GERMAN, _ENGLISH = (_WORDS[language].split() for language in ("de", "en"))
-_SYLLABLES = [part.split() for part in ("bra ke lo mi nu ster tal", "dan fi go hu ren sa", "ba den fur gel")]
+_SYLLABLES = [
+    part.split() for part in ("bra ke lo mi nu ster tal", "dan fi go hu ren sa", "ba den fur gel")
+]
 _MADE = ["".join(syllables) for syllables in itertools.product(*_SYLLABLES, _SYLLABLES[0])]
 """Words that give a tokeniser something to learn."""
 
@@ -34,13 +38,19 @@ def documents(folder: Path, **counts: int) -> None:
         draw = random.Random(f"documents {split}")
         found: list[str] = []
         for _ in range(count):
-            found += [" ".join(_sentence(draw) for _ in range(draw.randint(2, 5))) for _ in range(draw.randint(1, 3))]
+            found += [
+                " ".join(_sentence(draw) for _ in range(draw.randint(2, 5)))
+                for _ in range(draw.randint(1, 3))
+            ]
             found.append("")
         _write(folder / f"{split}.txt", found)
 
 
 def _sentence(draw: random.Random) -> str:
-    return " ".join(draw.choices(_ENGLISH + _MADE, k=draw.randint(4, 9))).capitalize().rstrip(",") + "."
+    return (
+        " ".join(draw.choices(_ENGLISH + _MADE, k=draw.randint(4, 9))).capitalize().rstrip(",")
+        + "."
+    )
 
 
 def _write(file: Path, lines: list[str]) -> None:

@@ -68,7 +68,10 @@ def runs(tree: Path) -> Items:
     """Of each task: weights, metrics, scores and samples; a comparison."""
     _warm()
     return {
-        **{f"translation-{name}": _translation(settings) for name, settings in _TRANSLATIONS.items()},
+        **{
+            f"translation-{name}": _translation(settings)
+            for name, settings in _TRANSLATIONS.items()
+        },
         "toy": _toy,
         **{name: _text(settings) for name, settings in _LANGUAGE.items()},
         "resumed": _resumed,
@@ -83,10 +86,21 @@ def exports(tree: Path) -> Items:
     encoders = {"bert": "post-ln", "roberta-prelayernorm": "pre-ln"}
     presets = {"llama": "llama", "olmo2": "olmo-2", "qwen3": "qwen-3", "gemma2": "gemma-2"}
     return {
-        **{form: _exported(form, "translation", (f'model.placement="{name}"',)) for form, name in pairs.items()},
-        **{form: _exported(form, "masked-lm", (f'model.placement="{name}"',)) for form, name in encoders.items()},
-        "gpt2": _exported("gpt2", "language-model", ('model.placement="pre-ln"', 'model.activation="gelu"')),
-        **{form: _exported(form, "language-model", (f'model.preset="{name}"',)) for form, name in presets.items()},
+        **{
+            form: _exported(form, "translation", (f'model.placement="{name}"',))
+            for form, name in pairs.items()
+        },
+        **{
+            form: _exported(form, "masked-lm", (f'model.placement="{name}"',))
+            for form, name in encoders.items()
+        },
+        "gpt2": _exported(
+            "gpt2", "language-model", ('model.placement="pre-ln"', 'model.activation="gelu"')
+        ),
+        **{
+            form: _exported(form, "language-model", (f'model.preset="{name}"',))
+            for form, name in presets.items()
+        },
     }
 
 
@@ -103,13 +117,43 @@ def sets(*settings: str) -> list[str]:
 
 def _parallel_corpus(desk: Desk) -> None:
     texts.parallel(Path(), train=300, valid=20, test=20)
-    words = ("--train", "train.de", "train.en", "--valid", "valid.de", "valid.en", "--test", "test.de", "test.en")
-    desk.said("corpus", "data", "prepare", "corpus", *words, "--languages", "de", "en", "--vocabulary-size", 120)
+    words = (
+        "--train",
+        "train.de",
+        "train.en",
+        "--valid",
+        "valid.de",
+        "valid.en",
+        "--test",
+        "test.de",
+        "test.en",
+    )
+    desk.said(
+        "corpus",
+        "data",
+        "prepare",
+        "corpus",
+        *words,
+        "--languages",
+        "de",
+        "en",
+        "--vocabulary-size",
+        120,
+    )
 
 
 def _documents_corpus(desk: Desk) -> None:
     texts.documents(Path(), train=200, valid=10, test=10)
-    words = ("--train", "train.txt", "--valid", "valid.txt", "--test", "test.txt", "--vocabulary-size", 420)
+    words = (
+        "--train",
+        "train.txt",
+        "--valid",
+        "valid.txt",
+        "--test",
+        "test.txt",
+        "--vocabulary-size",
+        420,
+    )
     desk.said("corpus", "data", "documents", "corpus", *words, "--tokeniser", "bpe")
 
 
@@ -145,7 +189,9 @@ def _text(settings: tuple[str, ...]) -> Callable[[Desk], None]:
         _run(desk, "run", *_TEXT, *settings)
         desk.said("scores", "evaluate", "run", "--split", "valid")
         if 'task="language-model"' in settings:
-            desk.said("generated", "generate", "run", "--seed", 3, "--tokens", 12, "--prompt", "The dog")
+            desk.said(
+                "generated", "generate", "run", "--seed", 3, "--tokens", 12, "--prompt", "The dog"
+            )
 
     return item
 
@@ -179,9 +225,17 @@ def _compare(desk: Desk) -> None:
 
 def _exported(form: str, task: str, settings: tuple[str, ...]) -> Callable[[Desk], None]:
     def item(desk: Desk) -> None:
-        prepare, own = (_parallel_corpus, _PAIRS) if task == "translation" else (_documents_corpus, _TEXT)
+        prepare, own = (
+            (_parallel_corpus, _PAIRS) if task == "translation" else (_documents_corpus, _TEXT)
+        )
         prepare(desk)
-        desk.said("run-said", "train", "--run", "run", *sets(*own, "train.duration=3", f'task="{task}"', *settings))
+        desk.said(
+            "run-said",
+            "train",
+            "--run",
+            "run",
+            *sets(*own, "train.duration=3", f'task="{task}"', *settings),
+        )
         desk.said("said", "export", "run", "out", "--format", form)
         _folder(desk, "out")
 

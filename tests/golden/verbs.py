@@ -14,9 +14,27 @@ _UPDATES = ("sgd", "radam", "adam", "adamw", "lion", "muon", "random")
 _CASES: dict[str, tuple[object, ...]] = {
     "default": (),
     "deep-muon": ("--blocks", 24, "--width", 1024, "--optimizer", "muon", "--tokens", "5e9"),
-    "translation-sgd": ("--model", "encoder-decoder", "--blocks", 6, "--width", 512, "--optimizer", "sgd"),
+    "translation-sgd": (
+        "--model",
+        "encoder-decoder",
+        "--blocks",
+        6,
+        "--width",
+        512,
+        "--optimizer",
+        "sgd",
+    ),
     "encoder-lion": ("--model", "encoder-only", "--optimizer", "lion", "--tokens", "1e8"),
-    "three-placements": ("post-ln", "pre-ln,deepnorm", "--blocks", 100, "--width", 256, "--optimizer", "radam"),
+    "three-placements": (
+        "post-ln",
+        "pre-ln,deepnorm",
+        "--blocks",
+        100,
+        "--width",
+        256,
+        "--optimizer",
+        "radam",
+    ),
     "small-adam": ("all", "--blocks", 2, "--width", 32, "--optimizer", "adam", "--tokens", "1e5"),
 }
 
@@ -75,14 +93,20 @@ def predictions(tree: Path) -> Items:
     def as_json(words: tuple[object, ...]) -> Callable[[Desk], None]:
         def item(desk: Desk) -> None:
             code, out, err = desk.normscope("predict", *words, *_SHORT, "--json")
-            desk.json("predicted", {"exit code": code, "said": err, "found": json.loads(out or "null")})
+            desk.json(
+                "predicted", {"exit code": code, "said": err, "found": json.loads(out or "null")}
+            )
 
         return item
 
     def told(desk: Desk) -> None:
-        desk.said("table", "predict", "post-ln", "pre-ln", "deepnorm", "lns", "mhc", "--plot", "it.svg")
+        desk.said(
+            "table", "predict", "post-ln", "pre-ln", "deepnorm", "lns", "mhc", "--plot", "it.svg"
+        )
         desk.text("picture", Path("it.svg").read_text(encoding="utf-8"))
-        desk.said("updates", "predict", "post-ln", "pre-ln", "--update", "adam", "--stack", "decoder")
+        desk.said(
+            "updates", "predict", "post-ln", "pre-ln", "--update", "adam", "--stack", "decoder"
+        )
 
     return {**{name: as_json(words) for name, words in every.items()}, "told": told}
 
@@ -93,7 +117,9 @@ def choices(tree: Path) -> Items:
     def case(words: tuple[object, ...]) -> Callable[[Desk], None]:
         def item(desk: Desk) -> None:
             code, out, err = desk.normscope("choose", *words, "--json")
-            desk.json("chosen", {"exit code": code, "said": err, "found": json.loads(out or "null")})
+            desk.json(
+                "chosen", {"exit code": code, "said": err, "found": json.loads(out or "null")}
+            )
             desk.said("text", "choose", *words)
 
         return item
@@ -122,7 +148,9 @@ def studies(tree: Path) -> Items:
                 words = ("--set", f"results={desk.tree / 'results'}")
             out = desk.said("said", "study", name, "--scale", "smoke", *words, "--out", "it")
             if out:
-                desk.json("results", json.loads(Path("it/results.json").read_text(encoding="utf-8")))
+                desk.json(
+                    "results", json.loads(Path("it/results.json").read_text(encoding="utf-8"))
+                )
                 desk.page("report", Path("it/report.html"))
 
         return item

@@ -1,4 +1,6 @@
-"""Losses made by formula, with what was done to them known: found, dated, explained, and healthy ones left alone."""
+"""Losses made by formula, with what was done to them known: found, dated, explained, and healthy
+ones left alone.
+"""
 
 import math
 import random
@@ -8,12 +10,24 @@ from dataclasses import replace
 import pytest
 
 from normscope.history.episodes import UNKNOWN, EpisodeKind, episodes, levels, logarithms
-from normscope.history.explain import EVERYWHERE, NOT_RECORDED, OUTPUT, WIDTH, episode_head, explain, page
+from normscope.history.explain import (
+    EVERYWHERE,
+    NOT_RECORDED,
+    OUTPUT,
+    WIDTH,
+    episode_head,
+    explain,
+    page,
+)
 from normscope.history.record import History, LoggedSeries, TrainingRecipe
 from normscope.history.section import section, thinned
 
 UPDATES, AT = 240, 150
-PLACES = [f"model.layers/block_{block:02}/{kind}" for block in (1, 2, 3) for kind in ("attention", "feed_forward")]
+PLACES = [
+    f"model.layers/block_{block:02}/{kind}"
+    for block in (1, 2, 3)
+    for kind in ("attention", "feed_forward")
+]
 
 
 def learning(update: int) -> float:
@@ -24,7 +38,10 @@ def log(loss: Callable[[int], float] = learning, noise: float = 0.03, seed: int 
     draw = random.Random(seed)
     updates = tuple(range(1, UPDATES + 1))
     return History(
-        source="log", loss=LoggedSeries(updates, tuple(loss(u) * math.exp(draw.gauss(0, noise)) for u in updates))
+        source="log",
+        loss=LoggedSeries(
+            updates, tuple(loss(u) * math.exp(draw.gauss(0, noise)) for u in updates)
+        ),
     )
 
 
@@ -36,7 +53,9 @@ def measured(value: Callable[[int], float]) -> LoggedSeries:
 def monitored(history: History, **sublayers: Callable[[str, int], float]) -> History:
     """With quantities of every sub-layer, as functions of its name and the update."""
     found = {
-        place: {name: measured(lambda u, p=place, f=value: f(p, u)) for name, value in sublayers.items()}
+        place: {
+            name: measured(lambda u, p=place, f=value: f(p, u)) for name, value in sublayers.items()
+        }
         for place in PLACES
     }
     return replace(history, sublayers=found)
@@ -59,7 +78,9 @@ def test_healthy_losses_give_no_alarm(loss: Callable[[int], float], noise: float
 
 @pytest.mark.parametrize("noise", [0.001, 0.03, 0.1])
 def test_rises_and_spikes_are_dated(noise: float) -> None:
-    (spike,) = episodes(log(lambda u: learning(u) + 3 * math.exp(-max(0, u - AT) / 12) * (u >= AT), noise))
+    (spike,) = episodes(
+        log(lambda u: learning(u) + 3 * math.exp(-max(0, u - AT) / 12) * (u >= AT), noise)
+    )
     assert (spike.kind, spike.onset) == (EpisodeKind.SPIKE, AT)
     assert spike.end is not None
     (rise,) = episodes(log(lambda u: learning(u) + min(3, 0.3 * max(0, u - AT)), noise))
@@ -82,7 +103,12 @@ def test_the_level_is_the_median_and_its_noise_that_of_neighbours() -> None:
 
 def test_a_bad_batch_is_one_value_and_nothing_after_it() -> None:
     (found,) = explain(log(lambda u: learning(u) + 4 * (u == AT))).episodes
-    assert (found.cause, found.onset, found.place, found.missing) == ("bad-batch", AT, NOT_RECORDED, ())
+    assert (found.cause, found.onset, found.place, found.missing) == (
+        "bad-batch",
+        AT,
+        NOT_RECORDED,
+        (),
+    )
 
 
 def rising(u: int) -> float:
@@ -90,12 +116,17 @@ def rising(u: int) -> float:
 
 
 def test_a_rate_is_too_high_where_one_sub_layer_moves_too_far() -> None:
-    history = monitored(log(rising), update_ratio=lambda p, u: 0.1 if p == PLACES[3] and u >= AT else 1e-3)
+    history = monitored(
+        log(rising), update_ratio=lambda p, u: 0.1 if p == PLACES[3] and u >= AT else 1e-3
+    )
     (found,) = explain(history).episodes
     assert (found.cause, found.place) == ("rate-too-high", PLACES[3])
     # Without the ratios the rate itself, which has just come to its peak.
     warmed = replace(
-        log(rising), rate=LoggedSeries(history.loss.updates, tuple(min(1.0, u / AT) for u in history.loss.updates))
+        log(rising),
+        rate=LoggedSeries(
+            history.loss.updates, tuple(min(1.0, u / AT) for u in history.loss.updates)
+        ),
     )
     (found,) = explain(warmed).episodes
     assert (found.cause, found.place) == ("rate-too-high", NOT_RECORDED)
@@ -110,7 +141,8 @@ def test_what_the_log_does_not_decide_is_unknown_and_says_what_to_record() -> No
         "the learning rate",
         "update-to-weight ratios of the sub-layers (Monitor.stepped)",
     )
-    # A rate that has been constant for long explains nothing, and neither do updates that stay small.
+    # A rate that has been constant for long explains nothing, and neither do updates that stay
+    # small.
     steady = monitored(log(rising), update_ratio=lambda p, u: 1e-3)
     (found,) = explain(replace(steady, rate=LoggedSeries((1, 2, UPDATES), (1e-3,) * 3))).episodes
     assert (found.cause, found.place) == (UNKNOWN, EVERYWHERE)
@@ -125,7 +157,10 @@ def test_logits_that_grow_alone_are_the_output_layers() -> None:
 
 def test_tokens_that_become_alike_are_a_collapse() -> None:
     history = monitored(log(rising), update_ratio=lambda p, u: 1e-3 if u < AT else 0.1)
-    alike = replace(history, stacks={"model.layers": {"end_correlation": measured(lambda u: 0.2 if u < AT else 0.99)}})
+    alike = replace(
+        history,
+        stacks={"model.layers": {"end_correlation": measured(lambda u: 0.2 if u < AT else 0.99)}},
+    )
     (found,) = explain(alike).episodes
     assert (found.cause, found.place) == ("post-ln-collapse", EVERYWHERE)
     apart = replace(history, stacks={"model.layers": {"end_correlation": measured(lambda u: 0.2)}})
@@ -151,12 +186,19 @@ def test_a_clip_hides_a_rate_from_sgd_and_not_from_adam() -> None:
 
 
 @pytest.mark.parametrize(
-    ("update_norm", "wanted"), [(1e-3 * 2.0 / 1.0, [("plateau", 1, "epsilon-swamps-gradients")]), (1e-5, [])]
+    ("update_norm", "wanted"),
+    [(1e-3 * 2.0 / 1.0, [("plateau", 1, "epsilon-swamps-gradients")]), (1e-5, [])],
 )
-def test_epsilon_is_told_by_how_far_updates_go(update_norm: float, wanted: list[tuple[str, int, str]]) -> None:
+def test_epsilon_is_told_by_how_far_updates_go(
+    update_norm: float, wanted: list[tuple[str, int, str]]
+) -> None:
     """Rate 1e-3, a gradient of 2 and ε = 1: where ε alone divides, an update is 2e-3."""
-    history = monitored(log(stuck), update_norm=lambda p, u: update_norm, gradient_norm=lambda p, u: 2.0)
-    history = replace(history, rate=LoggedSeries((1,), (1e-3,)), recipe=TrainingRecipe(divides=True, epsilon=1.0))
+    history = monitored(
+        log(stuck), update_norm=lambda p, u: update_norm, gradient_norm=lambda p, u: 2.0
+    )
+    history = replace(
+        history, rate=LoggedSeries((1,), (1e-3,)), recipe=TrainingRecipe(divides=True, epsilon=1.0)
+    )
     assert [(one.kind, one.onset, one.cause) for one in explain(history).episodes] == wanted
 
 
@@ -180,7 +222,9 @@ def test_the_page_fits_a_screen_and_marks_the_onset() -> None:
     course, marks = lines[2], lines[3]
     assert marks.count("▲") == 7
     assert all(course[at] > "▁" for at, letter in enumerate(marks) if letter == "▲")
-    assert page(explain(log()))[0].startswith("no spike and no plateau — loss over 240 updates, log")
+    assert page(explain(log()))[0].startswith(
+        "no spike and no plateau — loss over 240 updates, log"
+    )
 
 
 def test_the_figure_has_a_line_at_every_onset_in_words_too() -> None:
@@ -189,7 +233,9 @@ def test_the_figure_has_a_line_at_every_onset_in_words_too() -> None:
 
 
 def test_the_section_of_a_page_names_the_sub_layer_that_left_first() -> None:
-    history = monitored(log(rising), update_ratio=lambda p, u: 0.1 if p == PLACES[3] and u >= AT else 1e-3)
+    history = monitored(
+        log(rising), update_ratio=lambda p, u: 0.1 if p == PLACES[3] and u >= AT else 1e-3
+    )
     shown = section(explain(history))
     (episode,) = shown.episodes
     assert ("cause", "rate-too-high — a rate too high for these weights") in episode.rows

@@ -1,4 +1,6 @@
-"""Histories that no training wrote: explained or refused in a line, never a traceback; and those that broke at once."""
+"""Histories that no training wrote: explained or refused in a line, never a traceback; and those
+that broke at once.
+"""
 
 import json
 import math
@@ -28,7 +30,10 @@ ODD = (
 NAMES = (
     *("loss", "learning_rate", "grad_norm", "eval_loss", "a\nb", "normscope/recipe/classes"),
     *(f"normscope/recipe/{name}" for name in ("clip_norm", "epsilon", "divides")),
-    *(f"normscope/s/block_01/attention/{name}" for name in ("update_ratio", "update_norm", "gradient_norm", "share")),
+    *(
+        f"normscope/s/block_01/attention/{name}"
+        for name in ("update_ratio", "update_norm", "gradient_norm", "share")
+    ),
     *("normscope/s/end_correlation", "normscope/logit_deviation"),
 )
 CASES = 60
@@ -43,7 +48,8 @@ def entries(draw: random.Random, step: str, odd: float) -> list[dict[str, Any]]:
     names = draw.sample(NAMES, draw.randint(1, len(NAMES)))
     level = draw.choice((1.0, 0.0, 1e-300, 1e300))
     return [
-        {name: value(lambda: level * draw.random()) for name in names} | {step: value(lambda at=at: at)}
+        {name: value(lambda: level * draw.random()) for name in names}
+        | {step: value(lambda at=at: at)}
         for at in range(1, draw.randint(1, 100))
     ]
 
@@ -53,7 +59,15 @@ def write(kind: str, folder: Path, draw: random.Random) -> Path:
     if kind == "trainer_state.json":
         log: Any = entries(draw, "step", odd)
         text = json.dumps(
-            draw.choice((log, {"log_history": log}, {"log_history": draw.choice(ODD)}, {}, *[{"log_history": log}] * 9))
+            draw.choice(
+                (
+                    log,
+                    {"log_history": log},
+                    {"log_history": draw.choice(ODD)},
+                    {},
+                    *[{"log_history": log}] * 9,
+                )
+            )
         )
     elif kind == "wandb-history.jsonl":
         text = "".join(json.dumps(line) + "\n" for line in entries(draw, "_step", odd))
@@ -100,7 +114,9 @@ def test_a_hostile_history_is_explained_or_refused_in_a_line(kind: str, tmp_path
 
 @pytest.mark.parametrize("step", ["1e999", "[1]", "null", "{}", '"2"', "true", "-1"])
 def test_a_step_that_is_no_number_is_named(step: str, tmp_path: Path) -> None:
-    (tmp_path / "trainer_state.json").write_text(f'{{"log_history": [{{"step": {step}, "loss": 1.0}}]}}')
+    (tmp_path / "trainer_state.json").write_text(
+        f'{{"log_history": [{{"step": {step}, "loss": 1.0}}]}}'
+    )
     with pytest.raises(UserError, match=r"trainer_state.json: .* is no number of an update"):
         history_at(tmp_path / "trainer_state.json")
 
@@ -145,7 +161,10 @@ def test_few_values_that_scatter_or_come_back_are_no_rise() -> None:
 
 
 def test_the_zero_that_the_trainer_writes_for_a_loss_of_nan_is_none(tmp_path: Path) -> None:
-    log = [{"step": at, "loss": 3.0 if at < 5 else 0.0, "grad_norm": 1.0 if at < 5 else math.nan} for at in range(1, 9)]
+    log = [
+        {"step": at, "loss": 3.0 if at < 5 else 0.0, "grad_norm": 1.0 if at < 5 else math.nan}
+        for at in range(1, 9)
+    ]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": log}))
     (one,) = explain(history_at(tmp_path / "trainer_state.json")).to_json()["episodes"]
     assert (one["onset"], one["loss_worst"]) == (5, None)

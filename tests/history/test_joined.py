@@ -1,4 +1,6 @@
-"""A training that went wrong, joined with its model: what is to be done stands first, and follows from both."""
+"""A training that went wrong, joined with its model: what is to be done stands first, and follows
+from both.
+"""
 
 import math
 from dataclasses import replace
@@ -23,35 +25,54 @@ def diverged(peak: float | None = PEAK, risen: int = RISEN) -> Explanation:
 
 
 def asked(**changes: object) -> Record:
-    return replace(healthy(), stacks=(), compared="my_model.py:build", advice=replace(advice(), **changes))  # type: ignore[arg-type]
+    return replace(
+        healthy(), stacks=(), compared="my_model.py:build", advice=replace(advice(), **changes)
+    )  # type: ignore[arg-type]
 
 
 def test_a_rate_above_the_best_is_lowered_to_it() -> None:
     rows = dict(verdict_rows(diverged(), asked(best_rate=5e-4)))
     assert next(iter(rows)) == "do"
     assert rows["do"] == (
-        "go back to before update 60 and take a peak rate of 5e-4 instead of 0.01, with a warm-up of 50 updates"
+        "go back to before update 60 and take a peak rate of 5e-4 instead of 0.01, with a warm-up "
+        "of 50 updates"
     )
     assert "rise from update 60" in rows["what"]
     assert "0.01 is 20 times 5e-4, the usual rate of such a model" in rows["why"]
-    command = "normscope compare my_model.py:build --placements own --optimizers adamw --peak-lr 2.5e-4,5e-4,1e-3"
+    command = (
+        "normscope compare my_model.py:build --placements own --optimizers adamw --peak-lr "
+        "2.5e-4,5e-4,1e-3"
+    )
     assert rows["rate"].endswith(f"and choose after 70 % of the updates: `{command}`")
 
 
 @pytest.mark.parametrize(
     ("best", "peak", "said"),
-    [(None, 1e-2, "1e-3 instead of 0.01"), (0.1, 3e-3, "1e-3 instead of 3e-3"), (2e-4, None, "2e-4, with")],
+    [
+        (None, 1e-2, "1e-3 instead of 0.01"),
+        (0.1, 3e-3, "1e-3 instead of 3e-3"),
+        (2e-4, None, "2e-4, with"),
+    ],
 )
-def test_without_a_lower_best_rate_yours_is_divided(best: float | None, peak: float | None, said: str) -> None:
-    assert f"a peak rate of {said}" in dict(verdict_rows(diverged(peak), asked(best_rate=best)))["do"]
+def test_without_a_lower_best_rate_yours_is_divided(
+    best: float | None, peak: float | None, said: str
+) -> None:
+    assert (
+        f"a peak rate of {said}" in dict(verdict_rows(diverged(peak), asked(best_rate=best)))["do"]
+    )
 
 
 def test_a_warm_up_is_a_tenth_of_the_training_at_least() -> None:
-    assert "a warm-up of 30 updates" in dict(verdict_rows(diverged(risen=1), asked(best_rate=5e-4)))["do"]
+    assert (
+        "a warm-up of 30 updates"
+        in dict(verdict_rows(diverged(risen=1), asked(best_rate=5e-4)))["do"]
+    )
 
 
 def test_an_error_of_the_model_comes_before_its_rate() -> None:
-    wrong = Finding(id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once")
+    wrong = Finding(
+        id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once"
+    )
     rows = dict(verdict_rows(diverged(), replace(asked(), findings=(wrong,))))
     assert rows["do"] == "mend the model first (bad-sum): add x once"
     assert "the model has bad-sum" in rows["why"]
@@ -63,7 +84,9 @@ def test_a_cause_with_a_remedy_of_its_own_names_that() -> None:
     norm = LoggedSeries(updates, (1.0,) * 100)
     recipe = TrainingRecipe(clip_norm=1e-5, divides=False, classes=100)
     found = explain(History(source="log", loss=loss, gradient_norm=norm, recipe=recipe))
-    assert dict(verdict_rows(found, asked()))["do"].startswith("clip to about the gradient's usual norm")
+    assert dict(verdict_rows(found, asked()))["do"].startswith(
+        "clip to about the gradient's usual norm"
+    )
 
 
 def test_a_training_without_a_lasting_episode_has_no_verdict() -> None:
@@ -97,7 +120,9 @@ def test_a_sign_is_what_is_to_be_done_where_nothing_of_the_loss_lasts() -> None:
     rows = dict(verdict_rows(rising_for_ever(), asked()))
     assert rows["do"].startswith("where the training was to end here, count the warm-up")
     assert rows["what"].startswith("sign at update 300")
-    wrong = Finding(id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once")
+    wrong = Finding(
+        id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once"
+    )
     rows = dict(verdict_rows(rising_for_ever(), replace(asked(), findings=(wrong,))))
     assert rows["do"] == "mend the model first (bad-sum): add x once"
 

@@ -21,7 +21,9 @@ def trainer_state(folder: Path) -> Path:
         {"step": at, "epoch": at / 2, "loss": loss, "learning_rate": rate, "grad_norm": 2.0}
         for at, (loss, rate) in enumerate(zip(LOSSES, RATES, strict=True), 1)
     ]
-    log.insert(1, {"step": 1, f"normscope/{PLACE}/update_ratio": 0.5, "normscope/recipe/clip_norm": 1.0})
+    log.insert(
+        1, {"step": 1, f"normscope/{PLACE}/update_ratio": 0.5, "normscope/recipe/clip_norm": 1.0}
+    )
     log += [{"step": 4, "eval_loss": 3.1}, {"step": 4, "train_loss": 9.0, "train_runtime": 1.0}]
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"vocab_size": 30}))
@@ -71,7 +73,10 @@ def test_every_format_says_the_same(write: Any, tmp_path: Path) -> None:
     assert found.loss.values == pytest.approx(LOSSES)
     assert found.rate.values == pytest.approx(RATES)
     assert found.gradient_norm.at(3) == 2.0
-    assert (found.validation_loss.updates, found.validation_loss.values[0]) == ((4,), pytest.approx(3.1))
+    assert (found.validation_loss.updates, found.validation_loss.values[0]) == (
+        (4,),
+        pytest.approx(3.1),
+    )
     assert found.sublayers[PLACE]["update_ratio"].at(4) == 0.5
     # The folder around it is as good.
     assert history_at(file.parent).loss == found.loss
@@ -112,13 +117,19 @@ def test_a_repeated_update_counts_as_it_was_last() -> None:
             "no training loss.* it has: accuracy",
         ),
         ("trainer_state.json", "{", "trainer_state.json"),
-        ("wandb-history.jsonl", '{"_step": 1, "loss": 2}\n[1]\n', "jsonl:2: this line is no JSON object"),
+        (
+            "wandb-history.jsonl",
+            '{"_step": 1, "loss": 2}\n[1]\n',
+            "jsonl:2: this line is no JSON object",
+        ),
         ("wandb-summary.json", "{}", "not its history"),
         ("notes.txt", "", "no log that can be read"),
         ("run-1.wandb", "", "is no datastore of W&B"),
     ],
 )
-def test_what_is_no_log_is_refused_in_a_line(name: str, content: str, message: str, tmp_path: Path) -> None:
+def test_what_is_no_log_is_refused_in_a_line(
+    name: str, content: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message) as caught:
         history_at(tmp_path / name)

@@ -15,7 +15,10 @@ from normscope.history.record import History, LoggedSeries, TrainingRecipe, hist
 from normscope.history.signs import OUTSIDE, signs
 
 UPDATES = tuple(range(1, 401))
-SGD, ADAM = TrainingRecipe(clip_norm=1.0, divides=False), TrainingRecipe(clip_norm=1.0, divides=True)
+SGD, ADAM = (
+    TrainingRecipe(clip_norm=1.0, divides=False),
+    TrainingRecipe(clip_norm=1.0, divides=True),
+)
 
 
 def falling(update: int) -> float:
@@ -30,7 +33,9 @@ def series(value: Callable[[int], float]) -> LoggedSeries:
     return LoggedSeries(UPDATES, tuple(value(update) for update in UPDATES))
 
 
-def log(loss: Callable[[int], float] = falling, rate: Callable[[int], float] | None = None) -> History:
+def log(
+    loss: Callable[[int], float] = falling, rate: Callable[[int], float] | None = None
+) -> History:
     draw = random.Random(0)
     noisy = LoggedSeries(UPDATES, tuple(loss(u) * math.exp(draw.gauss(0, 0.01)) for u in UPDATES))
     return History(source="log", loss=noisy, rate=series(rate) if rate else LoggedSeries())
@@ -62,7 +67,8 @@ def test_a_warm_up_in_the_wrong_unit_never_ends() -> None:
 def test_a_warm_up_that_begins_in_each_epoch_is_dated() -> None:
     assert found(log(rate=lambda u: warm(u, 40, 100))) == [("warmup-restarts", 101, False)]
     assert (
-        "rises again 3 times, about every 100 updates" in next(signs(log(rate=lambda u: warm(u, 40, 100)))).evidence[0]
+        "rises again 3 times, about every 100 updates"
+        in next(signs(log(rate=lambda u: warm(u, 40, 100)))).evidence[0]
     )
 
 
@@ -72,7 +78,9 @@ def test_a_warm_up_that_begins_in_each_epoch_is_dated() -> None:
         lambda u: warm(u, 40),
         lambda u: 1e-3,
         lambda u: min(warm(u, 40), 1e-3 * (400 - u) / 360 + 1e-5),
-        lambda u: 1e-3 * (1 + math.cos(math.pi * ((u - 1) % 100) / 100)) / 2,  # warm restarts (SGDR)
+        lambda u: (
+            1e-3 * (1 + math.cos(math.pi * ((u - 1) % 100) / 100)) / 2
+        ),  # warm restarts (SGDR)
         lambda u: 1e-3 * (1 - abs((u % 100) / 50 - 1)),  # cyclical
         lambda u: 1e-7 * 1.02**u,  # a range test
         lambda u: 1e-3 * 0.1 ** (u // 100),  # steps
@@ -101,34 +109,56 @@ def test_a_clip_that_went_away_with_the_optimiser_is_dated() -> None:
 
 
 def parts(head: Callable[[int], float], recipe: TrainingRecipe) -> History:
-    inner = {f"layers/block_0{block}/attention": {"gradient_norm": series(lambda u: 1.0)} for block in (1, 2)}
+    inner = {
+        f"layers/block_0{block}/attention": {"gradient_norm": series(lambda u: 1.0)}
+        for block in (1, 2)
+    }
     whole = series(lambda u: math.sqrt(2 + head(u) ** 2))
     return replace(log(), sublayers=inner, gradient_norm=whole, recipe=recipe)
 
 
 def test_a_gradient_that_is_all_the_heads_is_dated_and_judged() -> None:
-    """The head's share of the squared norm is h² / (2 + h²): 0.95 from h² = 38 on, which u² / 4000 passes at 158."""
+    """The head's share of the squared norm is h² / (2 + h²): 0.95 from h² = 38 on, which u² / 4000
+    passes at 158.
+    """
     grows = parts(lambda u: u**2 / 4000, SGD)
     (sign,) = signs(grows)
-    assert (sign.cause, sign.onset, sign.place, harmless(sign)) == ("one-place-takes-gradient", 158, OUTSIDE, False)
+    assert (sign.cause, sign.onset, sign.place, harmless(sign)) == (
+        "one-place-takes-gradient",
+        158,
+        OUTSIDE,
+        False,
+    )
     assert [harmless(one) for one in signs(replace(grows, recipe=ADAM))] == [True]
-    assert [harmless(one) for one in signs(replace(grows, recipe=replace(SGD, clip_norm=math.inf)))] == [True]
+    assert [
+        harmless(one) for one in signs(replace(grows, recipe=replace(SGD, clip_norm=math.inf)))
+    ] == [True]
     assert found(parts(lambda u: 1.0, SGD)) == found(parts(lambda u: 20.0, SGD)) == []
 
 
 def test_a_few_values_that_come_halfway_back_are_a_rise() -> None:
-    """10 to 3 and back to 7.5: a log of every 500 updates of a training that diverged to where it began."""
+    """10 to 3 and back to 7.5: a log of every 500 updates of a training that diverged to where it
+    began.
+    """
     updates = tuple(range(500, 4500, 500))
     diverged = LoggedSeries(updates, (10.0, 6.0, 4.0, 3.0, 3.1, 7.5, 7.6, 7.5))
     (rise,) = episodes(replace(log(), loss=diverged))
     assert (rise.kind, rise.onset) == ("rise", 3000)
-    for calm in ((10.0, 6.0, 4.0, 3.0, 3.1, 3.6, 3.3, 3.4), (10.0, 6.0, 4.0, 3.0, 7.5, 3.1, 3.0, 2.9)):
+    for calm in (
+        (10.0, 6.0, 4.0, 3.0, 3.1, 3.6, 3.3, 3.4),
+        (10.0, 6.0, 4.0, 3.0, 7.5, 3.1, 3.0, 2.9),
+    ):
         assert episodes(replace(log(), loss=LoggedSeries(updates, calm))) == []
 
 
 def test_a_loss_that_was_never_a_number_is_a_rise_from_its_first_update() -> None:
     (one,) = explain(History(source="log", loss=series(lambda u: math.nan))).to_json()["episodes"]
-    assert [one[name] for name in ("kind", "onset", "loss_before", "loss_worst")] == ["rise", 1, None, None]
+    assert [one[name] for name in ("kind", "onset", "loss_before", "loss_worst")] == [
+        "rise",
+        1,
+        None,
+        None,
+    ]
 
 
 def test_a_sign_is_told_below_the_loss() -> None:
@@ -158,7 +188,9 @@ def heads(query: Callable[[int], float], value: Callable[[int], float] = lambda 
 
 
 def test_queries_and_keys_that_outgrow_values_are_dated() -> None:
-    """4 to 12 from update 200 on: their product doubles at 4·√2, where (u - 200)/200 is (√2 - 1)/2, at update 242."""
+    """4 to 12 from update 200 on: their product doubles at 4·√2, where (u - 200)/200 is (√2 - 1)/2,
+    at update 242.
+    """
     (sign,) = signs(heads(lambda u: 4.0 + 8.0 * max(0, u - 200) / 200))
     assert (sign.cause, sign.place, harmless(sign)) == (
         "attention-logits-grow",
@@ -188,7 +220,10 @@ def test_growth_that_has_come_to_a_level_is_a_note() -> None:
 
 @pytest.mark.parametrize(("largest", "seen"), [(200.0, 1), (12.0, 0)])
 def test_logits_are_a_sign_where_they_have_become_large(largest: float, seen: int) -> None:
-    rows = [(u, {"loss": falling(u), "max_attn_logits/layer_3": 2 + (largest - 2) * u / 400}) for u in UPDATES]
+    rows = [
+        (u, {"loss": falling(u), "max_attn_logits/layer_3": 2 + (largest - 2) * u / 400})
+        for u in UPDATES
+    ]
     history = history_of("log", rows)
     assert list(history.attentions) == ["layer_3"]
     assert len(list(signs(history))) == seen
@@ -205,11 +240,16 @@ def measured(step_at: int, times: float, loss_left_at: int = 10**9) -> History:
 
     draw = random.Random(1)
     steps = [
-        [1e-3 * math.exp(draw.gauss(0, 0.1)) * (times if place == 1 and u >= step_at else 1.0) for u in MEASURED]
+        [
+            1e-3 * math.exp(draw.gauss(0, 0.1)) * (times if place == 1 and u >= step_at else 1.0)
+            for u in MEASURED
+        ]
         for place in range(3)
     ]
     places = {f"blocks/block_{place + 1:02}/attention": steps[place] for place in range(3)}
-    sublayers = {name: {"update_ratio": LoggedSeries(MEASURED, tuple(of))} for name, of in places.items()}
+    sublayers = {
+        name: {"update_ratio": LoggedSeries(MEASURED, tuple(of))} for name, of in places.items()
+    }
     return replace(log(level), sublayers=sublayers)
 
 
@@ -225,7 +265,11 @@ def test_a_step_that_jumps_warns_before_the_loss_does() -> None:
     assert "the loss has kept its course for 30 updates since" in early.evidence
     assert explain(history.until(230)).severity is Severity.WARNING
     (late,) = signs(history)
-    assert (late.onset, harmless(late), "the loss left its course 60 updates later" in late.evidence) == (
+    assert (
+        late.onset,
+        harmless(late),
+        "the loss left its course 60 updates later" in late.evidence,
+    ) == (
         200,
         True,
         True,
@@ -234,7 +278,11 @@ def test_a_step_that_jumps_warns_before_the_loss_does() -> None:
 
 @pytest.mark.parametrize(
     ("history", "seen"),
-    [(measured(200, 2.0), []), (measured(200, 8.0), [True]), (measured(200, 8.0, loss_left_at=195), [])],
+    [
+        (measured(200, 2.0), []),
+        (measured(200, 8.0), [True]),
+        (measured(200, 8.0, loss_left_at=195), []),
+    ],
     ids=["as noise", "nothing came of it", "the loss said so before"],
 )
 def test_what_the_loss_does_not_follow_is_no_warning(history: History, seen: list[bool]) -> None:

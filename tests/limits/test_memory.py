@@ -1,4 +1,6 @@
-"""Models are built as long as they stay below the memory that there is, and below a number of modules."""
+"""Models are built as long as they stay below the memory that there is, and below a number of
+modules.
+"""
 
 import pytest
 import torch
@@ -21,7 +23,10 @@ def test_what_fits_is_built_and_nothing_stays_behind():
 
 def registered():
     module = torch.nn.modules.module
-    return [lambda: module._global_module_registration_hooks, lambda: module._global_parameter_registration_hooks]
+    return [
+        lambda: module._global_module_registration_hooks,
+        lambda: module._global_parameter_registration_hooks,
+    ]
 
 
 def test_weights_are_counted_before_they_are_drawn(monkeypatch):
@@ -49,19 +54,28 @@ def test_a_tensor_that_no_machine_has_room_for():
 
 def test_modules_without_end(monkeypatch):
     monkeypatch.setattr(memory, "MOST_MODULES", 40)
-    with pytest.raises(UserError, match="it has more than 40 modules; halve it"), bounded_building("it", "halve it"):
+    with (
+        pytest.raises(UserError, match="it has more than 40 modules; halve it"),
+        bounded_building("it", "halve it"),
+    ):
         nn.Sequential(*[nn.Identity() for _ in range(50)])
 
 
 def test_modules_that_take_long():
     expected = (
-        "it takes more than -1 s of the processor to build even without weights, and had 1 modules by then; halve"
+        "it takes more than -1 s of the processor to build even without weights, and had 1 modules "
+        "by then; halve"
     )
-    with pytest.raises(UserError, match=expected), bounded_building("it", "halve it", most_seconds=-1):
+    with (
+        pytest.raises(UserError, match=expected),
+        bounded_building("it", "halve it", most_seconds=-1),
+    ):
         nn.Sequential(nn.Identity(), nn.Identity())
 
 
-@pytest.mark.parametrize("setting", ["model.width=2000000", "model.ffn_width=200000000000", "model.width=1000000000"])
+@pytest.mark.parametrize(
+    "setting", ["model.width=2000000", "model.ffn_width=200000000000", "model.width=1000000000"]
+)
 def test_a_configuration_of_a_model_without_room_is_the_user_s_mistake(setting):
     codec = TRANSLATION.open(tiny("data.toy_pairs=10")).codec
     with pytest.raises(UserError, match=r"the model of this configuration .*; make model\.width"):

@@ -1,8 +1,10 @@
-"""Nothing of the user's is changed or removed: every command that writes, over folders that hold what is not ours.
+"""Nothing of the user's is changed or removed: every command that writes, over folders that hold
+what is not ours.
 
-Each folder holds a foreign file, a folder, a link, a file under a name, drawn, that the command writes itself, a folder
-half made, or the command's own result with something added to it or changed in it. After the command, whatever was put
-there has the bytes that it had, and the command has ended in 0 or in one line.
+Each folder holds a foreign file, a folder, a link, a file under a name, drawn, that the command
+writes itself, a folder half made, or the command's own result with something added to it or changed
+in it. After the command, whatever was put there has the bytes that it had, and the command has
+ended in 0 or in one line.
 """
 
 import random
@@ -25,9 +27,15 @@ from tiny import options
 
 FOREIGN = "years of work\n"
 _SHORT = " ".join(options("train.duration=2", "train.validate_every=2", "data.toy_pairs=60"))
-_SIZES = "--set seeds=2 --set blocks=2 --set width=8 --set singular_width=4 --set tokens=4 --set vectors=5"
+_SIZES = (
+    "--set seeds=2 --set blocks=2 --set width=8 --set singular_width=4 --set tokens=4 --set "
+    "vectors=5"
+)
 COMMANDS = {
-    "prepare": "data prepare OUT --train desk/train.de desk/train.en --languages de en --vocabulary-size 120",
+    "prepare": (
+        "data prepare OUT --train desk/train.de desk/train.en --languages de en --vocabulary-size "
+        "120"
+    ),
     "documents": "data documents OUT --train desk/text.txt --vocabulary-size 120",
     "train": f"train --run OUT {_SHORT}",
     "compare": f"compare --out OUT --arms post-ln:0 --peak-lr 3e-3 --processes 1 {_SHORT}",
@@ -49,7 +57,13 @@ def snapshot(paths: Sequence[Path]) -> Snapshot:
     found: Snapshot = {}
     for top in paths:
         for path in (top, *(() if top.is_symlink() else sorted(top.rglob("*")))):
-            found[path] = str(path.readlink()) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
+            found[path] = (
+                str(path.readlink())
+                if path.is_symlink()
+                else None
+                if path.is_dir()
+                else path.read_bytes()
+            )
     return found
 
 
@@ -73,12 +87,16 @@ def link(path: Path) -> list[Path]:
 
 
 class Drawn:
-    """A place `OUT` as a command may find it; each method lays something there and gives the paths of the user's."""
+    """A place `OUT` as a command may find it; each method lays something there and gives the paths
+    of the user's.
+    """
 
     def __init__(self, draw: random.Random, place: Path, clean: Path) -> None:
         """clean: what the command makes where there is nothing."""
         self.out, self.clean = place / "OUT", clean
-        self.written = draw.choice([path.relative_to(clean) for path in sorted(clean.rglob("*")) if path.is_file()])
+        self.written = draw.choice(
+            [path.relative_to(clean) for path in sorted(clean.rglob("*")) if path.is_file()]
+        )
 
     def a_thesis(self) -> list[Path]:
         return file(self.out / "thesis.tex")
@@ -191,7 +209,9 @@ def test_no_byte_of_the_users_changes(
     said = capsys.readouterr().err
     assert snapshot(foreign) == before, (drawn.written, said)
     assert code in (0, 2), (drawn.written, said)
-    assert code == 0 or len([line for line in said.splitlines() if line.startswith("error: ")]) == 1, said
+    assert (
+        code == 0 or len([line for line in said.splitlines() if line.startswith("error: ")]) == 1
+    ), said
 
 
 @pytest.mark.parametrize("name", ["prepare", "documents"])
@@ -201,8 +221,14 @@ def test_what_is_read_is_not_written_over(
     out = tmp_path / "OUT"
     assert called(name, desk, out) == 0
     before = snapshot([out])
-    assert called(name, desk, out, train_de=out / "valid.source.txt", text_txt=out / "tokenizer.json") == 2
-    assert "which is written anew; choose a folder for the result without it" in capsys.readouterr().err
+    assert (
+        called(name, desk, out, train_de=out / "valid.source.txt", text_txt=out / "tokenizer.json")
+        == 2
+    )
+    assert (
+        "which is written anew; choose a folder for the result without it"
+        in capsys.readouterr().err
+    )
     assert snapshot([out]) == before
     with pytest.raises(UserError, match="which is written anew"):
         refuse_inside(out, [out])
@@ -216,7 +242,9 @@ def test_a_page_is_written_over_where_it_is_ours_or_equal(tmp_path: Path) -> Non
             write_over(page, "new")
             assert page.read_text() == "new"
         else:
-            with pytest.raises(UserError, match=r"page\.html was not written by NormScope, and stays"):
+            with pytest.raises(
+                UserError, match=r"page\.html was not written by NormScope, and stays"
+            ):
                 write_over(page, "new")
             assert page.read_text() == before
 

@@ -11,7 +11,11 @@ from hypothesis import example, given, settings, strategies as st
 from normscope.limits.reading import MOST_DEPTH, parse_json, parse_toml, read_text, shown
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.floats(allow_nan=False),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.text()
+    | st.floats(allow_nan=False),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -59,7 +63,15 @@ def test_json_that_means_nothing_certain(text, message):
 def test_brackets_inside_strings_and_comments_are_none():
     inside = "[{" * 100
     assert parse_json(json.dumps([inside, inside + '"'])) == [inside, inside + '"']
-    text = f'a = "{inside}"  # {inside}\nb = \'{inside}\'\nc = """\n{inside}"\n"""\nd = \'\'\'{inside}\'\'\'\ne = [1.5]'
+    text = (
+        f'a = "{inside}"  # {inside}\n'
+        f"b = '{inside}'\n"
+        'c = """\n'
+        f'{inside}"\n'
+        '"""\n'
+        f"d = '''{inside}'''\n"
+        "e = [1.5]"
+    )
     assert parse_toml(text) == tomllib.loads(text)
     numbers = "x = [" + "1.0, " * 1000 + "]"
     assert len(parse_toml(numbers)["x"]) == 1000

@@ -1,4 +1,6 @@
-"""What is measured on the models that train against what the theory predicts for them before any training."""
+"""What is measured on the models that train against what the theory predicts for them before any
+training.
+"""
 
 from collections.abc import Callable
 
@@ -22,12 +24,21 @@ SETTINGS = {
 
 def model(placement: str, setting: str, seed: int) -> EncoderDecoder:
     torch.manual_seed(seed)
-    sizes = {"encoder_blocks": BLOCKS, "decoder_blocks": BLOCKS, "dropout": 0.0, **SETTINGS[setting]}
-    return EncoderDecoder(ModelConfig(placement=placement, initialisation=setting, **sizes), 400, 400)
+    sizes = {
+        "encoder_blocks": BLOCKS,
+        "decoder_blocks": BLOCKS,
+        "dropout": 0.0,
+        **SETTINGS[setting],
+    }
+    return EncoderDecoder(
+        ModelConfig(placement=placement, initialisation=setting, **sizes), 400, 400
+    )
 
 
 def prediction(placement: str, setting: str):
-    sizes = ModelSetting(stack="encoder-decoder", blocks=BLOCKS, tokens=TOKENS, setting=setting, **SETTINGS[setting])
+    sizes = ModelSetting(
+        stack="encoder-decoder", blocks=BLOCKS, tokens=TOKENS, setting=setting, **SETTINGS[setting]
+    )
     return predict(placement, sizes)["encoder"]
 
 
@@ -38,7 +49,9 @@ def tokens_and_layout() -> tuple[Tensor, Layout]:
 
 
 def encode(m: EncoderDecoder, setting: str) -> tuple[Callable[[], Tensor], Layout]:
-    """One forward pass of the encoder; section 3.3 has embeddings without positions, drawn from N(0, 1)."""
+    """One forward pass of the encoder; section 3.3 has embeddings without positions, drawn from
+    N(0, 1).
+    """
     ids, layout = tokens_and_layout()
     if setting == "theory":
         x_ND = torch.randn(layout.tokens, m.config.width)
@@ -47,7 +60,9 @@ def encode(m: EncoderDecoder, setting: str) -> tuple[Callable[[], Tensor], Layou
 
 
 def moments(x_ND: Tensor) -> tuple[float, float]:
-    """q and p of sentences of one length: mean squares, and mean products of two different tokens of a sentence."""
+    """q and p of sentences of one length: mean squares, and mean products of two different tokens
+    of a sentence.
+    """
     x_STD = x_ND.double().view(SENTENCES, TOKENS, -1)
     products_STT = x_STD @ x_STD.mT / x_STD.shape[-1]
     squares = products_STT.diagonal(dim1=1, dim2=2).sum()
@@ -76,7 +91,8 @@ def measured(placement: str, setting: str) -> dict[str, Estimate]:
 def assert_within_the_interval(found: Estimate, expected: list[float] | float) -> None:
     """Inside the 99.9 % interval, widened by 1 % for what the theory leaves out at a finite width.
 
-    The branches of alike tokens are about one draw of d/2 live units a seed: √(5/d) = 20 % of scatter at d = 128.
+    The branches of alike tokens are about one draw of d/2 live units a seed: √(5/d) = 20 % of
+    scatter at d = 128.
     """
     factor = t_quantile(0.999, SEEDS - 1) / t_quantile(0.95, SEEDS - 1)
     assert np.all(found.half_width < 0.15 * found.mean)
@@ -95,7 +111,9 @@ def test_pre_ln_stream_and_dilution(setting):
         for block, share in enumerate(expected.shares[kind], 1):
             assert_within_the_interval(found[f"share of {kind} {block}"], share)
     assert_within_the_interval(found["share of embedding"], expected.shares["embedding"][0])
-    total = sum(float(estimate.mean) for name, estimate in found.items() if name.startswith("share"))
+    total = sum(
+        float(estimate.mean) for name, estimate in found.items() if name.startswith("share")
+    )
     assert total == pytest.approx(1, abs=0.03)
 
 
@@ -110,7 +128,9 @@ def test_post_ln_stream(setting):
 
 @pytest.mark.thorough
 def test_post_ln_sums_and_the_jacobian_of_their_norms():
-    """Lemma 2 and Lemma 3: 3d/2 before a block's last norm, so √(2/3) is what that norm does to a gradient."""
+    """Lemma 2 and Lemma 3: 3d/2 before a block's last norm, so √(2/3) is what that norm does to a
+    gradient.
+    """
     summary = Summary()
     for seed in range(SEEDS):
         m = model("post-ln", "theory", seed)
@@ -119,7 +139,9 @@ def test_post_ln_sums_and_the_jacobian_of_their_norms():
         places = {str(i): Point(norm, "input") for i, norm in enumerate(norms)}
         with (
             torch.no_grad(),
-            recording(places, lambda x: (moments(x)[0], x.std(-1, correction=0).reciprocal())) as found,
+            recording(
+                places, lambda x: (moments(x)[0], x.std(-1, correction=0).reciprocal())
+            ) as found,
         ):
             run()
         summary.add({"q": [q for ((q, _),) in found.values()]})
@@ -131,7 +153,9 @@ def test_post_ln_sums_and_the_jacobian_of_their_norms():
 
 
 def test_pre_ln_squared_norms_concentrate_about_the_predicted_mean():
-    """Counted while they pass, with the theory's mean: every token of the last stream lies within half of it."""
+    """Counted while they pass, with the theory's mean: every token of the last stream lies within
+    half of it.
+    """
     expected = prediction("pre-ln", "theory")
     d = SETTINGS["theory"]["width"]
     seen = []
@@ -139,7 +163,10 @@ def test_pre_ln_squared_norms_concentrate_about_the_predicted_mean():
         m = model("pre-ln", "theory", seed)
         run, _ = encode(m, "theory")
         last = Point(m.encoder.blocks[-1], pick=m.encoder.placement.hidden)
-        with torch.no_grad(), recording({"last": last}, lambda x: x.double().square().sum(-1)) as found:
+        with (
+            torch.no_grad(),
+            recording({"last": last}, lambda x: x.double().square().sum(-1)) as found,
+        ):
             run()
         seen += found["last"]
     over_N = torch.cat(seen) / (expected.q[-1] * d)
@@ -150,12 +177,15 @@ def test_pre_ln_squared_norms_concentrate_about_the_predicted_mean():
 
 
 @pytest.mark.sampled(one_in=2)
-@pytest.mark.parametrize(("placement", "least", "most"), [("post-ln", 0.75, 1.05), ("pre-ln", 1.3, 2.0)])
+@pytest.mark.parametrize(
+    ("placement", "least", "most"), [("post-ln", 0.75, 1.05), ("pre-ln", 1.3, 2.0)]
+)
 def test_gradients_of_the_encoder_over_depth(placement, least, most):
-    """Both streams of one pass, each with its own lengths; then ‖∂L/∂W‖ of every ffn_out, first block over last.
+    """Both streams of one pass, each with its own lengths; then ‖∂L/∂W‖ of every ffn_out, first
+    block over last.
 
-    Root mean squares over batches, as the prediction has them. Post-LN's are about flat, Pre-LN's fall with depth:
-    "independent of l" in the paper.
+    Root mean squares over batches, as the prediction has them. Post-LN's are about flat, Pre-LN's
+    fall with depth: "independent of l" in the paper.
     """
     expected = prediction(placement, "paper").gradient_norm["ffn_out"]
     summary = Summary()

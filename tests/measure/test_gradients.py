@@ -25,7 +25,10 @@ def test_parameters_without_a_gradient_are_left_out():
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
     assert gradient_norms(model) == {}
     model[0](torch.ones(1, 2)).sum().backward()
-    assert gradient_norms(model) == {"0.weight": pytest.approx(6**0.5), "0.bias": pytest.approx(3**0.5)}
+    assert gradient_norms(model) == {
+        "0.weight": pytest.approx(6**0.5),
+        "0.bias": pytest.approx(3**0.5),
+    }
     model[0].bias.grad = None
     assert list(gradient_norms(model)) == ["0.weight"]
 
@@ -47,7 +50,9 @@ def test_a_zero_gradient_is_reported_and_a_broken_one_too():
 
 
 def test_bfloat16_gradients():
-    """A million squares of 100 added up in bfloat16 would stop growing; the norm alone is rounded to it."""
+    """A million squares of 100 added up in bfloat16 would stop growing; the norm alone is rounded
+    to it.
+    """
     model = torch.nn.Linear(1000, 1000, bias=False).to(torch.bfloat16)
     model.weight.grad = torch.full((1000, 1000), 100.0, dtype=torch.bfloat16)
     assert gradient_norms(model)["weight"] == pytest.approx(1e5, rel=2**-8)

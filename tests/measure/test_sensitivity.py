@@ -14,7 +14,9 @@ LOSSES = st.floats(0, 20) | st.sampled_from([math.nan, math.inf])
 
 
 def by_hand(losses, initial):
-    """As the source has it, for the mean curve of several seeds: a loop over rates and one over seeds."""
+    """As the source has it, for the mean curve of several seeds: a loop over rates and one over
+    seeds.
+    """
     curve = []
     for rate in range(len(losses[0])):
         total = 0.0
@@ -27,7 +29,9 @@ def by_hand(losses, initial):
 
 @given(
     st.integers(1, 4).flatmap(
-        lambda s: st.tuples(arrays(float, (s, 5), elements=LOSSES), arrays(float, s, elements=st.floats(1, 12)))
+        lambda s: st.tuples(
+            arrays(float, (s, 5), elements=LOSSES), arrays(float, s, elements=st.floats(1, 12))
+        )
     )
 )
 def test_it_is_the_mean_deviation_from_the_best_rate(drawn):
@@ -38,7 +42,8 @@ def test_it_is_the_mean_deviation_from_the_best_rate(drawn):
 
 
 def test_a_loss_that_is_a_parabola_in_the_log_rate_has_its_mean_square():
-    # ℓ = 2 + (log10 rate − m)²: at places −k … k about m the mean deviation is k (k + 1) / 3, times the step's square.
+    # ℓ = 2 + (log10 rate − m)²: at places −k … k about m the mean deviation is k (k + 1) / 3, times
+    # the step's square.
     step, k = 0.5, 3
     places = step * np.arange(-k, k + 1)
     found = lr_sensitivity([2 + places**2], [100.0])
@@ -50,7 +55,9 @@ def test_a_flat_curve_has_none_and_units_scale_with_it():
     assert lr_sensitivity([[3.0, 3.0, 3.0]], [9.0]).value == 0
     nats = [[3.0, 2.0, 5.0], [3.5, 2.0, math.nan]]
     in_bits = lr_sensitivity(np.asarray(nats) / math.log(2), np.asarray([9.0, 8.0]) / math.log(2))
-    assert in_bits.value == pytest.approx(lr_sensitivity(nats, [9.0, 8.0]).value / math.log(2), rel=1e-14)
+    assert in_bits.value == pytest.approx(
+        lr_sensitivity(nats, [9.0, 8.0]).value / math.log(2), rel=1e-14
+    )
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 9.5, 1e30])
@@ -74,10 +81,12 @@ def test_the_interval_is_that_of_all_resamples_of_the_seeds():
     generator = np.random.default_rng(3)
     losses, initial = generator.uniform(1, 8, size=(3, 4)), np.full(3, 9.0)
     every = [
-        by_hand([losses[i].tolist() for i in chosen], [9.0] * 3) for chosen in itertools.product(range(3), repeat=3)
+        by_hand([losses[i].tolist() for i in chosen], [9.0] * 3)
+        for chosen in itertools.product(range(3), repeat=3)
     ]
     found = lr_sensitivity(losses, initial, draws=50_000, confidence=0.95)
-    # The least and the greatest are one or more of 27 resamples, over 2.5 %: the quantiles are these very values.
+    # The least and the greatest are one or more of 27 resamples, over 2.5 %: the quantiles are
+    # these very values.
     assert (found.low, found.high) == pytest.approx((min(every), max(every)), rel=1e-12)
     assert found.low <= found.value <= found.high
 
@@ -88,13 +97,17 @@ def test_the_interval_of_many_seeds_is_near_the_normal_one():
     worse = generator.normal(4.0, 0.5, size=200)
     found = lr_sensitivity(np.stack([np.full(200, 2.0), worse], axis=1), np.full(200, 99.0))
     half = 1.959964 * worse.std() / math.sqrt(200) / 2
-    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), abs=0.15 * half)
+    assert (found.low, found.high) == pytest.approx(
+        (found.value - half, found.value + half), abs=0.15 * half
+    )
 
 
 def test_the_draws_follow_the_seed_and_one_seed_has_no_interval():
     losses, initial = np.random.default_rng(0).uniform(1, 8, size=(6, 5)), np.full(6, 9.0)
     assert lr_sensitivity(losses, initial, draws=50) == lr_sensitivity(losses, initial, draws=50)
-    assert lr_sensitivity(losses, initial, draws=50) != lr_sensitivity(losses, initial, draws=50, seed=1)
+    assert lr_sensitivity(losses, initial, draws=50) != lr_sensitivity(
+        losses, initial, draws=50, seed=1
+    )
     alone = lr_sensitivity(losses[:1], initial[:1])
     assert math.isnan(alone.low)
     assert math.isnan(alone.high)

@@ -104,7 +104,10 @@ def test_hooks_are_removed_after_errors():
     ):
         run_foreign(blocks, x)
     assert hooks_of(blocks) == 0
-    with pytest.raises(AttributeError), recording({"good": Point(blocks[0]), "bad": Point("no module")}, id):
+    with (
+        pytest.raises(AttributeError),
+        recording({"good": Point(blocks[0]), "bad": Point("no module")}, id),
+    ):
         pass
     assert hooks_of(blocks) == 0
 
@@ -129,7 +132,9 @@ def test_training_goes_on_under_a_recording():
 
 def test_what_is_reduced_has_no_graph():
     model = nn.Linear(6, 6).double()
-    with recording({"x": Point(model)}, lambda x: x.requires_grad or (x + x).requires_grad) as found:
+    with recording(
+        {"x": Point(model)}, lambda x: x.requires_grad or (x + x).requires_grad
+    ) as found:
         assert model(stream(2)).requires_grad
     assert found == {"x": [False]}
 

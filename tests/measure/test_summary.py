@@ -1,4 +1,6 @@
-"""Running means against numpy on all values, and Student's t against printed tables and closed forms."""
+"""Running means against numpy on all values, and Student's t against printed tables and closed
+forms.
+"""
 
 import math
 
@@ -45,21 +47,33 @@ def test_quantiles_in_closed_form(confidence):
     assert t_quantile(c, 4) == pytest.approx(four, rel=1e-6 if c > 1e-3 else 1e-2)
 
 
-@pytest.mark.parametrize(("degrees", "confidence"), [(3, 0.8), (8, 0.95), (33, 0.99), (200, 0.95), (201, 0.95)])
+@pytest.mark.parametrize(
+    ("degrees", "confidence"), [(3, 0.8), (8, 0.95), (33, 0.99), (200, 0.95), (201, 0.95)]
+)
 def test_the_density_between_adds_up_to_the_confidence(degrees, confidence):
     t = t_quantile(confidence, degrees)
     x = np.linspace(-t, t, 20001)
-    log_scale = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
+    log_scale = (
+        math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
+    )
     density = np.exp(log_scale - (degrees + 1) / 2 * np.log1p(x * x / degrees))
     assert np.trapezoid(density, x) == pytest.approx(confidence, abs=1e-8)
 
 
 def test_the_expansion_meets_the_sum():
-    for z, confidence in ((1.6448536269514722, 0.9), (1.959963984540054, 0.95), (3.2905267314919255, 0.999)):
-        assert _expanded(z, _EXACT_UP_TO) == pytest.approx(t_quantile(confidence, _EXACT_UP_TO), abs=1e-9)
+    for z, confidence in (
+        (1.6448536269514722, 0.9),
+        (1.959963984540054, 0.95),
+        (3.2905267314919255, 0.999),
+    ):
+        assert _expanded(z, _EXACT_UP_TO) == pytest.approx(
+            t_quantile(confidence, _EXACT_UP_TO), abs=1e-9
+        )
 
 
-@pytest.mark.parametrize(("confidence", "degrees"), [(0.0, 3), (1.0, 3), (-0.5, 3), (0.95, 0), (math.nan, 3)])
+@pytest.mark.parametrize(
+    ("confidence", "degrees"), [(0.0, 3), (1.0, 3), (-0.5, 3), (0.95, 0), (math.nan, 3)]
+)
 def test_quantiles_that_do_not_exist(confidence, degrees):
     with pytest.raises(ValueError, match="0 < confidence < 1"):
         t_quantile(confidence, degrees)
@@ -86,7 +100,9 @@ def test_an_interval_holds_the_mean_as_often_as_it_says():
     for _ in range(4):
         summary.add({"x": generator.normal(3, 1, 20000)})
     found = summary.estimates(0.9)["x"]
-    assert np.mean((found.low <= 3) & (found.high >= 3)) == pytest.approx(0.9, abs=0.01)  # 4.7 standard errors
+    assert np.mean((found.low <= 3) & (found.high >= 3)) == pytest.approx(
+        0.9, abs=0.01
+    )  # 4.7 standard errors
 
 
 def test_no_digits_are_lost_far_from_zero():

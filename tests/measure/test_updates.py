@@ -1,4 +1,6 @@
-"""Weights after the first updates of an optimiser: those of a plain loop, on a model that is left as it was."""
+"""Weights after the first updates of an optimiser: those of a plain loop, on a model that is left
+as it was.
+"""
 
 import random
 
@@ -34,7 +36,9 @@ def made(blocks: int) -> tuple[Residual, Tensor]:
 
 
 def test_the_model_is_left_as_it_was() -> None:
-    """Weights, buffers, gradients, modes, hooks and generators; dropout is off, so that numbers come twice."""
+    """Weights, buffers, gradients, modes, hooks and generators; dropout is off, so that numbers
+    come twice.
+    """
     torch.manual_seed(0)
     layers = [nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True) for _ in range(2)]
     model = nn.Sequential(nn.Linear(8, 8), *layers, nn.Flatten(0, 1), nn.BatchNorm1d(8))
@@ -42,7 +46,9 @@ def test_the_model_is_left_as_it_was() -> None:
     x = torch.randn(3, T, 8)
     model(x).square().mean().backward()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    gradients = {name: (p.grad, p.grad.clone()) for name, p in model.named_parameters() if p.grad is not None}
+    gradients = {
+        name: (p.grad, p.grad.clone()) for name, p in model.named_parameters() if p.grad is not None
+    }
     modes = [module.training for module in model.modules()]
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
 
@@ -68,7 +74,9 @@ def test_weights_after_updates_are_those_of_a_loop(name: str) -> None:
         pytest.importorskip("lion_pytorch")
     model, x = made(2)
     config = OptimizerConfig(name=name, peak_lr=0.01, weight_decay=0.1)
-    found = weights_after(model, lambda m: make_optimizer(m, config), lambda u: (u * model(x)).square().mean(), (1, 3))
+    found = weights_after(
+        model, lambda m: make_optimizer(m, config), lambda u: (u * model(x)).square().mean(), (1, 3)
+    )
     optimizer = make_optimizer(model, config)
     for update in range(1, 4):
         optimizer.zero_grad()
@@ -83,4 +91,9 @@ def test_weights_after_updates_are_those_of_a_loop(name: str) -> None:
 def test_a_loss_without_a_number_is_refused() -> None:
     model, x = made(2)
     with pytest.raises(ValueError, match="one finite number"):
-        weights_after(model, lambda m: torch.optim.SGD(m.parameters()), lambda _: model(x).sum() * torch.inf, (1,))
+        weights_after(
+            model,
+            lambda m: torch.optim.SGD(m.parameters()),
+            lambda _: model(x).sum() * torch.inf,
+            (1,),
+        )

@@ -1,4 +1,6 @@
-"""Our stacks against `torch.nn.Transformer` in float64: outputs, and gradients of all weights and inputs."""
+"""Our stacks against `torch.nn.Transformer` in float64: outputs, and gradients of all weights and
+inputs.
+"""
 
 import pytest
 import torch
@@ -23,7 +25,8 @@ PRE = pytest.mark.parametrize("pre", [False, True], ids=["post-ln", "pre-ln"])
 
 def torch_encoder(blocks: int, *, pre: bool) -> nn.TransformerEncoder:
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, norm_first=pre, **_LAYER)
-    # torch's own constructor adds a final norm in Post mode too (pytorch#50086): passed by hand instead.
+    # torch's own constructor adds a final norm in Post mode too (pytorch#50086): passed by hand
+    # instead.
     final = nn.LayerNorm(WIDTH, dtype=torch.float64) if pre else None
     return nn.TransformerEncoder(layer, blocks, final, enable_nested_tensor=False)
 
@@ -35,7 +38,9 @@ def torch_decoder(blocks: int, *, pre: bool) -> nn.TransformerDecoder:
 
 
 def in_torch_names(stack: Stack, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Values under our parameter names -> under the names that torch's stack of the same sizes has."""
+    """Values under our parameter names -> under the names that torch's stack of the same sizes
+    has.
+    """
     kinds = stack.blocks[0].kinds
     of_attention = {"attention": "self_attn", "cross_attention": "multihead_attn"}
     found = {}
@@ -48,16 +53,22 @@ def in_torch_names(stack: Stack, values: dict[str, Tensor]) -> dict[str, Tensor]
                     found[f"layers.{b}.linear1.{last}"] = values[f"{at}.f.ffn_in.{last}"]
                     found[f"layers.{b}.linear2.{last}"] = values[f"{at}.f.ffn_out.{last}"]
                     continue
-                packed = torch.cat([values[f"{at}.f.{m}.{last}"] for m in ("query", "key", "value")])
+                packed = torch.cat(
+                    [values[f"{at}.f.{m}.{last}"] for m in ("query", "key", "value")]
+                )
                 found[f"layers.{b}.{of_attention[kind]}.in_proj_{last}"] = packed
-                found[f"layers.{b}.{of_attention[kind]}.out_proj.{last}"] = values[f"{at}.f.output.{last}"]
+                found[f"layers.{b}.{of_attention[kind]}.out_proj.{last}"] = values[
+                    f"{at}.f.output.{last}"
+                ]
             if f"finish.norm.main.{last}" in values:
                 found[f"norm.{last}"] = values[f"finish.norm.main.{last}"]
     return found
 
 
 def copy_weights(stack: Stack, theirs: nn.Module) -> None:
-    theirs.load_state_dict(in_torch_names(stack, {n: p.detach() for n, p in stack.named_parameters()}))
+    theirs.load_state_dict(
+        in_torch_names(stack, {n: p.detach() for n, p in stack.named_parameters()})
+    )
 
 
 def assert_gradients(stack: Stack, theirs: nn.Module) -> None:
@@ -102,15 +113,25 @@ def test_encoder_and_decoder(pre):
     model = small_model("pre-ln" if pre else "post-ln")
     encoder, decoder = torch_encoder(2, pre=pre), torch_decoder(3, pre=pre)
     theirs = nn.Transformer(
-        WIDTH, HEADS, custom_encoder=encoder, custom_decoder=decoder, batch_first=True, dtype=torch.float64
+        WIDTH,
+        HEADS,
+        custom_encoder=encoder,
+        custom_decoder=decoder,
+        batch_first=True,
+        dtype=torch.float64,
     )
     copy_weights(model.encoder, encoder)
     copy_weights(model.decoder, decoder)
-    source_layout, target_layout = Layout(torch.tensor(SOURCE_LENGTHS)), Layout(torch.tensor(TARGET_LENGTHS))
+    source_layout, target_layout = (
+        Layout(torch.tensor(SOURCE_LENGTHS)),
+        Layout(torch.tensor(TARGET_LENGTHS)),
+    )
     (x, x_theirs), (y, y_theirs) = embedded(SOURCE_LENGTHS, 1), embedded(TARGET_LENGTHS, 2)
 
     memory = model.encoder(source_layout.pack(x), Context(layout=source_layout))
-    context = Context(layout=target_layout, causal=True, memory_MD=memory, memory_layout=source_layout)
+    context = Context(
+        layout=target_layout, causal=True, memory_MD=memory, memory_layout=source_layout
+    )
     found = model.decoder(target_layout.pack(y), context)
     longest = max(TARGET_LENGTHS)
     grid = theirs(

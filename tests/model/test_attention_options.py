@@ -1,4 +1,6 @@
-"""Positions, windows, caps, heads and norms of attention: against plain loops, other libraries, decoding by steps."""
+"""Positions, windows, caps, heads and norms of attention: against plain loops, other libraries,
+decoding by steps.
+"""
 
 import dataclasses
 from typing import Any
@@ -9,7 +11,15 @@ from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from kinds import examples
-from normscope.model import AttentionConfig, Cache, DecoderConfig, EncoderDecoder, LanguageModel, Layout, ModelConfig
+from normscope.model import (
+    AttentionConfig,
+    Cache,
+    DecoderConfig,
+    EncoderDecoder,
+    LanguageModel,
+    Layout,
+    ModelConfig,
+)
 from normscope.model.context import Context
 from normscope.model.layout import with_heads
 from normscope.model.scores import Rotary, slopes
@@ -21,9 +31,13 @@ WIDTH, HEADS = 16, 4
 LENGTHS = [7, 3, 5]
 
 
-def attention(*, kind: str = "decoder", block: int = 1, positions: str = "none", **changes: Any) -> Attention:
+def attention(
+    *, kind: str = "decoder", block: int = 1, positions: str = "none", **changes: Any
+) -> Attention:
     config = AttentionConfig(**changes)
-    shape = with_heads(StackShape(kind=kind, width=WIDTH, heads=HEADS, encoder_blocks=2, decoder_blocks=2), config)
+    shape = with_heads(
+        StackShape(kind=kind, width=WIDTH, heads=HEADS, encoder_blocks=2, decoder_blocks=2), config
+    )
     torch.manual_seed(3)
     made = Attention(
         Site(kind="attention", block=block, stack=shape),
@@ -38,18 +52,30 @@ def attention(*, kind: str = "decoder", block: int = 1, positions: str = "none",
 
 
 def x_ND(layout: Layout) -> Tensor:
-    return torch.randn(layout.tokens, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return torch.randn(
+        layout.tokens, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
 
 
-def by_loops(module: Attention, x_ND: Tensor, *, causal: bool, config: AttentionConfig, positions: str) -> Tensor:
+def by_loops(
+    module: Attention, x_ND: Tensor, *, causal: bool, config: AttentionConfig, positions: str
+) -> Tensor:
     """One sentence, one query and one head at a time, from the papers."""
     length, width = len(x_ND), module.query.weight.shape[0] // module.heads
     each = module.heads // module.key_value_heads
-    query, key, value = (p(x_ND).view(length, -1, width) for p in (module.query, module.key, module.value))
+    query, key, value = (
+        p(x_ND).view(length, -1, width) for p in (module.query, module.key, module.value)
+    )
     if config.query_key_norm != "none":
         norms = (module.query_norm, module.key_norm)
-        sizes = (query, key) if config.query_key_norm == "per-head" else (query.flatten(1), key.flatten(1))
-        query, key = (norm(size).view(length, -1, width) for norm, size in zip(norms, sizes, strict=True))
+        sizes = (
+            (query, key)
+            if config.query_key_norm == "per-head"
+            else (query.flatten(1), key.flatten(1))
+        )
+        query, key = (
+            norm(size).view(length, -1, width) for norm, size in zip(norms, sizes, strict=True)
+        )
     if positions == "rotary":
         query, key = turned(query, config), turned(key, config)
     falling = slopes(module.heads) if positions == "alibi" else torch.zeros(module.heads)
@@ -64,7 +90,11 @@ def by_loops(module: Attention, x_ND: Tensor, *, causal: bool, config: Attention
                     score = config.soft_cap * torch.tanh(score / config.soft_cap)
                 hidden = causal and s > t
                 hidden |= config.window_tokens != "none" and abs(t - s) >= config.window_tokens
-                scores.append(torch.full_like(score, -torch.inf) if hidden else score - falling[head] * abs(t - s))
+                scores.append(
+                    torch.full_like(score, -torch.inf)
+                    if hidden
+                    else score - falling[head] * abs(t - s)
+                )
             weights = torch.stack(scores).softmax(0)
             heads.append(weights @ value[:, head // each])
         rows.append(torch.cat(heads))
@@ -93,7 +123,13 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "norms of all heads": ("none", {"query_key_norm": "whole", "key_value_heads": 2}),
     "all of them": (
         "rotary",
-        {"key_value_heads": 2, "head_width": 6, "query_key_norm": "per-head", "soft_cap": 0.9, "window_tokens": 2},
+        {
+            "key_value_heads": 2,
+            "head_width": 6,
+            "query_key_norm": "per-head",
+            "soft_cap": 0.9,
+            "window_tokens": 2,
+        },
     ),
     "alibi with a window and a cap": ("alibi", {"window_tokens": 4, "soft_cap": 2.0}),
 }
@@ -116,7 +152,9 @@ def test_packed_sentences_are_attended_as_the_papers_write_it(option: str, causa
     module, layout = attention(positions=positions, **changes), Layout(torch.tensor(LENGTHS))
     x = x_ND(layout)
     wanted = [
-        by_loops(module, part, causal=causal, config=AttentionConfig(**changes), positions=positions)
+        by_loops(
+            module, part, causal=causal, config=AttentionConfig(**changes), positions=positions
+        )
         for part in x.split(LENGTHS)
     ]
     # Angles are float32, as other libraries have them.
@@ -134,24 +172,32 @@ def test_the_window_is_of_the_first_block_and_not_of_the_second() -> None:
 
 def test_rotary_scores_depend_on_the_distance_alone() -> None:
     rotary = Rotary(8, 100.0, 1.0).double()
-    query, key = torch.randn(2, 1, 1, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    query, key = torch.randn(
+        2, 1, 1, 9, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
     early = rotary(query, 0, 9) @ rotary(key, 0, 9).transpose(-1, -2)
     late = rotary(query, 200, 9) @ rotary(key, 200, 9).transpose(-1, -2)
     torch.testing.assert_close(early, late, rtol=1e-5, atol=1e-5)
 
 
 def test_part_of_a_head_is_turned_as_gpt_neox_turns_it() -> None:
-    neox = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox", reason="needs transformers")
+    neox = pytest.importorskip(
+        "transformers.models.gpt_neox.modeling_gpt_neox", reason="needs transformers"
+    )
     rotary = Rotary(8, 10_000.0, 0.25)
     query, key = torch.randn(2, 1, 2, 6, 8, generator=torch.Generator().manual_seed(1))
     cosines, sines = rotary.cosines_PR[None, :6], rotary.sines_PR[None, :6]
-    for ours, theirs in zip((query, key), neox.apply_rotary_pos_emb(query, key, cosines, sines), strict=True):
+    for ours, theirs in zip(
+        (query, key), neox.apply_rotary_pos_emb(query, key, cosines, sines), strict=True
+    ):
         torch.testing.assert_close(rotary(ours, 0, 6), theirs, rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3, 8, 12, 20])
 def test_slopes_are_those_of_bloom(heads: int) -> None:
-    bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom", reason="needs transformers")
+    bloom = pytest.importorskip(
+        "transformers.models.bloom.modeling_bloom", reason="needs transformers"
+    )
     theirs = bloom.build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)
     torch.testing.assert_close(slopes(heads), theirs[:, 0, 1])
 
@@ -183,7 +229,9 @@ def test_values_that_do_not_go_together_are_refused(changes: dict[str, Any], mes
 
 MODELS = st.builds(
     dict,
-    placement=st.sampled_from(["pre-ln", "post-ln", "olmo-2", "hybrid-norm", "normformer", "mhc", "attn-res-block"]),
+    placement=st.sampled_from(
+        ["pre-ln", "post-ln", "olmo-2", "hybrid-norm", "normformer", "mhc", "attn-res-block"]
+    ),
     norm=st.sampled_from(["as-placement", "rms-norm"]),
     position_encoding=st.sampled_from(["sinusoidal", "rotary", "alibi", "none"]),
     activation=st.sampled_from(["relu", "gelu", "swiglu", "geglu-tanh"]),
@@ -229,7 +277,10 @@ def test_a_language_model_decodes_by_steps_what_it_computes_at_once(
     with torch.no_grad():
         layout = Layout(torch.tensor([9, 9]))
         at_once = model.logits(model(tokens_BT.flatten(), layout)).view(2, 9, 11)
-        cache, first = Cache(None, Layout(torch.tensor([1, 1]))), torch.zeros(2, 1, dtype=torch.int64)
+        cache, first = (
+            Cache(None, Layout(torch.tensor([1, 1]))),
+            torch.zeros(2, 1, dtype=torch.int64),
+        )
         steps = [model.logits(model.step(tokens_BT[:, t : t + 1], first, cache)) for t in range(9)]
     torch.testing.assert_close(torch.stack(steps, 1), at_once, rtol=1e-9, atol=1e-9)
 
@@ -239,7 +290,13 @@ def test_a_language_model_decodes_by_steps_what_it_computes_at_once(
 def test_beams_that_move_keep_their_positions(common: dict[str, Any]) -> None:
     """Rows change places between steps and the pool of keys is filled beyond its first size."""
     config = ModelConfig(
-        width=WIDTH, heads=HEADS, ffn_width=12, encoder_blocks=1, decoder_blocks=2, dropout=0.0, **common
+        width=WIDTH,
+        heads=HEADS,
+        ffn_width=12,
+        encoder_blocks=1,
+        decoder_blocks=2,
+        dropout=0.0,
+        **common,
     )
     model = perturbed(EncoderDecoder(config, 11, 11), 1).double().eval()
     generator = torch.Generator().manual_seed(7)
@@ -255,17 +312,27 @@ def test_beams_that_move_keep_their_positions(common: dict[str, Any]) -> None:
             if not texts.shape[-1]:
                 parent = torch.zeros_like(parent)
             token = torch.randint(2, 11, (2, rows), generator=generator)
-            texts = texts.gather(1, parent[:, :, None].expand(-1, -1, texts.shape[-1])) if texts.numel() else texts
+            texts = (
+                texts.gather(1, parent[:, :, None].expand(-1, -1, texts.shape[-1]))
+                if texts.numel()
+                else texts
+            )
             texts = torch.cat([texts, token[:, :, None]], -1)
             hidden = model.step(token, parent, cache)
         for sentence, part in enumerate(memory.split(source_layout.lengths_B.tolist())):
             alone = Layout(source_layout.lengths_B[sentence : sentence + 1])
             for row in range(rows):
-                wanted = model.decode(texts[sentence, row], Layout(torch.tensor([steps])), part, alone)[-1]
-                torch.testing.assert_close(hidden[sentence * rows + row], wanted, rtol=1e-9, atol=1e-9)
+                wanted = model.decode(
+                    texts[sentence, row], Layout(torch.tensor([steps])), part, alone
+                )[-1]
+                torch.testing.assert_close(
+                    hidden[sentence * rows + row], wanted, rtol=1e-9, atol=1e-9
+                )
 
 
 def test_with_as_many_heads_of_keys_nothing_is_another_model() -> None:
     config = DecoderConfig(width=WIDTH, heads=HEADS, ffn_width=8, blocks=1)
-    written_out = dataclasses.replace(config, attention=AttentionConfig(key_value_heads=HEADS, head_width=4))
+    written_out = dataclasses.replace(
+        config, attention=AttentionConfig(key_value_heads=HEADS, head_width=4)
+    )
     assert config.shape() == written_out.shape()

@@ -19,14 +19,18 @@ def made(placement: str = "pre-ln", **changes: object) -> LanguageModel:
     torch.manual_seed(0)
     sizes = {"width": 12, "ffn_width": 16, "heads": 3, "blocks": 2, "positions": 8}
     off = {"dropout": 0.0, "attention_dropout": 0.0}
-    return LanguageModel(DecoderConfig(**{"placement": placement, **sizes, **off, **changes}), VOCABULARY)
+    return LanguageModel(
+        DecoderConfig(**{"placement": placement, **sizes, **off, **changes}), VOCABULARY
+    )
 
 
 def logits(model: LanguageModel, tokens: torch.Tensor, lengths: list[int]) -> torch.Tensor:
     return model.logits(model(tokens, Layout(torch.tensor(lengths))))
 
 
-PLACEMENTS = [name for name, placement in registered().items() if "decoder-only" in placement.models]
+PLACEMENTS = [
+    name for name, placement in registered().items() if "decoder-only" in placement.models
+]
 
 
 def test_most_placements_have_a_decoder() -> None:
@@ -35,7 +39,9 @@ def test_most_placements_have_a_decoder() -> None:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_no_token_sees_a_later_one_or_another_sequence_and_every_weight_learns(placement: str) -> None:
+def test_no_token_sees_a_later_one_or_another_sequence_and_every_weight_learns(
+    placement: str,
+) -> None:
     model = perturbed(made(placement), 2)
     before = logits(model, TOKENS, LENGTHS)
     changed = TOKENS.clone()
@@ -46,7 +52,9 @@ def test_no_token_sees_a_later_one_or_another_sequence_and_every_weight_learns(p
     before.square().sum().backward()
     still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     # Attention over depth has one entry to choose from in the first sub-layer.
-    assert [name for name in still if not re.search(r"\.blocks\.0\.attention\.(norm|placed)\.", name)] == []
+    assert [
+        name for name in still if not re.search(r"\.blocks\.0\.attention\.(norm|placed)\.", name)
+    ] == []
 
 
 def test_the_head_is_the_embedding_and_has_no_bias() -> None:
@@ -71,7 +79,9 @@ def test_computing_blocks_again_changes_no_gradient() -> None:
 
 @pytest.mark.parametrize("placement", ["looped", "post-ln", "residual", "hyper-connections"])
 def test_looped_blocks_are_as_many_blocks_of_the_same_weights(placement: str) -> None:
-    """Constants count blocks: under another placement than `looped` those of 2 blocks stand in the longer stack too."""
+    """Constants count blocks: under another placement than `looped` those of 2 blocks stand in the
+    longer stack too.
+    """
     looped = perturbed(made(placement, loops=3), 2)
     unrolled = made(placement, blocks=6)
     for block in range(6):
@@ -85,7 +95,9 @@ def test_looped_blocks_are_as_many_blocks_of_the_same_weights(placement: str) ->
     )
     one, other = (logits(model, TOKENS, LENGTHS) for model in (looped, unrolled))
     torch.testing.assert_close(one, other, rtol=0, atol=0)
-    assert sum(p.numel() for p in looped.parameters()) == sum(p.numel() for p in made(placement).parameters())
+    assert sum(p.numel() for p in looped.parameters()) == sum(
+        p.numel() for p in made(placement).parameters()
+    )
 
 
 def test_the_branch_scale_of_looped_counts_loops_and_blocks() -> None:

@@ -19,7 +19,9 @@ SIZE = {"width": 64, "ffn_width": 128, "heads": 2, "encoder_blocks": 3, "decoder
 def test_as_drawn(name, kind):
     placement = registered()[name](StackShape(kind=kind, **SIZE))
     torch.manual_seed(1)
-    model = torch.nn.ModuleList([Stack(placement, StackConfig()), Embedding(500, SIZE["width"], placement)])
+    model = torch.nn.ModuleList(
+        [Stack(placement, StackConfig()), Embedding(500, SIZE["width"], placement)]
+    )
     initialise(model, "as-placement", type(placement))
     for sublayer in model[0].sublayers():
         for weight, linear in sublayer.f.matrices():
@@ -28,13 +30,18 @@ def test_as_drawn(name, kind):
 
 
 def _near(weight: torch.Tensor, std: float) -> None:
-    # The sample's standard deviation varies by 1/√(2n) of itself, for normal numbers; five times that, 1 in a million.
-    assert float(weight.detach().std(correction=0)) == pytest.approx(std, rel=5 / math.sqrt(2 * weight.numel()))
+    # The sample's standard deviation varies by 1/√(2n) of itself, for normal numbers; five times
+    # that, 1 in a million.
+    assert float(weight.detach().std(correction=0)) == pytest.approx(
+        std, rel=5 / math.sqrt(2 * weight.numel())
+    )
 
 
 def test_a_scheme_without_random_numbers():
     post_ln = registered()["post-ln"]
-    theory = type("Theory", (post_ln,), {"initialisation": "theory"})(StackShape(kind="encoder", **SIZE))
+    theory = type("Theory", (post_ln,), {"initialisation": "theory"})(
+        StackShape(kind="encoder", **SIZE)
+    )
     torch.manual_seed(1)
     site = Stack(theory, StackConfig()).blocks[0].attention.site
     assert weight_std(theory, "query", site) == 0

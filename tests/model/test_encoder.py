@@ -1,4 +1,6 @@
-"""BERT's encoder under every placement: sequences on their own, initial weights, gradients to every weight."""
+"""BERT's encoder under every placement: sequences on their own, initial weights, gradients to every
+weight.
+"""
 
 import math
 import re
@@ -22,17 +24,23 @@ def made(placement: str = "post-ln", **changes: object) -> MaskedEncoder:
     torch.manual_seed(0)
     sizes = {"width": 12, "ffn_width": 16, "heads": 3, "blocks": 2, "positions": 8}
     off = {"dropout": 0.0, "attention_dropout": 0.0}
-    return MaskedEncoder(EncoderConfig(**{"placement": placement, **sizes, **off, **changes}), VOCABULARY)
+    return MaskedEncoder(
+        EncoderConfig(**{"placement": placement, **sizes, **off, **changes}), VOCABULARY
+    )
 
 
-def judged(model: MaskedEncoder, tokens: Tensor, segments: Tensor, lengths: list[int]) -> tuple[Tensor, Tensor]:
+def judged(
+    model: MaskedEncoder, tokens: Tensor, segments: Tensor, lengths: list[int]
+) -> tuple[Tensor, Tensor]:
     """Logits of every token, and of every pair."""
     layout = Layout(torch.tensor(lengths))
     hidden = model(tokens, segments, layout)
     return model.logits(hidden), model.next_sentence(model.pooled(hidden, layout))
 
 
-PLACEMENTS = [name for name, placement in registered().items() if "encoder-only" in placement.models]
+PLACEMENTS = [
+    name for name, placement in registered().items() if "encoder-only" in placement.models
+]
 
 
 def test_most_placements_have_an_encoder() -> None:
@@ -44,14 +52,19 @@ def test_most_placements_have_an_encoder() -> None:
 def test_sequences_of_a_batch_do_not_see_each_other_and_every_weight_learns(placement: str) -> None:
     model = perturbed(made(placement), 2)
     tokens, pairs = judged(model, TOKENS, SEGMENTS, LENGTHS)
-    alone = [judged(model, t, s, [len(t)]) for t, s in zip(TOKENS.split(LENGTHS), SEGMENTS.split(LENGTHS), strict=True)]
+    alone = [
+        judged(model, t, s, [len(t)])
+        for t, s in zip(TOKENS.split(LENGTHS), SEGMENTS.split(LENGTHS), strict=True)
+    ]
     close = {"rtol": 1e-10, "atol": 1e-10}
     torch.testing.assert_close(tokens, torch.cat([one for one, _ in alone]), **close)
     torch.testing.assert_close(pairs, torch.cat([one for _, one in alone]), **close)
     (tokens.square().sum() + pairs.square().sum()).backward()
     still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()]
     # Attention over depth has one entry to choose from in the first sub-layer.
-    assert [name for name in still if not re.search(r"\.blocks\.0\.attention\.(norm|placed)\.", name)] == []
+    assert [
+        name for name in still if not re.search(r"\.blocks\.0\.attention\.(norm|placed)\.", name)
+    ] == []
 
 
 def test_every_token_sees_both_sides() -> None:
@@ -102,7 +115,8 @@ def test_computing_blocks_again_changes_no_gradient() -> None:
         ({"heads": 5}, "width=12 must be even and a multiple of heads=5"),
         (
             {"activation": "swish"},
-            "activation must be one of relu, gelu, gelu-tanh, swiglu, geglu, geglu-tanh, got 'swish'",
+            "activation must be one of relu, gelu, gelu-tanh, swiglu, geglu, geglu-tanh, got "
+            "'swish'",
         ),
         ({"norm_epsilon": 0.0}, "norm_epsilon must be as-placement or lie between 0 and 1"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
@@ -110,6 +124,8 @@ def test_computing_blocks_again_changes_no_gradient() -> None:
         ({"initialisation": "ones"}, "initialisation must be one of as-placement"),
     ],
 )
-def test_sizes_that_do_not_go_together_are_refused(changes: dict[str, object], message: str) -> None:
+def test_sizes_that_do_not_go_together_are_refused(
+    changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         made(**changes)

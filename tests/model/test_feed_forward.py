@@ -16,7 +16,9 @@ from normscope.placement import StackShape, named
 FORMS = {
     "relu": lambda x: max(x, 0.0),
     "gelu": lambda x: x * 0.5 * (1 + math.erf(x / math.sqrt(2))),  # Hendrycks & Gimpel 2016, eq. 1
-    "gelu-tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu-tanh": lambda x: (
+        0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
 }
 
 
@@ -45,9 +47,16 @@ def test_two_matrices_with_the_activation_between(activation: str) -> None:
 
         return look
 
-    out = sub_layer(x, Context(layout=Layout(torch.tensor([4]))), {"hidden": keep("hidden"), "output": keep("output")})
+    out = sub_layer(
+        x,
+        Context(layout=Layout(torch.tensor([4]))),
+        {"hidden": keep("hidden"), "output": keep("output")},
+    )
     hidden = x @ sub_layer.ffn_in.weight.T + sub_layer.ffn_in.bias
-    active = torch.tensor([[FORMS[activation](value) for value in row] for row in hidden.tolist()], dtype=torch.float64)
+    active = torch.tensor(
+        [[FORMS[activation](value) for value in row] for row in hidden.tolist()],
+        dtype=torch.float64,
+    )
     torch.testing.assert_close(seen["hidden"], hidden, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(seen["output"], active, rtol=1e-12, atol=1e-12)
     wanted = active @ sub_layer.ffn_out.weight.T + sub_layer.ffn_out.bias
@@ -57,7 +66,13 @@ def test_two_matrices_with_the_activation_between(activation: str) -> None:
 def test_the_two_gelus_are_two_functions() -> None:
     x = torch.linspace(-3, 3, 40, dtype=torch.float64)[:, None].expand(-1, 6)
     context = Context(layout=Layout(torch.tensor([40])))
-    assert 1e-5 < float((made("gelu")(x, context, {}) - made("gelu-tanh")(x, context, {})).abs().max().detach()) < 0.1
+    assert (
+        1e-5
+        < float(
+            (made("gelu")(x, context, {}) - made("gelu-tanh")(x, context, {})).abs().max().detach()
+        )
+        < 0.1
+    )
 
 
 def gated(activation: str) -> _GatedFeedForward:
@@ -104,7 +119,9 @@ def test_where_a_formula_reaches_into_a_gated_feed_forward() -> None:
 def test_the_gate_is_drawn_as_the_matrix_beside_it() -> None:
     shape = StackShape(kind="encoder", width=256, ffn_width=512, heads=4, encoder_blocks=2)
     torch.manual_seed(0)
-    stack = Stack(named("deepnorm")(shape), StackConfig(activation="geglu"), initialisation="xavier-normal")
+    stack = Stack(
+        named("deepnorm")(shape), StackConfig(activation="geglu"), initialisation="xavier-normal"
+    )
     for block in stack.blocks:
         gate, beside = block.feed_forward.f.ffn_gate, block.feed_forward.f.ffn_in
         assert gate.weight.std().item() == pytest.approx(beside.weight.std().item(), rel=0.02)

@@ -1,4 +1,6 @@
-"""What every scheme draws: distributions, bounds and biases, and the same weights from the same seed."""
+"""What every scheme draws: distributions, bounds and biases, and the same weights from the same
+seed.
+"""
 
 import functools
 import math
@@ -16,7 +18,8 @@ D, F, VOCABULARY = 96, 160, 400
 XAVIER_FFN = 2 / (D + F)
 MATRICES = ("query", "key", "value", "output", "ffn_in", "ffn_out")
 
-# Matrix -> (distribution, variance), by scheme; constants are written out, not computed as the code does.
+# Matrix -> (distribution, variance), by scheme; constants are written out, not computed as the code
+# does.
 UNIFORM, NORMAL = "uniform", "normal"
 ATTENTION, FEED_FORWARD = ("query", "key", "value", "output"), ("ffn_in", "ffn_out")
 PACKED = (UNIFORM, 2 / (D + 3 * D))  # xavier on the packed (3d, d) matrix of query, key and value
@@ -25,12 +28,16 @@ EXPECTED = {
     | {"ffn_in": (UNIFORM, XAVIER_FFN), "ffn_out": (UNIFORM, XAVIER_FFN)},
     "fairseq-0.10": {"query": PACKED, "key": PACKED, "value": PACKED, "output": (UNIFORM, 1 / D)}
     | {"ffn_in": (UNIFORM, 1 / (3 * D)), "ffn_out": (UNIFORM, 1 / (3 * F))},
-    "xavier-normal": dict.fromkeys(ATTENTION, (NORMAL, 1 / D)) | dict.fromkeys(FEED_FORWARD, (NORMAL, XAVIER_FFN)),
-    "xavier-uniform": dict.fromkeys(ATTENTION, (UNIFORM, 1 / D)) | dict.fromkeys(FEED_FORWARD, (UNIFORM, XAVIER_FFN)),
-    "rezero": dict.fromkeys(ATTENTION, (UNIFORM, 1 / D)) | dict.fromkeys(FEED_FORWARD, (UNIFORM, XAVIER_FFN)),
+    "xavier-normal": dict.fromkeys(ATTENTION, (NORMAL, 1 / D))
+    | dict.fromkeys(FEED_FORWARD, (NORMAL, XAVIER_FFN)),
+    "xavier-uniform": dict.fromkeys(ATTENTION, (UNIFORM, 1 / D))
+    | dict.fromkeys(FEED_FORWARD, (UNIFORM, XAVIER_FFN)),
+    "rezero": dict.fromkeys(ATTENTION, (UNIFORM, 1 / D))
+    | dict.fromkeys(FEED_FORWARD, (UNIFORM, XAVIER_FFN)),
     "normal-0.02": dict.fromkeys(MATRICES, (NORMAL, 0.0004)),
     "megatron": dict.fromkeys(MATRICES, (NORMAL, 0.4 / D)),
-    "small-attention": dict.fromkeys(ATTENTION, (NORMAL, 0.4 / D)) | dict.fromkeys(FEED_FORWARD, (NORMAL, XAVIER_FFN)),
+    "small-attention": dict.fromkeys(ATTENTION, (NORMAL, 0.4 / D))
+    | dict.fromkeys(FEED_FORWARD, (NORMAL, XAVIER_FFN)),
     "normal-by-width": dict.fromkeys(MATRICES, (NORMAL, 1 / D)),
     "theory": {"query": ("zero", 0), "key": ("zero", 0), "output": ("identity", 0)}
     | dict.fromkeys(("value", "ffn_in", "ffn_out"), (NORMAL, 1 / D)),
@@ -61,18 +68,25 @@ built = functools.cache(build)
 
 def linears(model: EncoderDecoder, matrix: str, stack: str = "") -> list[torch.nn.Linear]:
     at = f".f.{matrix}"
-    found = [module for name, module in model.named_modules() if name.endswith(at) and name.startswith(stack)]
+    found = [
+        module
+        for name, module in model.named_modules()
+        if name.endswith(at) and name.startswith(stack)
+    ]
     assert found
     return found
 
 
 def assert_distribution(sample: torch.Tensor, distribution: str, variance: float) -> None:
-    """Mean and spread within 4 standard errors, and the shape: bounds of the uniform, kurtosis of the normal."""
+    """Mean and spread within 4 standard errors, and the shape: bounds of the uniform, kurtosis of
+    the normal.
+    """
     sample = sample.detach().double().flatten()
     n, std = len(sample), math.sqrt(variance)
     excess = {UNIFORM: -1.2, NORMAL: 0.0}[distribution]
     assert abs(sample.mean()) < 4 * std / math.sqrt(n)
-    # Standard error of a sample's standard deviation: σ √((κ + 2) / 4n), with κ the excess kurtosis.
+    # Standard error of a sample's standard deviation: σ √((κ + 2) / 4n), with κ the excess
+    # kurtosis.
     assert abs(sample.std() - std) < 4 * std * math.sqrt((excess + 2) / (4 * n))
     if distribution == UNIFORM:
         bound = math.sqrt(3) * std
@@ -97,8 +111,12 @@ def test_every_matrix_of_every_scheme(scheme, matrix):
     elif distribution == "identity":
         assert all(torch.equal(linear.weight, torch.eye(D)) for linear in found)
     else:
-        assert_distribution(torch.cat([linear.weight.flatten() for linear in found]), distribution, variance)
-        assert not torch.equal(found[0].weight, found[1].weight), "every block has weights of its own"
+        assert_distribution(
+            torch.cat([linear.weight.flatten() for linear in found]), distribution, variance
+        )
+        assert not torch.equal(found[0].weight, found[1].weight), (
+            "every block has weights of its own"
+        )
     for linear in found:
         if matrix in DRAWN_BIASES.get(scheme, ()):
             bound = linear.in_features**-0.5
@@ -118,12 +136,18 @@ def test_embeddings_and_norms(scheme):
     assert all((norm.weight == 1).all() and not norm.bias.any() for norm in norms)
 
 
-@pytest.mark.parametrize("placement", [name for name, p in registered().items() if not p.unit_vectors])
+@pytest.mark.parametrize(
+    "placement", [name for name, p in registered().items() if not p.unit_vectors]
+)
 def test_gains_of_every_placement_on_its_own_scheme(placement):
     model, known = built("as-placement", placement), expected(placement)
     distribution, variance = EMBEDDING.get(known.scheme, (NORMAL, 1 / D))
-    assert_distribution(model.target_embedding.weight[2:], distribution, known.embedding_gain**2 * variance)
-    matrices = [(n, module) for n, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    assert_distribution(
+        model.target_embedding.weight[2:], distribution, known.embedding_gain**2 * variance
+    )
+    matrices = [
+        (n, module) for n, module in model.named_modules() if isinstance(module, torch.nn.Linear)
+    ]
     assert len(matrices) == 2 * 6 + 2 * 10
     for name, linear in matrices:
         stack, _, block, kind, _, matrix = name.split(".")
@@ -135,7 +159,9 @@ def test_gains_of_every_placement_on_its_own_scheme(placement):
 @pytest.mark.parametrize("placement", registered())
 def test_as_placement_is_the_scheme_of_its_source(placement):
     ours, named = built("as-placement", placement), build(expected(placement).scheme, placement)
-    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), named.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(ours.parameters(), named.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("placement", registered())
@@ -163,17 +189,27 @@ def test_norms_and_numbers_of_every_placement_start_where_its_source_says(placem
 
 def test_t_fixup_shrinks_each_embedding_with_the_depth_of_its_stack():
     torch.manual_seed(0)
-    sizes = {"width": D, "ffn_width": F, "encoder_blocks": 3, "decoder_blocks": 1, "embeddings": "separate"}
+    sizes = {
+        "width": D,
+        "ffn_width": F,
+        "encoder_blocks": 3,
+        "decoder_blocks": 1,
+        "embeddings": "separate",
+    }
     model = EncoderDecoder(ModelConfig(placement="t-fixup", **sizes), VOCABULARY, VOCABULARY)
     for embedding, blocks in ((model.source_embedding, 3), (model.target_embedding, 1)):
         assert_distribution(embedding.weight[2:], NORMAL, (9 * blocks) ** -0.5 / D)
 
 
 class TestUnitVectors:
-    """nGPT: whatever has the stream's width is a unit vector, at first and whenever it is put back."""
+    """nGPT: whatever has the stream's width is a unit vector, at first and whenever it is put
+    back.
+    """
 
     def assert_on_the_sphere(self, model: EncoderDecoder, *, padding: float) -> None:
-        for name, linear in ((n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)):
+        for name, linear in (
+            (n, m) for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)
+        ):
             columns = name.endswith(("output", "ffn_out"))
             lengths = linear.weight.norm(dim=0 if columns else 1)
             assert len(lengths) == (F if "ffn" in name else D)
@@ -195,11 +231,15 @@ class TestUnitVectors:
         self.assert_on_the_sphere(model, padding=1)
         for name, value in model.state_dict().items():
             matrix = name.endswith(".weight")
-            assert torch.equal(value, moved[name]) != matrix, "biases and scales stay as the update left them"
+            assert torch.equal(value, moved[name]) != matrix, (
+                "biases and scales stay as the update left them"
+            )
             if matrix:
                 # The direction is the update's.
                 dimension = 0 if name.endswith(("output.weight", "ffn_out.weight")) else 1
-                torch.testing.assert_close(value * moved[name].norm(dim=dimension, keepdim=True), moved[name])
+                torch.testing.assert_close(
+                    value * moved[name].norm(dim=dimension, keepdim=True), moved[name]
+                )
 
     @pytest.mark.parametrize("placement", ["post-ln", "scale-norm"])
     def test_others_are_left_alone(self, placement):
@@ -218,7 +258,11 @@ def test_a_gain_scales_the_same_draw(scheme, monkeypatch):
             return norm(x + sublayer(x))
 
         def gain(self, weight, site):
-            return 0.5 if weight == "ffn_out" and site.block == 2 and site.stack.kind == "decoder" else 1.0
+            return (
+                0.5
+                if weight == "ffn_out" and site.block == 2 and site.stack.kind == "decoder"
+                else 1.0
+            )
 
     monkeypatch.setitem(_REGISTRY, "halved", Halved)
     assert register(Halved) is Halved

@@ -7,7 +7,14 @@ import torch
 from torch import nn
 
 from normscope.model import linear as room
-from normscope.model.linear import FP32_ERROR_BOUND, Linear, add_product, fast_matmul, round_rows, rows_product
+from normscope.model.linear import (
+    FP32_ERROR_BOUND,
+    Linear,
+    add_product,
+    fast_matmul,
+    round_rows,
+    rows_product,
+)
 from normscope.tasks.loss import smoothed_cross_entropy
 
 CPU = torch.device("cpu")
@@ -26,13 +33,17 @@ def _restored(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of rows that oneDNN is given; MKL stands in for it, so that any processor can run this."""
+    """The numbers of rows that oneDNN is given; MKL stands in for it, so that any processor can run
+    this.
+    """
     rows: list[int] = []
     multiply = torch.mm
 
     @contextmanager
     def through():
-        monkeypatch.setattr(torch, "mm", lambda a, b, out: rows.append(len(a)) or multiply(a, b, out=out))
+        monkeypatch.setattr(
+            torch, "mm", lambda a, b, out: rows.append(len(a)) or multiply(a, b, out=out)
+        )
         yield
         monkeypatch.setattr(torch, "mm", multiply)
 
@@ -93,7 +104,9 @@ def test_the_check_leaves_the_random_numbers_alone():
 
 
 def test_four_thousand_numbers_of_rows_become_few():
-    """16 from one power of two to the next, so 16 from 16 to 31 and as many in each of seven octaves above."""
+    """16 from one power of two to the next, so 16 from 16 to 31 and as many in each of seven
+    octaves above.
+    """
     found = {round_rows(rows) for rows in range(16, 4096)}
     assert len(found) == 8 * 16
     assert all(0 <= rows - round_rows(rows) < rows / 16 for rows in range(1, 4097))
@@ -109,9 +122,14 @@ def test_a_linear_layer_in_parts_is_the_layer_and_its_gradients(given: list[int]
     x = torch.randn(rows, 24, requires_grad=True)
     exact = x.detach().double().requires_grad_()
     of_ours = ours(x), *torch.autograd.grad((ours(x) ** 3).sum(), (x, *ours.parameters()))
-    of_theirs = theirs(exact), *torch.autograd.grad((theirs(exact) ** 3).sum(), (exact, *theirs.parameters()))
+    of_theirs = (
+        theirs(exact),
+        *torch.autograd.grad((theirs(exact) ** 3).sum(), (exact, *theirs.parameters())),
+    )
     for one, other in zip(of_ours, of_theirs, strict=True):
-        assert (one.double() - other).norm() / other.norm() < 2**-20  # roundings of float32: 2^-24 each
+        assert (
+            one.double() - other
+        ).norm() / other.norm() < 2**-20  # roundings of float32: 2^-24 each
     assert set(given) == {round_rows(rows)}
 
 
@@ -135,10 +153,15 @@ def test_small_products_are_not_given_away(given: list[int], monkeypatch: pytest
 
 def test_the_loss_in_parts_is_the_loss_and_its_gradients(given: list[int]):
     torch.manual_seed(0)
-    hidden, weight = torch.randn(109, 16, requires_grad=True), torch.randn(50, 16, requires_grad=True)
+    hidden, weight = (
+        torch.randn(109, 16, requires_grad=True),
+        torch.randn(50, 16, requires_grad=True),
+    )
     target = torch.randint(50, (109,))
     loss, _ = smoothed_cross_entropy(hidden, weight, target, 0.0, chunk_tokens=64)
-    exact = nn.functional.cross_entropy(hidden.double() @ weight.double().T, target, reduction="sum")
+    exact = nn.functional.cross_entropy(
+        hidden.double() @ weight.double().T, target, reduction="sum"
+    )
     for one, other in zip(
         (loss, *torch.autograd.grad(loss, (hidden, weight))),
         (exact, *torch.autograd.grad(exact, (hidden, weight))),

@@ -1,4 +1,6 @@
-"""The encoder-decoder: refusals, positions, and what padding, other sentences and later tokens must not change."""
+"""The encoder-decoder: refusals, positions, and what padding, other sentences and later tokens must
+not change.
+"""
 
 import math
 import shutil
@@ -26,7 +28,13 @@ PLACEMENT = named("pre-ln")(StackShape(kind="encoder", width=8, encoder_blocks=1
 class TestSizes:
     def test_the_defaults_are_the_papers(self):
         config = ModelConfig()
-        sizes = config.width, config.ffn_width, config.heads, config.encoder_blocks, config.decoder_blocks
+        sizes = (
+            config.width,
+            config.ffn_width,
+            config.heads,
+            config.encoder_blocks,
+            config.decoder_blocks,
+        )
         assert sizes == (512, 1024, 4, 6, 6)
 
     @pytest.mark.parametrize(
@@ -45,9 +53,13 @@ class TestSizes:
             ({"activation_dropout": math.nan}, r"activation_dropout must lie in \[0, 1\), got nan"),
             (
                 {"norm": "batch-norm"},
-                "norm must be one of as-placement, layer-norm, .*, sphere-norm, dyt, derf, got 'batch-norm'",
+                "norm must be one of as-placement, layer-norm, .*, sphere-norm, dyt, derf, got "
+                "'batch-norm'",
             ),
-            ({"initialisation": "he"}, "initialisation must be one of as-placement, paper, .*, got 'he'"),
+            (
+                {"initialisation": "he"},
+                "initialisation must be one of as-placement, paper, .*, got 'he'",
+            ),
             ({"initialisation": "theory"}, "theory is stated for heads = 1 and ffn_width = width"),
         ],
     )
@@ -57,7 +69,9 @@ class TestSizes:
 
     def test_shared_embeddings_need_one_vocabulary(self):
         sizes = {"width": 8, "ffn_width": 8, "heads": 2, "encoder_blocks": 1, "decoder_blocks": 1}
-        with pytest.raises(ValueError, match="source has 20 entries and the target 30; prepare a joint vocabulary"):
+        with pytest.raises(
+            ValueError, match="source has 20 entries and the target 30; prepare a joint vocabulary"
+        ):
             EncoderDecoder(ModelConfig(**sizes), 20, 30)
         model = EncoderDecoder(ModelConfig(**sizes, embeddings="separate"), 20, 30)
         assert model.logits(torch.zeros(2, 8)).shape == (2, 30)
@@ -65,7 +79,9 @@ class TestSizes:
 
     def test_modules_refuse_for_themselves(self):
         with pytest.raises(ValueError, match="width=10 must be a multiple of heads=4"):
-            Attention(Site(kind="attention", block=1, stack=StackShape(kind="encoder", width=10, heads=4)))
+            Attention(
+                Site(kind="attention", block=1, stack=StackShape(kind="encoder", width=10, heads=4))
+            )
         with pytest.raises(ValueError, match="even width of at least 4, got width=2"):
             Embedding(10, 2, PLACEMENT)
         with pytest.raises(ValueError, match=r"rate lies in \[0, 1\), got 1.5"):
@@ -77,10 +93,16 @@ class TestPositions:
         table = Embedding(5, 8, PLACEMENT).sinusoids.table_PD
         for position in range(200):
             for i in range(4):
-                angle = (position + 2) / 10000 ** (i / 3)  # counted from 2 at the first token, as fairseq does
+                angle = (position + 2) / 10000 ** (
+                    i / 3
+                )  # counted from 2 at the first token, as fairseq does
                 # float32: the angle's own rounding grows with the position.
-                assert table[position, i].item() == pytest.approx(math.sin(angle), abs=1e-7 * (position + 2))
-                assert table[position, 4 + i].item() == pytest.approx(math.cos(angle), abs=1e-7 * (position + 2))
+                assert table[position, i].item() == pytest.approx(
+                    math.sin(angle), abs=1e-7 * (position + 2)
+                )
+                assert table[position, 4 + i].item() == pytest.approx(
+                    math.cos(angle), abs=1e-7 * (position + 2)
+                )
 
     def test_beyond_the_initial_table(self):
         embedding = Embedding(5, 8, PLACEMENT)
@@ -97,7 +119,9 @@ class TestPositions:
     def test_a_longer_table_changes_nothing_before(self):
         model, long = small_model("pre-ln"), random_tokens([300], 0)
         short = _hidden(model, long[:, :5], [5], long[:, :100], [100])
-        torch.testing.assert_close(_hidden(model, long[:, :5], [5], long, [300])[:, :100], short, **EXACT)
+        torch.testing.assert_close(
+            _hidden(model, long[:, :5], [5], long, [300])[:, :100], short, **EXACT
+        )
 
 
 @pytest.mark.parametrize("placement", registered())
@@ -106,9 +130,15 @@ class TestIndependence:
         model = small_model(placement)
         source, target = random_tokens(SOURCE_LENGTHS, 1), random_tokens(TARGET_LENGTHS, 2)
         together = _hidden(model, source, SOURCE_LENGTHS, target, TARGET_LENGTHS)
-        for s, (source_length, length) in enumerate(zip(SOURCE_LENGTHS, TARGET_LENGTHS, strict=True)):
+        for s, (source_length, length) in enumerate(
+            zip(SOURCE_LENGTHS, TARGET_LENGTHS, strict=True)
+        ):
             alone = _hidden(
-                model, source[s : s + 1, :source_length], [source_length], target[s : s + 1, :length], [length]
+                model,
+                source[s : s + 1, :source_length],
+                [source_length],
+                target[s : s + 1, :length],
+                [length],
             )
             torch.testing.assert_close(together[s, :length], alone[0], **EXACT)
 
@@ -127,7 +157,9 @@ class TestIndependence:
         after = _hidden(model, source.repeat(8, 1), [5] * 8, one_changed_in_each(target), [8] * 8)
         for changed in range(8):
             torch.testing.assert_close(after[changed, :changed], before[:changed], **EXACT)
-            assert ((after[changed] - before)[changed:].abs().amax(1) > 1e-6).all(), "and every later one sees it"
+            assert ((after[changed] - before)[changed:].abs().amax(1) > 1e-6).all(), (
+                "and every later one sees it"
+            )
 
     def test_every_source_token_is_seen(self, placement):
         model = small_model(placement)
@@ -151,19 +183,29 @@ def _hidden(
     target_lengths: list[int],
 ) -> torch.Tensor:
     """(B, T, D) decoder states, padding 0."""
-    source_layout, layout = Layout(torch.tensor(source_lengths)), Layout(torch.tensor(target_lengths))
+    source_layout, layout = (
+        Layout(torch.tensor(source_lengths)),
+        Layout(torch.tensor(target_lengths)),
+    )
     with torch.no_grad():
         hidden = model(source_layout.pack(source), source_layout, layout.pack(target), layout)
     return layout.unpack(hidden)
 
 
 class TestLayout:
-    @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6), heads=st.sampled_from([1, 2, 3]))
+    @given(
+        lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+        heads=st.sampled_from([1, 2, 3]),
+    )
     def test_round_trips(self, lengths, heads):
         layout = Layout(torch.tensor(lengths))
-        grid = torch.arange(len(lengths) * max(lengths) * 6, dtype=torch.float64).view(len(lengths), max(lengths), 6)
+        grid = torch.arange(len(lengths) * max(lengths) * 6, dtype=torch.float64).view(
+            len(lengths), max(lengths), 6
+        )
         packed = layout.pack(grid)
-        assert packed.tolist() == [row for s, n in enumerate(lengths) for row in grid[s, :n].tolist()]
+        assert packed.tolist() == [
+            row for s, n in enumerate(lengths) for row in grid[s, :n].tolist()
+        ]
         keep = torch.tensor([[t < n for t in range(max(lengths))] for n in lengths])
         assert torch.equal(layout.keep_BT, keep)
         assert torch.equal(layout.unpack(packed), torch.where(keep[:, :, None], grid, 0.0))
@@ -176,7 +218,9 @@ class TestLayout:
 
     @pytest.mark.parametrize("lengths", [[], [0], [3, 0], [2, -1]])
     def test_empty_sentences_are_refused(self, lengths):
-        with pytest.raises(ValueError, match="at least one sentence and at least one token in each"):
+        with pytest.raises(
+            ValueError, match="at least one sentence and at least one token in each"
+        ):
             Layout(torch.tensor(lengths, dtype=torch.int64))
 
     @pytest.mark.parametrize("lengths", [[3, 1, 4], [2, 2]])
@@ -198,7 +242,9 @@ def test_dropout_acts_in_training_alone():
     assert torch.equal(model(tokens, layout, tokens, layout), one)
     model.eval()
     without = small_model("pre-ln").eval()
-    assert torch.equal(model(tokens, layout, tokens, layout), without(tokens, layout, tokens, layout))
+    assert torch.equal(
+        model(tokens, layout, tokens, layout), without(tokens, layout, tokens, layout)
+    )
 
 
 def test_a_stack_of_own_kinds():
@@ -212,7 +258,8 @@ def test_a_stack_of_own_kinds():
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("check", [model_by_aot_eager, stack_by_inductor])
 def test_compiled_equals_eager(check):
-    """The whole model and its gradients as one graph; and the code generator on a stack, as it takes its time.
+    """The whole model and its gradients as one graph; and the code generator on a stack, as it
+    takes its time.
 
     In a process of its own: what the compiler warns about and leaves behind is not ours.
     """

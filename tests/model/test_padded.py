@@ -1,5 +1,5 @@
-"""Encoder, Decoder and Transformer on (batch, time, width) tensors: beside torch's own modules, beside our packed
-models to the last bit, and with padding of every kind."""
+"""Encoder, Decoder and Transformer on (batch, time, width) tensors: beside torch's own modules,
+beside our packed models to the last bit, and with padding of every kind."""
 
 import copy
 import pickle
@@ -43,7 +43,9 @@ def evaluated(module: Placed, *, unprofiled: bool = True) -> Placed:
 
 
 def vectors(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, WIDTH, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(
+        *shape, WIDTH, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
 
 
 @pytest.mark.parametrize("pre", [False, True], ids=["post-ln", "pre-ln"])
@@ -66,10 +68,15 @@ def test_encoder_is_torchs(pre: bool, causal: bool) -> None:
 
 @pytest.mark.parametrize("pre", [False, True], ids=["post-ln", "pre-ln"])
 def test_decoder_with_cross_attention_is_torchs(pre: bool) -> None:
-    ours = perturbed(Decoder("pre-ln" if pre else "post-ln", blocks=2, encoder_blocks=4, **SIZES), 2)
+    ours = perturbed(
+        Decoder("pre-ln" if pre else "post-ln", blocks=2, encoder_blocks=4, **SIZES), 2
+    )
     theirs = torch_decoder(2, pre=pre)
     copy_weights(ours.stack, theirs)
-    padding, memory_padding = torch.arange(5) >= torch.tensor([[4], [5]]), torch.arange(3) >= torch.tensor([[3], [2]])
+    padding, memory_padding = (
+        torch.arange(5) >= torch.tensor([[4], [5]]),
+        torch.arange(3) >= torch.tensor([[3], [2]]),
+    )
     x, memory = vectors(2, 5), vectors(2, 3, seed=1)
     found = ours(x, memory, padding_mask=padding, memory_padding_mask=memory_padding)
     expected = theirs(
@@ -85,7 +92,9 @@ def test_decoder_with_cross_attention_is_torchs(pre: bool) -> None:
 @pytest.mark.parametrize("placement", DEFINED["encoder-only"])
 def test_encoder_has_the_bits_of_the_packed_model(placement: str) -> None:
     torch.manual_seed(0)
-    model = MaskedEncoder(EncoderConfig(placement=placement, blocks=3, positions=8, dropout=0.0, **SIZES), 20).eval()
+    model = MaskedEncoder(
+        EncoderConfig(placement=placement, blocks=3, positions=8, dropout=0.0, **SIZES), 20
+    ).eval()
     ours = evaluated(Encoder(placement, blocks=3, activation="gelu", **SIZES))
     ours.stack.load_state_dict(model.encoder.state_dict())
     x = vectors(2, 5).float()
@@ -101,18 +110,24 @@ def test_decoder_starts_with_the_bits_of_the_registrys_model(placement: str) -> 
     torch.manual_seed(7)
     initialise(model.decoder, "normal-0.02", named(placement))
     torch.manual_seed(7)
-    ours = Decoder(placement, blocks=3, activation="gelu-tanh", initialisation="normal-0.02", **SIZES)
+    ours = Decoder(
+        placement, blocks=3, activation="gelu-tanh", initialisation="normal-0.02", **SIZES
+    )
     state = model.decoder.state_dict()
     assert ours.stack.state_dict().keys() == state.keys()
     assert all(torch.equal(value, state[name]) for name, value in ours.stack.state_dict().items())
     x = vectors(2, 5).float()
-    packed = model.decoder(x.view(10, WIDTH), Context(layout=Layout(torch.tensor([5, 5])), causal=True))
+    packed = model.decoder(
+        x.view(10, WIDTH), Context(layout=Layout(torch.tensor([5, 5])), causal=True)
+    )
     assert torch.equal(evaluated(ours)(x).view(10, WIDTH), packed)
 
 
 @pytest.mark.parametrize("placement", DEFINED["encoder-decoder"])
 def test_transformer_starts_with_the_bits_of_the_registrys_model(placement: str) -> None:
-    config = ModelConfig(placement=placement, encoder_blocks=2, decoder_blocks=3, dropout=0.0, **SIZES)
+    config = ModelConfig(
+        placement=placement, encoder_blocks=2, decoder_blocks=3, dropout=0.0, **SIZES
+    )
     model = EncoderDecoder(config, 20, 20).eval()
     torch.manual_seed(7)
     for stack in (model.encoder, model.decoder):
@@ -120,17 +135,24 @@ def test_transformer_starts_with_the_bits_of_the_registrys_model(placement: str)
     torch.manual_seed(7)
     ours = evaluated(Transformer(placement, encoder_blocks=2, decoder_blocks=3, **SIZES))
     expected = model.state_dict()
-    stacks = {name: value for name, value in ours.state_dict().items() if name != "profiled" and name != "updates"}
+    stacks = {
+        name: value
+        for name, value in ours.state_dict().items()
+        if name != "profiled" and name != "updates"
+    }
     assert stacks.keys() == {name for name in expected if name.startswith(("encoder.", "decoder."))}
     assert all(torch.equal(value, expected[name]) for name, value in stacks.items())
     source, target = vectors(2, 5).float(), vectors(2, 4, seed=1).float()
     layouts = Layout(torch.tensor([5, 5])), Layout(torch.tensor([4, 4]))
     memory = model.encoder(source.view(10, WIDTH), Context(layout=layouts[0]))
     context = Context(layout=layouts[1], causal=True, memory_MD=memory, memory_layout=layouts[0])
-    assert torch.equal(ours(source, target).view(8, WIDTH), model.decoder(target.view(8, WIDTH), context))
+    assert torch.equal(
+        ours(source, target).view(8, WIDTH), model.decoder(target.view(8, WIDTH), context)
+    )
 
 
-# A mask is attention's alone: every placement meets padding with one of the two by turns, and two of them with both.
+# A mask is attention's alone: every placement meets padding with one of the two by turns, and two
+# of them with both.
 MASKS = dict.fromkeys([*zip(DEFINED["encoder-only"], cycle([False, True]), strict=False), *BOTH])
 
 
@@ -151,7 +173,9 @@ def test_no_gradient_reaches_padding_or_is_not_finite() -> None:
     source, target = (vectors(3, 5, seed=seed).requires_grad_() for seed in (0, 1))
     empty = HOLES.clone()
     empty[2] = True  # a sentence without any token
-    ours(source, target, source_padding_mask=empty, target_padding_mask=HOLES).square().sum().backward()
+    ours(
+        source, target, source_padding_mask=empty, target_padding_mask=HOLES
+    ).square().sum().backward()
     for x, padding in ((source, empty), (target, HOLES)):
         assert torch.isfinite(x.grad).all()
         assert (x.grad[padding] == 0).all()
@@ -160,7 +184,9 @@ def test_no_gradient_reaches_padding_or_is_not_finite() -> None:
 
 
 def test_a_hand_built_stack_has_the_placements_weights() -> None:
-    """DeepNorm's gain, (8N)^-1/4 of values, outputs and both feed-forward matrices: Wang et al. 2022, table 1."""
+    """DeepNorm's gain, (8N)^-1/4 of values, outputs and both feed-forward matrices: Wang et al.
+    2022, table 1.
+    """
     torch.manual_seed(0)
     wide = {"width": 256, "heads": 4, "ffn_width": 256}
     deep, post = (Encoder(name, blocks=12, **wide).stack for name in ("deepnorm", "post-ln"))
@@ -173,7 +199,9 @@ def test_a_hand_built_stack_has_the_placements_weights() -> None:
 
 
 def test_making_a_module_draws_its_weights_and_nothing_else() -> None:
-    """What is drawn after it is the same whatever the dropout, the norm and the number of parameters of the norm."""
+    """What is drawn after it is the same whatever the dropout, the norm and the number of
+    parameters of the norm.
+    """
     draws = []
     for options in ({}, {"dropout": 0.3}, {"norm": "rms-norm"}):
         torch.manual_seed(1)
@@ -195,7 +223,9 @@ def test_compiled_as_one_graph_for_every_size_of_batch() -> None:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))]
+)
 def test_copies_compute_the_same(copied) -> None:
     ours = evaluated(Encoder("residual", blocks=1, **SIZES))
     x = torch.randn(1, 3, WIDTH)

@@ -1,4 +1,6 @@
-"""Modules of a user's own under every placement: the weights, the norms and the outputs of the registry's models."""
+"""Modules of a user's own under every placement: the weights, the norms and the outputs of the
+registry's models.
+"""
 
 import copy
 from collections.abc import Callable
@@ -22,7 +24,9 @@ DEFINED = {
 
 
 class Attention(nn.Module):
-    """A user's: four linear layers in an order of its own, and functions where a formula wants them."""
+    """A user's: four linear layers in an order of its own, and functions where a formula wants
+    them.
+    """
 
     num_heads = HEADS
 
@@ -35,7 +39,11 @@ class Attention(nn.Module):
         def apply(place: str, value: Tensor) -> Tensor:
             return inside[place](value) if place in inside else value
 
-        q, k, v = apply("query", self.q_proj(x)), apply("key", self.k_proj(read)), apply("value", self.v_proj(read))
+        q, k, v = (
+            apply("query", self.q_proj(x)),
+            apply("key", self.k_proj(read)),
+            apply("value", self.v_proj(read)),
+        )
         q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in (q, k, v))
         scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
         if causal:
@@ -68,21 +76,26 @@ def rows(*kinds: type[nn.Module], blocks: int = BLOCKS) -> list[list[nn.Module]]
 
 
 def same_weights(ours: Placed, theirs: Placed) -> None:
-    """Every matrix and bias under its name, every norm and every parameter of the formula, to the last bit."""
+    """Every matrix and bias under its name, every norm and every parameter of the formula, to the
+    last bit.
+    """
     for a, b in zip(ours.stack.sublayers(), theirs.stack.sublayers(), strict=True):
         matrices = dict(a.f.matrices())
         for name, linear in b.f.matrices():
             assert torch.equal(matrices[name].weight, linear.weight), (a.site, name)
             assert torch.equal(matrices[name].bias, linear.bias), (a.site, name)
     own, registrys = (
-        {name: value for name, value in module.state_dict().items() if ".f." not in name} for module in (ours, theirs)
+        {name: value for name, value in module.state_dict().items() if ".f." not in name}
+        for module in (ours, theirs)
     )
     assert own.keys() == registrys.keys()
     assert all(torch.equal(value, registrys[name]) for name, value in own.items())
 
 
 def drawn_alike(*makers: Callable[[], Placed]) -> list[Placed]:
-    """Ours and theirs, drawn from one seed: their weights are compared, and then they are ready to be evaluated."""
+    """Ours and theirs, drawn from one seed: their weights are compared, and then they are ready to
+    be evaluated.
+    """
     modules = []
     for make in makers:
         torch.manual_seed(3)
@@ -99,7 +112,8 @@ def drawn_alike(*makers: Callable[[], Placed]) -> list[Placed]:
 def test_an_encoder_of_the_users_is_the_registrys(placement: str) -> None:
     blocks = rows(Attention, FeedForward)
     ours, theirs = drawn_alike(
-        lambda: place(placement, blocks, width=WIDTH), lambda: Encoder(placement, blocks=BLOCKS, **SIZES)
+        lambda: place(placement, blocks, width=WIDTH),
+        lambda: Encoder(placement, blocks=BLOCKS, **SIZES),
     )
     x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
     torch.testing.assert_close(ours(x, causal=True), theirs(x, causal=True), **CLOSE)
@@ -112,20 +126,26 @@ def test_a_decoder_of_the_users_is_the_registrys(placement: str) -> None:
         lambda: place(placement, blocks, width=WIDTH, other_blocks=2),
         lambda: Decoder(placement, blocks=BLOCKS, encoder_blocks=2, **SIZES),
     )
-    x, memory = torch.randn(2, 5, WIDTH, dtype=torch.float64), torch.randn(2, 3, WIDTH, dtype=torch.float64)
+    x, memory = (
+        torch.randn(2, 5, WIDTH, dtype=torch.float64),
+        torch.randn(2, 3, WIDTH, dtype=torch.float64),
+    )
     torch.testing.assert_close(ours(x, memory=memory, causal=True), theirs(x, memory), **CLOSE)
 
 
 def torchs() -> tuple[nn.Module, nn.Module]:
     attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
-    return attention, nn.Sequential(nn.Linear(WIDTH, FFN_WIDTH), nn.ReLU(), nn.Linear(FFN_WIDTH, WIDTH))
+    return attention, nn.Sequential(
+        nn.Linear(WIDTH, FFN_WIDTH), nn.ReLU(), nn.Linear(FFN_WIDTH, WIDTH)
+    )
 
 
 @pytest.mark.parametrize("placement", ["pre-ln", "deepnorm", "attn-res"])
 def test_torchs_own_modules_are_known(placement: str) -> None:
     blocks = [torchs() for _ in range(BLOCKS)]
     ours, theirs = drawn_alike(
-        lambda: place(placement, blocks, width=WIDTH), lambda: Encoder(placement, blocks=BLOCKS, **SIZES)
+        lambda: place(placement, blocks, width=WIDTH),
+        lambda: Encoder(placement, blocks=BLOCKS, **SIZES),
     )
     x = torch.randn(2, 5, WIDTH, dtype=torch.float64)
     padding = torch.arange(5) >= torch.tensor([[4], [5]])
@@ -137,16 +157,23 @@ def test_torchs_cross_attention_reads_the_memory() -> None:
     attention, feed_forward = torchs()
     crossing = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
     ours, theirs = drawn_alike(
-        lambda: place("post-ln", [[attention, crossing, feed_forward]], width=WIDTH, other_blocks=1),
+        lambda: place(
+            "post-ln", [[attention, crossing, feed_forward]], width=WIDTH, other_blocks=1
+        ),
         lambda: Decoder("post-ln", blocks=1, encoder_blocks=1, **SIZES),
     )
-    x, memory = torch.randn(2, 5, WIDTH, dtype=torch.float64), torch.randn(2, 3, WIDTH, dtype=torch.float64)
+    x, memory = (
+        torch.randn(2, 5, WIDTH, dtype=torch.float64),
+        torch.randn(2, 3, WIDTH, dtype=torch.float64),
+    )
     found = ours(x, memory=memory, attn_mask=torch.ones(5, 5).triu(1).bool())
     torch.testing.assert_close(found, theirs(x, memory), **CLOSE)
 
 
 def test_all_three_placements_train_what_they_are_given() -> None:
-    x, wanted = (torch.randn(4, 5, WIDTH, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    x, wanted = (
+        torch.randn(4, 5, WIDTH, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)
+    )
     for name in ("post-ln", "ngpt", "admin"):
         torch.manual_seed(0)
         model = place(name, rows(Attention, FeedForward, blocks=1), width=WIDTH)
@@ -161,7 +188,11 @@ def test_all_three_placements_train_what_they_are_given() -> None:
             optimizer.step()
             losses.append(loss.item())
         assert losses[-1] < losses[0] - 0.2
-    query = place("ngpt", rows(Attention, FeedForward, blocks=1), width=WIDTH).stack.blocks[0].attention.f.module.q_proj
+    query = (
+        place("ngpt", rows(Attention, FeedForward, blocks=1), width=WIDTH)
+        .stack.blocks[0]
+        .attention.f.module.q_proj
+    )
     torch.testing.assert_close(query.weight.norm(dim=1), torch.ones(WIDTH))
 
 
@@ -182,11 +213,16 @@ def test_kept_weights_are_kept() -> None:
     place("deepnorm", blocks, width=WIDTH, initialisation="keep")
     for row, kept in zip(blocks, before, strict=True):
         for module, same in zip(row, kept, strict=True):
-            assert all(torch.equal(a, b) for a, b in zip(module.parameters(), same.parameters(), strict=True))
+            assert all(
+                torch.equal(a, b)
+                for a, b in zip(module.parameters(), same.parameters(), strict=True)
+            )
 
 
 def test_matrices_may_be_told_gated_and_transposed() -> None:
-    """A SwiGLU's gate is drawn as its other first matrix; a weight stored (in, out) is given as its transpose."""
+    """A SwiGLU's gate is drawn as its other first matrix; a weight stored (in, out) is given as its
+    transpose.
+    """
 
     class Gated(nn.Module):
         def __init__(self) -> None:
@@ -215,16 +251,40 @@ def test_matrices_may_be_told_gated_and_transposed() -> None:
     [
         (lambda: [], {}, "at least one block"),
         (lambda: [[Attention()]], {}, "2 or 3 modules"),
-        (lambda: [{"feed_forward": FeedForward(), "attention": Attention()}], {}, "in the order attention"),
-        (lambda: [[Attention(), FeedForward()], [Attention(), Crossing(), FeedForward()]], {}, "same modules"),
-        (lambda: [[Attention(), FeedForward()]], {"stack": "decoder", "other_blocks": 2}, "cross_attention"),
+        (
+            lambda: [{"feed_forward": FeedForward(), "attention": Attention()}],
+            {},
+            "in the order attention",
+        ),
+        (
+            lambda: [[Attention(), FeedForward()], [Attention(), Crossing(), FeedForward()]],
+            {},
+            "same modules",
+        ),
+        (
+            lambda: [[Attention(), FeedForward()]],
+            {"stack": "decoder", "other_blocks": 2},
+            "cross_attention",
+        ),
         (lambda: [[Attention(), Crossing(), FeedForward()]], {}, "other_blocks=0"),
-        (lambda: [[Attention(), nn.Linear(WIDTH, WIDTH)]], {}, "cannot tell which weights of Linear"),
-        (lambda: [[nn.Sequential(Attention(), nn.Linear(WIDTH, WIDTH)), FeedForward()]], {}, "cannot tell"),
+        (
+            lambda: [[Attention(), nn.Linear(WIDTH, WIDTH)]],
+            {},
+            "cannot tell which weights of Linear",
+        ),
+        (
+            lambda: [[nn.Sequential(Attention(), nn.Linear(WIDTH, WIDTH)), FeedForward()]],
+            {},
+            "cannot tell",
+        ),
         (lambda: [[Attention(), FeedForward()]], {"width": 8}, "does not fit width=8"),
         (lambda: [[Attention(), FeedForward()]], {"initialisation": "none"}, "keep"),
         (lambda: [[Attention(), FeedForward()]], {"placement": "pre-lnn"}, "pre-ln"),
-        (lambda: [torchs()], {"placement": "sub-ln"}, r"within attention \(output\): SelfAttention must take them"),
+        (
+            lambda: [torchs()],
+            {"placement": "sub-ln"},
+            r"within attention \(output\): SelfAttention must take them",
+        ),
         (lambda: [torchs()], {"placement": "hybrid-norm"}, r"\(key, query, value\)"),
         (
             lambda: [[Attention(), FeedForward()]],
@@ -266,7 +326,10 @@ class TestRunning:
                 return super().forward(x, {})
 
         model = place("sub-ln", rows(Attention, Deaf), width=WIDTH)
-        with pytest.raises(RuntimeError, match=r"feed_forward module Deaf took `inside` and did not apply .* output"):
+        with pytest.raises(
+            RuntimeError,
+            match=r"feed_forward module Deaf took `inside` and did not apply .* output",
+        ):
             model(torch.randn(1, 2, WIDTH))
 
     def test_a_module_that_gives_something_else_is_noticed(self) -> None:

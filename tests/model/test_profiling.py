@@ -20,7 +20,9 @@ def forward(model: EncoderDecoder) -> torch.Tensor:
     layouts = [Layout(torch.tensor(lengths)) for lengths in (SOURCE_LENGTHS, TARGET_LENGTHS)]
     packed = [
         layout.pack(random_tokens(lengths, seed))
-        for seed, (layout, lengths) in enumerate(zip(layouts, (SOURCE_LENGTHS, TARGET_LENGTHS), strict=True))
+        for seed, (layout, lengths) in enumerate(
+            zip(layouts, (SOURCE_LENGTHS, TARGET_LENGTHS), strict=True)
+        )
     ]
     return model(packed[0], layouts[0], packed[1], layouts[1])
 
@@ -30,23 +32,31 @@ def scales(stack: Stack) -> list[torch.Tensor]:
 
 
 @torch.no_grad()
-def measured_variances(model: EncoderDecoder, kind: str, *, training: bool = False) -> tuple[float, list[float]]:
+def measured_variances(
+    model: EncoderDecoder, kind: str, *, training: bool = False
+) -> tuple[float, list[float]]:
     """Of the embedding after dropout and of every branch, with the model as it now stands."""
     stack = getattr(model, kind)
     found, inputs, hooks = [], [], []
     hooks.append(stack.dropout.register_forward_hook(lambda _, args, out: inputs.append(out)))
-    hooks += [s.register_forward_hook(lambda _, args, out: found.append(out)) for s in stack.sublayers()]
+    hooks += [
+        s.register_forward_hook(lambda _, args, out: found.append(out)) for s in stack.sublayers()
+    ]
     model.train(training)
     with torch.random.fork_rng():
         forward(model)
     for hook in hooks:
         hook.remove()
-    return inputs[0].double().var(correction=0).item(), [x.double().var(correction=0).item() for x in found]
+    return inputs[0].double().var(correction=0).item(), [
+        x.double().var(correction=0).item() for x in found
+    ]
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_squared_scales_are_the_sum_of_the_branches_before(kind):
-    """Liu et al. 2020, section 4: ω_i² = Σ_{j<i} Var F_j, measured while every ω is 1; ω_1 stays 1."""
+    """Liu et al. 2020, section 4: ω_i² = Σ_{j<i} Var F_j, measured while every ω is 1; ω_1 stays
+    1.
+    """
     model = build("admin")
     _, variances = measured_variances(model, kind)
     assert len(variances) == 6
@@ -55,7 +65,8 @@ def test_squared_scales_are_the_sum_of_the_branches_before(kind):
     found = scales(getattr(model, kind))
     assert all((scale == scale[0]).all() for scale in found), "one value for all features at first"
     assert [scale[0].item() ** 2 for scale in found] == pytest.approx(expected, rel=1e-5)
-    # The branches add up, so that no scale is that of another sub-layer; and the paper's sum has no 1 in it.
+    # The branches add up, so that no scale is that of another sub-layer; and the paper's sum has no
+    # 1 in it.
     assert all(later > earlier + 0.01 for earlier, later in pairwise(expected[1:]))
     assert found[1][0].item() == pytest.approx(variances[0] ** 0.5, rel=1e-5)
 
@@ -63,17 +74,23 @@ def test_squared_scales_are_the_sum_of_the_branches_before(kind):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_the_codes_reading_counts_the_embedding_and_measures_with_dropout_on(kind, dropout):
-    """Transformer-Clinic: ω_i² = Var x_0 + Σ_{j<i} Var F_j, with the scales before F_i in place, in training mode."""
+    """Transformer-Clinic: ω_i² = Var x_0 + Σ_{j<i} Var F_j, with the scales before F_i in place, in
+    training mode.
+    """
     model = build("admin-clinic", dropout)
     profile(model, lambda: forward(model))
     embedding, variances = measured_variances(model, kind, training=True)
     expected = [1.0] + [embedding + sum(variances[:before]) for before in range(1, len(variances))]
-    assert [scale[0].item() ** 2 for scale in scales(getattr(model, kind))] == pytest.approx(expected, rel=1e-5)
+    assert [scale[0].item() ** 2 for scale in scales(getattr(model, kind))] == pytest.approx(
+        expected, rel=1e-5
+    )
     assert embedding != pytest.approx(1, abs=0.05)
 
 
 def test_the_two_readings_measure_different_streams():
-    """With all scales at 1 or with those before in place, a branch reads another mixture of the branches below."""
+    """With all scales at 1 or with those before in place, a branch reads another mixture of the
+    branches below.
+    """
     paper, code = build("admin"), build("admin-clinic")
     for model in (paper, code):
         profile(model, lambda model=model: forward(model))
@@ -93,11 +110,15 @@ def test_whether_dropout_is_counted_and_that_modes_and_generators_come_back(plac
     for model in (plain, dropped):
         profile(model, lambda model=model: forward(model))
     assert torch.equal(torch.get_rng_state(), before)
-    same = [torch.equal(a, b) for a, b in zip(plain.parameters(), dropped.parameters(), strict=True)]
+    same = [
+        torch.equal(a, b) for a, b in zip(plain.parameters(), dropped.parameters(), strict=True)
+    ]
     assert all(same) != counted
     assert dropped.encoder.training
     assert not dropped.decoder.training
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in dropped.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in dropped.modules()
+    )
 
 
 @pytest.mark.parametrize("placement", ["admin", "admin-clinic"])

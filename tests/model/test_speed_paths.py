@@ -1,4 +1,6 @@
-"""What the model does by hand for speed: rearrangement, dropout and the linear layer, against what torch defines."""
+"""What the model does by hand for speed: rearrangement, dropout and the linear layer, against what
+torch defines.
+"""
 
 import pytest
 import torch
@@ -17,7 +19,9 @@ def test_rearrangement_has_the_gradient_of_finite_differences(lengths: torch.Ten
     layout = Layout(lengths)
     x_ND = torch.randn(layout.tokens, 6, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: layout.to_heads(x, 2), (x_ND,))
-    x_BHTK = torch.randn(layout.sentences, 2, layout.longest, 3, dtype=torch.float64, requires_grad=True)
+    x_BHTK = torch.randn(
+        layout.sentences, 2, layout.longest, 3, dtype=torch.float64, requires_grad=True
+    )
     assert torch.autograd.gradcheck(layout.from_heads, (x_BHTK,))
 
 
@@ -29,7 +33,9 @@ def test_heads_are_slices_of_each_token_and_padding_is_zero():
     for sentence, row_TD in enumerate(rows):
         for head in range(2):
             cell_TK = grid[sentence, head]
-            torch.testing.assert_close(cell_TK[: len(row_TD)], row_TD[:, 3 * head : 3 * head + 3], rtol=0, atol=0)
+            torch.testing.assert_close(
+                cell_TK[: len(row_TD)], row_TD[:, 3 * head : 3 * head + 3], rtol=0, atol=0
+            )
             assert not cell_TK[len(row_TD) :].any()
     torch.testing.assert_close(layout.from_heads(grid), x_ND, rtol=0, atol=0)
 
@@ -40,14 +46,20 @@ def test_dropout_keeps_its_rate_and_the_mean(rate: float):
     n = 1_000_003  # not a multiple of the four masks that one random number holds
     y = Dropout(rate)(torch.ones(n, dtype=torch.float64))
     kept = (y != 0).double()
-    assert abs(kept.mean().item() - (1 - rate)) < 5 * (rate * (1 - rate) / n) ** 0.5  # five standard errors
+    assert (
+        abs(kept.mean().item() - (1 - rate)) < 5 * (rate * (1 - rate) / n) ** 0.5
+    )  # five standard errors
     assert y.unique().numel() == 2
-    assert y.max().item() == pytest.approx(1 / (1 - rate), rel=2**-16 / (1 - rate))  # the rate's rounding
+    assert y.max().item() == pytest.approx(
+        1 / (1 - rate), rel=2**-16 / (1 - rate)
+    )  # the rate's rounding
     assert abs(y.mean().item() - 1) < 5 * (rate / (1 - rate) / n) ** 0.5
 
 
 def test_dropout_masks_are_independent():
-    """Neighbours share a random number, rows do not; a correlation of n pairs has the standard error 1 / √n."""
+    """Neighbours share a random number, rows do not; a correlation of n pairs has the standard
+    error 1 / √n.
+    """
     torch.manual_seed(0)
     drop, n = Dropout(0.3), 400_000
     x = torch.ones(n, dtype=torch.float64)
@@ -90,7 +102,9 @@ def test_factors_are_cast_under_autocast_alone():
     with torch.autocast("cpu", torch.bfloat16):
         assert as_factor(x).dtype == torch.bfloat16
         assert Linear(3, 2)(as_factor(x)).dtype == torch.bfloat16
-        assert as_factor(x.double()).dtype == torch.float64  # as autocast itself leaves float64 alone
+        assert (
+            as_factor(x.double()).dtype == torch.float64
+        )  # as autocast itself leaves float64 alone
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -104,6 +118,7 @@ def test_bf16_attention_errs_by_roundings_to_bf16_alone(causal: bool):
     before = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
     mixed = attend(query, key, value, None, causal, 0.0)
     assert mixed.dtype == torch.bfloat16
-    # Scaled queries and keys, scores, weights and the result are each rounded, by 2^-9 of their value at most.
+    # Scaled queries and keys, scores, weights and the result are each rounded, by 2^-9 of their
+    # value at most.
     assert (mixed.double() - exact).norm() / exact.norm() < 5 * 2**-9
     assert torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed() == before

@@ -1,4 +1,6 @@
-"""What a watched update shows: the call of the model, and gradients before anything is done to them."""
+"""What a watched update shows: the call of the model, and gradients before anything is done to
+them.
+"""
 
 from contextlib import closing
 
@@ -26,7 +28,8 @@ class Wrapper(nn.Module):
 def batches(count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(3)
     return [
-        (torch.randn(6, 4, generator=generator), torch.randint(0, 5, (7,), generator=generator)) for _ in range(count)
+        (torch.randn(6, 4, generator=generator), torch.randint(0, 5, (7,), generator=generator))
+        for _ in range(count)
     ]
 
 
@@ -43,7 +46,13 @@ def test_norms_are_of_the_accumulated_gradient_before_it_is_clipped():
         [wrapper.table.weight, *wrapper.net.parameters()],
     )
     found = watch.gradient_norms(wrapper)
-    assert list(found) == ["table.weight", "net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias"]
+    assert list(found) == [
+        "table.weight",
+        "net.0.weight",
+        "net.0.bias",
+        "net.2.weight",
+        "net.2.bias",
+    ]
     for norm, gradient in zip(found.values(), wanted, strict=True):
         assert norm == pytest.approx(float(gradient.to_dense().norm()), rel=1e-5)
         assert norm > 1e-2

@@ -1,4 +1,6 @@
-"""Measurements during training: against a model that notes the same itself, and without a trace in the training."""
+"""Measurements during training: against a model that notes the same itself, and without a trace in
+the training.
+"""
 
 import copy
 import math
@@ -21,7 +23,9 @@ class Block(nn.Module):
         super().__init__()
         self.norm_1, self.norm_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.mixer = nn.MultiheadAttention(WIDTH, 2, dropout=0.1, batch_first=True)
-        self.ffn = nn.Sequential(nn.Linear(WIDTH, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, WIDTH))
+        self.ffn = nn.Sequential(
+            nn.Linear(WIDTH, 24), nn.ReLU(), nn.Dropout(0.1), nn.Linear(24, WIDTH)
+        )
 
     def attention(self, x_BTD: Tensor) -> Tensor:
         y_BTD = self.norm_1(x_BTD)
@@ -63,7 +67,11 @@ def model_and_ids() -> tuple[Noting, Tensor]:
 def trained(updates: int, monitor_every: int | None) -> tuple[Noting, list[dict[str, float]]]:
     """With dropout, so that one random number drawn elsewhere would change every later weight."""
     model, ids_BT = model_and_ids()
-    monitor = None if monitor_every is None else Monitor(model=model, inputs=ids_BT, every_updates=monitor_every)
+    monitor = (
+        None
+        if monitor_every is None
+        else Monitor(model=model, inputs=ids_BT, every_updates=monitor_every)
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     measured = []
     for update in range(1, updates + 1):
@@ -94,14 +102,20 @@ def test_every_name_and_value_is_what_the_model_notes_itself():
     }
     for number, (x_BTD, f_BTD) in enumerate(zip(notes[:-1:2], notes[1::2], strict=True)):
         block, kind = model.blocks[number // 2], KINDS[number % 2]
-        parameters = [p for p in (block.mixer if kind == "attention" else block.ffn).parameters() if p.ndim > 1]
+        parameters = [
+            p
+            for p in (block.mixer if kind == "attention" else block.ffn).parameters()
+            if p.ndim > 1
+        ]
         wanted |= {
             f"normscope/blocks/block_{number // 2 + 1:02}/{kind}/{name}": value
             for name, value in {
                 "stream_square": square(x_BTD),
                 "share": square(f_BTD) / (square(f_BTD) + square(x_BTD)),
                 "correlation": mean_cosine(x_BTD),
-                "gradient_norm": math.sqrt(sum(float(p.grad.double().square().sum()) for p in parameters)),
+                "gradient_norm": math.sqrt(
+                    sum(float(p.grad.double().square().sum()) for p in parameters)
+                ),
                 **still(exact.blocks[number // 2], kind, x_BTD),
             }.items()
         }
@@ -113,7 +127,8 @@ def mean_cosine(x_BTD: Tensor) -> float:
     unit_BTD = x_BTD / x_BTD.norm(dim=-1, keepdim=True)
     cosines_BTT = unit_BTD @ unit_BTD.mT
     return float(
-        (cosines_BTT.sum() - cosines_BTT.diagonal(dim1=1, dim2=2).sum()) / (len(x_BTD) * TOKENS * (TOKENS - 1))
+        (cosines_BTT.sum() - cosines_BTT.diagonal(dim1=1, dim2=2).sum())
+        / (len(x_BTD) * TOKENS * (TOKENS - 1))
     )
 
 
@@ -123,7 +138,10 @@ def still(block: Block, kind: str, x_BTD: Tensor) -> dict[str, float]:
         if kind == "attention":
             y_BTD = block.norm_1(x_BTD)
             weights = block.mixer(y_BTD, y_BTD, y_BTD, average_attn_weights=False)[1]
-            return {"attention_entropy": float(-(weights * weights.log()).sum(-1).mean()) / math.log(TOKENS)}
+            return {
+                "attention_entropy": float(-(weights * weights.log()).sum(-1).mean())
+                / math.log(TOKENS)
+            }
         hidden = block.ffn[:2](block.norm_2(x_BTD)).reshape(-1, 24)
         return {"idle_units": float((hidden.amax(0) == hidden.amin(0)).double().mean())}
 
@@ -137,13 +155,17 @@ def test_a_training_with_a_monitor_is_the_training_without_one():
     without, _ = trained(5, monitor_every=None)
     assert [bool(values) for values in measured] == [True, False, True, False, True]
     assert measured[0] != measured[2]
-    for mine, other in zip(with_monitor.state_dict().values(), without.state_dict().values(), strict=True):
+    for mine, other in zip(
+        with_monitor.state_dict().values(), without.state_dict().values(), strict=True
+    ):
         assert torch.equal(mine, other)
     assert with_monitor.training
     assert all(module.training for module in with_monitor.modules())
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     assert not any(getattr(module, name) for module in with_monitor.modules() for name in hooks)
-    assert not any(p._post_accumulate_grad_hooks or p._backward_hooks for p in with_monitor.parameters())
+    assert not any(
+        p._post_accumulate_grad_hooks or p._backward_hooks for p in with_monitor.parameters()
+    )
 
 
 def test_a_step_is_measured_against_the_weights_before_it():
@@ -156,11 +178,14 @@ def test_a_step_is_measured_against_the_weights_before_it():
     found = monitor.stepped(1)
     at = "normscope/blocks/block_02/feed_forward/"
     new, old = (
-        torch.cat([m.blocks[1].ffn[n].weight.detach().double().flatten() for n in (0, 3)]) for m in (model, before)
+        torch.cat([m.blocks[1].ffn[n].weight.detach().double().flatten() for n in (0, 3)])
+        for m in (model, before)
     )
     moved = float((new - old).norm())
     wanted = {f"{at}update_norm": moved, f"{at}update_ratio": moved / float(old.norm())}
-    assert {name: value for name, value in found.items() if name.startswith(at)} == pytest.approx(wanted, rel=1e-4)
+    assert {name: value for name, value in found.items() if name.startswith(at)} == pytest.approx(
+        wanted, rel=1e-4
+    )
     assert len(found) == 2 * 2 * BLOCKS
     # Neither twice, nor for an update that was not measured.
     assert monitor.stepped(1) == {}
@@ -170,13 +195,17 @@ def test_a_step_is_measured_against_the_weights_before_it():
 
 
 def stuck(break_it: Callable[[Noting], None]) -> dict[str, float]:
-    """On tokens of which none is there twice: attention has to choose between tokens that are alike."""
+    """On tokens of which none is there twice: attention has to choose between tokens that are
+    alike.
+    """
     model, _ = model_and_ids()
     ids_BT = torch.stack([torch.randperm(11)[:TOKENS] for _ in range(4)])
     with torch.no_grad():
         break_it(model)
     nn.functional.cross_entropy(model(ids_BT).mT, ids_BT).backward()
-    return Monitor(model=model, inputs=lambda m: nn.functional.cross_entropy(m(ids_BT).mT, ids_BT))(1)
+    return Monitor(model=model, inputs=lambda m: nn.functional.cross_entropy(m(ids_BT).mT, ids_BT))(
+        1
+    )
 
 
 def test_dead_and_saturated_sub_layers_are_counted():
@@ -202,7 +231,9 @@ def test_dead_and_saturated_sub_layers_are_counted():
 
 
 def test_masked_keys_are_no_choice():
-    """Causal attention whose scores are all alike has the largest entropy that each query can have."""
+    """Causal attention whose scores are all alike has the largest entropy that each query can
+    have.
+    """
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 24, batch_first=True)
     with torch.no_grad():
@@ -210,7 +241,9 @@ def test_masked_keys_are_no_choice():
     mask = nn.Transformer.generate_square_subsequent_mask(TOKENS)
     x_BTD = torch.randn(2, TOKENS, WIDTH)
     found = Monitor(model=layer, inputs=lambda m: m(x_BTD, src_mask=mask))(1)
-    assert found["normscope/stack/block_01/attention/attention_entropy"] == pytest.approx(1, abs=1e-5)
+    assert found["normscope/stack/block_01/attention/attention_entropy"] == pytest.approx(
+        1, abs=1e-5
+    )
 
 
 def test_the_size_of_the_logits_is_taken_before_the_softmax():
@@ -218,7 +251,9 @@ def test_the_size_of_the_logits_is_taken_before_the_softmax():
     logits = model.eval()(ids_BT).detach().double()
     wanted = float(logits.var(-1, correction=0).mean().sqrt())
     run = lambda m: nn.functional.cross_entropy(m(ids_BT).mT, ids_BT)  # noqa: E731
-    assert Monitor(model=model, inputs=run)(1)["normscope/logit_deviation"] == pytest.approx(wanted, rel=1e-4)
+    assert Monitor(model=model, inputs=run)(1)["normscope/logit_deviation"] == pytest.approx(
+        wanted, rel=1e-4
+    )
 
 
 def test_gradients_that_are_given_come_before_those_of_the_parameters():
@@ -239,7 +274,9 @@ def test_a_weight_that_stops_being_finite_ends_no_training():
     assert monitor(1)
     with torch.no_grad():
         model.blocks[1].ffn[0].weight[0, 0] = math.nan
-    with pytest.warns(RuntimeWarning, match=r"no measurement at update 2: blocks\.1\.ffn\.0\.weight has values"):
+    with pytest.warns(
+        RuntimeWarning, match=r"no measurement at update 2: blocks\.1\.ffn\.0\.weight has values"
+    ):
         assert monitor(2) == {}
     with pytest.raises(ValueError, match="not finite"):
         Monitor(model=model, inputs=ids_BT)(1)
@@ -253,7 +290,10 @@ def test_names_are_those_of_the_stacks():
     shares = [name for name in found if name.endswith("/share")]
     assert shares == [
         f"normscope/{stack}.layers/block_{block}/{kind}/share"
-        for stack, kinds in (("encoder", KINDS), ("decoder", ("attention", "cross_attention", "feed_forward")))
+        for stack, kinds in (
+            ("encoder", KINDS),
+            ("decoder", ("attention", "cross_attention", "feed_forward")),
+        )
         for block in ("01", "02")
         for kind in kinds
     ]
@@ -262,7 +302,11 @@ def test_names_are_those_of_the_stacks():
 def test_sub_layers_of_one_kind_in_a_block_are_numbered():
     _, ids_BT = model_and_ids()
     model = Noting(order=("feed_forward", "attention", "feed_forward"))
-    names = [name.split("/")[2:4] for name in Monitor(model=model, inputs=ids_BT)(1) if name.endswith("/share")]
+    names = [
+        name.split("/")[2:4]
+        for name in Monitor(model=model, inputs=ids_BT)(1)
+        if name.endswith("/share")
+    ]
     kinds = ("feed_forward", "attention", "feed_forward_2")
     assert names == [[f"block_{block:02}", kind] for block in (1, 2, 3) for kind in kinds]
 

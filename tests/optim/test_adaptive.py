@@ -1,4 +1,6 @@
-"""The schedule of a placement's own numbers: its values at both ends, its shape, and what it refuses."""
+"""The schedule of a placement's own numbers: its values at both ends, its shape, and what it
+refuses.
+"""
 
 import math
 from fractions import Fraction
@@ -20,13 +22,23 @@ configs = st.builds(
 
 def test_a_straight_line_by_hand():
     schedule = AdaptiveConfig(start=0.0, end=1.0, over=4)
-    assert [adaptive_value(schedule, update) for update in range(7)] == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+    assert [adaptive_value(schedule, update) for update in range(7)] == [
+        0.0,
+        0.25,
+        0.5,
+        0.75,
+        1.0,
+        1.0,
+        1.0,
+    ]
 
 
 def test_half_a_cosine_by_hand():
     schedule = AdaptiveConfig(start=2.0, end=4.0, over=4, shape="cosine")
     expected = [2.0, 3 - math.sqrt(0.5), 3.0, 3 + math.sqrt(0.5), 4.0, 4.0]
-    assert [adaptive_value(schedule, update) for update in range(6)] == pytest.approx(expected, rel=1e-15)
+    assert [adaptive_value(schedule, update) for update in range(6)] == pytest.approx(
+        expected, rel=1e-15
+    )
 
 
 @given(configs)
@@ -42,7 +54,9 @@ def test_it_moves_one_way_between_its_ends(schedule, update):
     now, then = adaptive_value(schedule, update), adaptive_value(schedule, update + 1)
     slack = 1e-14 * max(abs(low), abs(high))
     assert low - slack <= now <= high + slack
-    assert (then - now) * (schedule.end - schedule.start) >= -slack * abs(schedule.end - schedule.start)
+    assert (then - now) * (schedule.end - schedule.start) >= -slack * abs(
+        schedule.end - schedule.start
+    )
 
 
 def test_epochs_become_updates():
@@ -53,7 +67,11 @@ def test_epochs_become_updates():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"over": 0}, 'a duration is a positive number of updates or epochs, such as 600 or "8 epochs", got 0'),
+        (
+            {"over": 0},
+            'a duration is a positive number of updates or epochs, such as 600 or "8 epochs", got '
+            "0",
+        ),
         ({"over": "soon"}, "got 'soon'"),
         ({"start": math.nan}, "start must be a finite number, got nan"),
         ({"end": math.inf}, "end must be a finite number, got inf"),
@@ -66,5 +84,7 @@ def test_what_it_refuses(changes, message):
 
 
 def test_updates_are_counted_from_1():
-    with pytest.raises(ValueError, match="updates are counted from 1, and 0 is before the first, got -1"):
+    with pytest.raises(
+        ValueError, match="updates are counted from 1, and 0 is before the first, got -1"
+    ):
         adaptive_value(AdaptiveConfig(), -1)

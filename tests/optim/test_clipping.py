@@ -1,4 +1,6 @@
-"""Clipped steps: by their closed form, never longer than allowed, and without effect where none is too long."""
+"""Clipped steps: by their closed form, never longer than allowed, and without effect where none is
+too long.
+"""
 
 import torch
 from hypothesis import given, settings, strategies as st
@@ -30,7 +32,9 @@ def test_a_long_step_keeps_its_direction_and_has_the_length_that_is_allowed() ->
     most = sorted(rms)[2]
     clipped = clipped_step(torch.optim.SGD(made.parameters(), lr=RATE), most)
     assert clipped == sum(size > most for size in rms) == len(rms) - 3
-    for parameter, old, gradient, size in zip(made.parameters(), before, gradients, rms, strict=True):
+    for parameter, old, gradient, size in zip(
+        made.parameters(), before, gradients, rms, strict=True
+    ):
         wanted = old - RATE * gradient * min(1.0, most / size)
         torch.testing.assert_close(parameter.detach(), wanted, rtol=1e-13, atol=1e-13)
 
@@ -50,7 +54,9 @@ def test_no_step_is_longer_than_allowed(name: str, most: float, scale: float) ->
         before = [parameter.detach().clone() for parameter in made.parameters()]
         clipped_step(optimizer, most)
         for parameter, old in zip(made.parameters(), before, strict=True):
-            assert float((parameter.detach() - old).square().mean().sqrt()) <= most * RATE * (1 + 1e-9)
+            assert float((parameter.detach() - old).square().mean().sqrt()) <= most * RATE * (
+                1 + 1e-9
+            )
 
 
 def test_where_no_step_is_too_long_the_bits_are_those_without() -> None:

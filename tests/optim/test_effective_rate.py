@@ -11,7 +11,9 @@ from normscope.optim.groups import Clipping, epsilon_of
 SGD, ADAM, LION = None, 1e-8, 0.0
 
 
-def stepped(kind: type[torch.optim.Optimizer], gradient: torch.Tensor, clip: float, rate: float) -> torch.Tensor:
+def stepped(
+    kind: type[torch.optim.Optimizer], gradient: torch.Tensor, clip: float, rate: float
+) -> torch.Tensor:
     """What one update with torch's own clipping adds to weights of 0."""
     weight = nn.Parameter(torch.zeros_like(gradient))
     weight.grad = gradient.clone()
@@ -28,7 +30,9 @@ def test_the_effective_rate_makes_the_same_update_without_clipping(kind, clip):
     gradient = 3.0 * torch.randint(0, 2, (400,), dtype=torch.float64).mul(2).sub(1)
     epsilon = epsilon_of(kind([nn.Parameter(gradient)], lr=1.0).param_groups[0])
     norm = float(gradient.norm())
-    clipping = Clipping(gradient_norm=norm, clip_norm=clip, rate=0.1, epsilon=epsilon, entries=gradient.numel())
+    clipping = Clipping(
+        gradient_norm=norm, clip_norm=clip, rate=0.1, epsilon=epsilon, entries=gradient.numel()
+    )
     alone = stepped(kind, gradient, math.inf, clipping.effective_rate)
     # torch adds 1e-6 to the norm that it divides by.
     torch.testing.assert_close(stepped(kind, gradient, clip, 0.1), alone, rtol=1e-6, atol=0)

@@ -1,4 +1,6 @@
-"""Groups of the caller's own: with the roles of the rest they part a model's parameters, at the rates asked for."""
+"""Groups of the caller's own: with the roles of the rest they part a model's parameters, at the
+rates asked for.
+"""
 
 import re
 from collections.abc import Sequence
@@ -27,14 +29,22 @@ class Model(nn.Module):
 
 MODEL = Model()
 NAMES = [name for name, _ in MODEL.named_parameters()]
-BY_ROLE = GroupsConfig(embedding=GroupConfig(lr_factor=0.1), head=GroupConfig(lr_factor=3.0, weight_decay=0.7))
+BY_ROLE = GroupsConfig(
+    embedding=GroupConfig(lr_factor=0.1), head=GroupConfig(lr_factor=3.0, weight_decay=0.7)
+)
 SETTINGS = st.fixed_dictionaries(
-    {}, optional={"lr_factor": st.floats(0, 10), "weight_decay": st.one_of(st.just("shared"), st.floats(0, 1))}
+    {},
+    optional={
+        "lr_factor": st.floats(0, 10),
+        "weight_decay": st.one_of(st.just("shared"), st.floats(0, 1)),
+    },
 )
 
 
 def by_name(groups: Sequence[dict[str, Any]]) -> dict[str, tuple[str, float, float, float]]:
-    """Role, share of the rate, rate, and decay of every parameter; asserts that each stands in one group."""
+    """Role, share of the rate, rate, and decay of every parameter; asserts that each stands in one
+    group.
+    """
     names = {id(weight): name for name, weight in MODEL.named_parameters()}
     held = [
         (names[id(weight)], (group["role"], group["lr_factor"], group["lr"], group["weight_decay"]))
@@ -45,12 +55,20 @@ def by_name(groups: Sequence[dict[str, Any]]) -> dict[str, tuple[str, float, flo
     return dict(held)
 
 
-@given(places=st.lists(st.integers(0, 2), min_size=len(NAMES), max_size=len(NAMES)), own=st.tuples(SETTINGS, SETTINGS))
+@given(
+    places=st.lists(st.integers(0, 2), min_size=len(NAMES), max_size=len(NAMES)),
+    own=st.tuples(SETTINGS, SETTINGS),
+)
 def test_each_parameter_has_what_its_group_says_or_else_its_role(places, own) -> None:
     """The last of three places is no group of the caller's."""
     weights = dict(MODEL.named_parameters())
-    members = [[name for name, place in zip(NAMES, places, strict=True) if place == group] for group in range(2)]
-    mine = [{"params": [weights[name] for name in members[group]], **own[group]} for group in range(2)]
+    members = [
+        [name for name, place in zip(NAMES, places, strict=True) if place == group]
+        for group in range(2)
+    ]
+    mine = [
+        {"params": [weights[name] for name in members[group]], **own[group]} for group in range(2)
+    ]
     config = OptimizerConfig(name="adamw", peak_lr=RATE, weight_decay=DECAY, groups=BY_ROLE)
     of = roles(MODEL)
     found = by_name(make_optimizer(MODEL, config, mine).param_groups)
@@ -78,8 +96,14 @@ def test_no_group_of_the_caller_s_is_the_same_as_none() -> None:
         ([{"params": [MODEL.gate], "lr": 1e-3}], "got the keys params, lr"),
         ([{"params": [MODEL.gate]}, {"params": [MODEL.gate]}], "gate is in two groups"),
         ([{"params": [MODEL.norm.weight, MODEL.norm.weight]}], "norm.weight is in two groups"),
-        ([{"params": [nn.Parameter(torch.ones(2))]}], "what a group holds is no parameter of the model"),
-        ([{"params": [MODEL.gate], "lr_factor": -1.0}], "lr_factor must be 0 or more, and finite, got -1.0"),
+        (
+            [{"params": [nn.Parameter(torch.ones(2))]}],
+            "what a group holds is no parameter of the model",
+        ),
+        (
+            [{"params": [MODEL.gate], "lr_factor": -1.0}],
+            "lr_factor must be 0 or more, and finite, got -1.0",
+        ),
     ],
 )
 def test_a_group_that_is_none_is_refused(groups, message) -> None:

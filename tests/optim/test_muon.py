@@ -1,4 +1,6 @@
-"""Muon: torch's own on matrices and AdamW elsewhere, to the bit; the size of its step; a state saved by name."""
+"""Muon: torch's own on matrices and AdamW elsewhere, to the bit; the size of its step; a state
+saved by name.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,8 @@ CONFIG = OptimizerConfig(name="muon", peak_lr=0.02, weight_decay=0.1)
 def model(seed: int = 0) -> LanguageModel:
     torch.manual_seed(seed)
     return LanguageModel(
-        DecoderConfig(placement="mhc", width=16, ffn_width=32, heads=2, blocks=1, positions=8), vocabulary=11
+        DecoderConfig(placement="mhc", width=16, ffn_width=32, heads=2, blocks=1, positions=8),
+        vocabulary=11,
     )
 
 
@@ -30,18 +33,23 @@ def gradients(number: int, of: nn.Module) -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [CONFIG, replace(CONFIG, muon_momentum=0.7, betas=(0.6, 0.8), epsilon=1e-3)], ids=["usual", "other"]
+    "config",
+    [CONFIG, replace(CONFIG, muon_momentum=0.7, betas=(0.6, 0.8), epsilon=1e-3)],
+    ids=["usual", "other"],
 )
 def test_matrices_move_by_torch_s_muon_and_all_else_by_its_adamw(config: OptimizerConfig) -> None:
     ours, theirs = model(), model()
     theirs.load_state_dict(ours.state_dict())
     optimizer, of = make_optimizer(ours, config), roles(theirs)
     by_role = {
-        role: [p for name, p in theirs.named_parameters() if of[name] == role] for role in dict.fromkeys(of.values())
+        role: [p for name, p in theirs.named_parameters() if of[name] == role]
+        for role in dict.fromkeys(of.values())
     }
     shared = {"lr": 0.02, "weight_decay": 0.1}
     momentum = config.muon_momentum
-    muon = torch.optim.Muon(by_role["matrix"], **shared, momentum=momentum, adjust_lr_fn="match_rms_adamw")
+    muon = torch.optim.Muon(
+        by_role["matrix"], **shared, momentum=momentum, adjust_lr_fn="match_rms_adamw"
+    )
     adamw = torch.optim.AdamW(
         [
             {"params": members, "weight_decay": 0.1 if role == "embedding" else 0.0}
@@ -64,7 +72,9 @@ def test_matrices_move_by_torch_s_muon_and_all_else_by_its_adamw(config: Optimiz
 
 
 def test_the_step_is_an_orthogonal_one_of_adamw_s_size() -> None:
-    """Singular values of about 0.2 √max(rows, columns) times the rate (Liu et al. 2025, section 2.2)."""
+    """Singular values of about 0.2 √max(rows, columns) times the rate (Liu et al. 2025, section
+    2.2).
+    """
     weight = nn.Parameter(torch.ones(12, 8))
     optimizer = Muon([weight], lr=0.5)
     weight.grad = torch.randn(12, 8, generator=torch.Generator().manual_seed(0))
@@ -106,7 +116,9 @@ def test_training_goes_on_from_a_checkpoint_to_the_bit(tmp_path: Path) -> None:
     for step in range(2, STEPS):
         gradients(step, again)
         other.step()
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True)
+    )
 
 
 def test_a_closure_gives_the_loss() -> None:

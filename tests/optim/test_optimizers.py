@@ -17,7 +17,9 @@ from normscope.settings.validation import validated
 STEPS = 20
 
 
-def over(weights: list[nn.Parameter], config: OptimizerConfig, role: Role = "matrix") -> torch.optim.Optimizer:
+def over(
+    weights: list[nn.Parameter], config: OptimizerConfig, role: Role = "matrix"
+) -> torch.optim.Optimizer:
     """Over weights of one role."""
     named = {str(number): weight for number, weight in enumerate(weights)}
     settings = {"peak_lr": config.peak_lr, "weight_decay": config.weight_decay}
@@ -69,7 +71,11 @@ def test_the_default_is_the_papers_adam():
     """Kingma & Ba 2015, algorithm 1, at betas (0.9, 0.98) and epsilon 1e-8."""
     found = path(lambda p: over(p, OptimizerConfig(peak_lr=0.02)))
     scale = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
-    weight, m, v = torch.full((2, 3), 0.1, dtype=torch.float64), torch.zeros(2, 3), torch.zeros(2, 3)
+    weight, m, v = (
+        torch.full((2, 3), 0.1, dtype=torch.float64),
+        torch.zeros(2, 3),
+        torch.zeros(2, 3),
+    )
     for t in range(1, STEPS + 1):
         gradient = 2 * scale * (weight - TARGET)
         m, v = 0.9 * m + 0.1 * gradient, 0.98 * v + 0.02 * gradient**2
@@ -80,7 +86,10 @@ def test_the_default_is_the_papers_adam():
 @pytest.mark.parametrize("name", ["adam", "adamw"])
 def test_the_fused_step_is_asked_for(name):
     """Same arithmetic, each weight read and written once."""
-    assert over([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name=name)).defaults["fused"] is True
+    assert (
+        over([torch.nn.Parameter(torch.zeros(1))], OptimizerConfig(name=name)).defaults["fused"]
+        is True
+    )
 
 
 def test_without_momenta_the_step_is_the_gradients_sign():
@@ -109,7 +118,9 @@ def test_without_its_package_lion_says_what_to_install(monkeypatch):
 
 
 def test_decay_is_decoupled_in_adamw_alone():
-    """One step from a zero gradient: AdamW shrinks the weight by lr · decay, Adam moves it by about lr."""
+    """One step from a zero gradient: AdamW shrinks the weight by lr · decay, Adam moves it by about
+    lr.
+    """
 
     def one_step(name: str) -> float:
         weight = torch.nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
@@ -158,4 +169,6 @@ def test_the_page_of_training_names_every_one():
     page = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
     (paragraph,) = re.findall(r"^`optimizer.name` is .*?\n\n", page, re.MULTILINE | re.DOTALL)
     lacking = [name for name in OPTIMIZERS if f"`{name}`" not in paragraph]
-    assert lacking == [], "docs/training.md, Optimisers, and parameters by role: name these beside the others"
+    assert lacking == [], (
+        "docs/training.md, Optimisers, and parameters by role: name these beside the others"
+    )

@@ -1,4 +1,6 @@
-"""Every parameter has one role, in our models under every placement and in those of other libraries."""
+"""Every parameter has one role, in our models under every placement and in those of other
+libraries.
+"""
 
 import pytest
 import torch
@@ -17,7 +19,9 @@ _SIZE = {"width": 16, "ffn_width": 16, "heads": 2}
 
 
 def decoder(placement: str) -> LanguageModel:
-    return LanguageModel(DecoderConfig(placement=placement, blocks=2, positions=8, **_SIZE), vocabulary=11)
+    return LanguageModel(
+        DecoderConfig(placement=placement, blocks=2, positions=8, **_SIZE), vocabulary=11
+    )
 
 
 @pytest.mark.parametrize("placement", DECODERS)
@@ -28,7 +32,10 @@ def test_groups_hold_every_parameter_once_under_every_placement(placement: str) 
     assert sorted(held) == sorted(id(p) for p in model.parameters())
     of = roles(model)
     assert all(p.ndim == 2 for name, p in model.named_parameters() if of[name] == "matrix")
-    assert {name for name, role in of.items() if role == "embedding"} == {"embedding.weight", "embedding.positions"}
+    assert {name for name, role in of.items() if role == "embedding"} == {
+        "embedding.weight",
+        "embedding.positions",
+    }
     assert not any(role == "matrix" for name, role in of.items() if ".placed." in name)
 
 
@@ -39,7 +46,12 @@ def test_roles_of_a_masked_encoder() -> None:
     assert of["embedding.segments"] == "embedding"
     assert of["embedding.norm.weight"] == of[f"{block}.attention.norm.main.bias"] == "norm"
     assert of[f"{block}.feed_forward.f.ffn_in.weight"] == "matrix"
-    assert of[f"{block}.feed_forward.f.ffn_in.bias"] == of["output_bias"] == of["pooler.bias"] == "bias"
+    assert (
+        of[f"{block}.feed_forward.f.ffn_in.bias"]
+        == of["output_bias"]
+        == of["pooler.bias"]
+        == "bias"
+    )
     assert of["pooler.weight"] == of["next_sentence.weight"] == "head"
     assert set(of.values()) == set(ROLES) - {"gate"}
 
@@ -47,7 +59,9 @@ def test_roles_of_a_masked_encoder() -> None:
 def test_a_shared_table_is_an_embedding_once() -> None:
     model = models.EncoderDecoder(ModelConfig(encoder_blocks=1, decoder_blocks=1, **_SIZE), 11, 11)
     of = roles(model)
-    assert [name for name in of if of[name] == "embedding"] == [name for name in of if "embedding" in name]
+    assert [name for name in of if of[name] == "embedding"] == [
+        name for name in of if "embedding" in name
+    ]
     assert "head" not in of.values()
 
 
@@ -92,18 +106,38 @@ def test_a_module_s_own_word_goes_for_its_shifts_too_but_for_those_of_matrices(r
 
 
 def test_decay_is_off_norms_gates_and_biases_unless_asked_for() -> None:
-    model = MaskedEncoder(EncoderConfig(blocks=1, positions=8, placement="rezero", **_SIZE), vocabulary=11)
+    model = MaskedEncoder(
+        EncoderConfig(blocks=1, positions=8, placement="rezero", **_SIZE), vocabulary=11
+    )
     by_role = {group["role"]: group for group in _groups(model)}
     decays = {role: group["weight_decay"] for role, group in by_role.items()}
-    assert decays == {"embedding": 0.1, "matrix": 0.1, "head": 0.1, "norm": 0.0, "bias": 0.0, "gate": 0.0}
-    asked = _groups(model, GroupsConfig(norm=GroupConfig(weight_decay="shared"), matrix=GroupConfig(weight_decay=0.3)))
+    assert decays == {
+        "embedding": 0.1,
+        "matrix": 0.1,
+        "head": 0.1,
+        "norm": 0.0,
+        "bias": 0.0,
+        "gate": 0.0,
+    }
+    asked = _groups(
+        model,
+        GroupsConfig(norm=GroupConfig(weight_decay="shared"), matrix=GroupConfig(weight_decay=0.3)),
+    )
     decays = {group["role"]: group["weight_decay"] for group in asked}
-    assert decays == {"embedding": 0.1, "matrix": 0.3, "head": 0.1, "norm": 0.1, "bias": 0.0, "gate": 0.0}
+    assert decays == {
+        "embedding": 0.1,
+        "matrix": 0.3,
+        "head": 0.1,
+        "norm": 0.1,
+        "bias": 0.0,
+        "gate": 0.0,
+    }
 
 
 def test_a_group_has_its_share_of_the_rate() -> None:
     groups = _groups(
-        decoder("pre-ln"), GroupsConfig(embedding=GroupConfig(lr_factor=0.1), norm=GroupConfig(lr_factor=0.0))
+        decoder("pre-ln"),
+        GroupsConfig(embedding=GroupConfig(lr_factor=0.1), norm=GroupConfig(lr_factor=0.0)),
     )
     assert {group["role"]: group["lr"] for group in groups} == {
         "embedding": pytest.approx(2e-4),
@@ -113,12 +147,16 @@ def test_a_group_has_its_share_of_the_rate() -> None:
     }
 
 
-@pytest.mark.parametrize("wrong", [{"lr_factor": -1.0}, {"weight_decay": -0.1}, {"weight_decay": "none"}])
+@pytest.mark.parametrize(
+    "wrong", [{"lr_factor": -1.0}, {"weight_decay": -0.1}, {"weight_decay": "none"}]
+)
 def test_what_cannot_be_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"groups.norm: .*(lr_factor|'shared')|weight_decay"):
         validated(OptimizerConfig, {"groups": {"norm": wrong}})
 
 
 def _groups(model: nn.Module, groups: GroupsConfig | None = None) -> list[dict]:
-    config = OptimizerConfig(name="adamw", peak_lr=2e-3, weight_decay=0.1, groups=groups or GroupsConfig())
+    config = OptimizerConfig(
+        name="adamw", peak_lr=2e-3, weight_decay=0.1, groups=groups or GroupsConfig()
+    )
     return make_optimizer(model, config).param_groups

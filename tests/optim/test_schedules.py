@@ -1,4 +1,6 @@
-"""Schedules against closed forms, fairseq's own numbers and torch's scheduler; durations, good and bad."""
+"""Schedules against closed forms, fairseq's own numbers and torch's scheduler; durations, good and
+bad.
+"""
 
 import itertools
 import json
@@ -42,7 +44,9 @@ class TestEnds:
     def test_wsd(self):
         found = factors(12, horizon=10, decay="wsd", cooldown_share=0.4)
         assert found[:7] == [1.0] * 7
-        assert found[7:] == pytest.approx([1 - 0.25**0.5, 1 - 0.5**0.5, 1 - 0.75**0.5, 0.0, 0.0], abs=1e-15)
+        assert found[7:] == pytest.approx(
+            [1 - 0.25**0.5, 1 - 0.5**0.5, 1 - 0.75**0.5, 0.0, 0.0], abs=1e-15
+        )
         above = factors(11, horizon=10, decay="wsd", cooldown_share=1.0, floor=0.5)
         assert (above[0], above[10]) == (1.0, 0.5)
 
@@ -53,13 +57,26 @@ class TestEnds:
 
     def test_linear(self):
         assert factors(6, horizon=4, decay="linear") == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
-        assert factors(6, horizon=6, decay="linear", decay_from_updates=2) == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
-        assert factors(5, horizon=4, decay="linear", floor=0.2) == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2], rel=1e-14)
+        assert factors(6, horizon=6, decay="linear", decay_from_updates=2) == [
+            1.0,
+            1.0,
+            1.0,
+            0.75,
+            0.5,
+            0.25,
+        ]
+        assert factors(5, horizon=4, decay="linear", floor=0.2) == pytest.approx(
+            [1.0, 0.8, 0.6, 0.4, 0.2], rel=1e-14
+        )
 
     def test_cosine(self):
         found = factors(6, horizon=4, decay="cosine")
-        assert found == pytest.approx([1.0, 0.5 + 0.125**0.5, 0.5, 0.5 - 0.125**0.5, 0.0, 0.0], rel=1e-14, abs=1e-16)
-        assert factors(12, horizon=8, decay="cosine", floor=0.3)[8:] == pytest.approx([0.3] * 4, rel=1e-14)
+        assert found == pytest.approx(
+            [1.0, 0.5 + 0.125**0.5, 0.5, 0.5 - 0.125**0.5, 0.0, 0.0], rel=1e-14, abs=1e-16
+        )
+        assert factors(12, horizon=8, decay="cosine", floor=0.3)[8:] == pytest.approx(
+            [0.3] * 4, rel=1e-14
+        )
         late = factors(9, horizon=8, decay="cosine", decay_from_updates=4)
         assert late == pytest.approx([1.0] * 4 + found[:5], rel=1e-14, abs=1e-16)
         above = factors(5, horizon=4, decay="cosine", floor=0.2)
@@ -82,7 +99,12 @@ class TestEnds:
         assert found == [1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
 
     def test_coupled_inverse_sqrt(self):
-        assert factors(4, decay="coupled-inverse-sqrt", warmup_updates=1) == [1.0, 0.5**0.5, (1 / 3) ** 0.5, 0.5]
+        assert factors(4, decay="coupled-inverse-sqrt", warmup_updates=1) == [
+            1.0,
+            0.5**0.5,
+            (1 / 3) ** 0.5,
+            0.5,
+        ]
         assert factors(8, decay="coupled-inverse-sqrt", warmup_updates=2)[:2] == [0.5, 1.0]
         assert factors(8, decay="coupled-inverse-sqrt", warmup_updates=2)[7] == 0.5
 
@@ -112,7 +134,9 @@ def test_controlled_decay_does_not_know_the_warmup(decay, warmup, update):
     with_warmup = ScheduleConfig(decay=decay, warmup_updates=warmup, **CONTROLLED[decay])
     without = ScheduleConfig(decay=decay, warmup_updates=0, **CONTROLLED[decay])
     one, other = (factor(config, update, horizon_updates=100) for config in (with_warmup, without))
-    assert one == pytest.approx(other * (min(update, warmup) / warmup if warmup else 1.0), rel=1e-14, abs=0)
+    assert one == pytest.approx(
+        other * (min(update, warmup) / warmup if warmup else 1.0), rel=1e-14, abs=0
+    )
 
 
 @pytest.mark.parametrize("decay", CONTROLLED)
@@ -127,7 +151,9 @@ class TestSum:
     def test_is_the_plain_sum(self, decay):
         config = ScheduleConfig(decay=decay, warmup_updates=7, **CONTROLLED[decay])
         plain = sum(factors(90, decay=decay, warmup_updates=7, **CONTROLLED[decay]))
-        assert summed_factor(config, updates=90, horizon_updates=100) == pytest.approx(plain, rel=1e-13)
+        assert summed_factor(config, updates=90, horizon_updates=100) == pytest.approx(
+            plain, rel=1e-13
+        )
 
     @pytest.mark.parametrize(("warmup", "expected"), [(1, 255), (4000, 10_248)])
     def test_the_papers_arms_differ_forty_times(self, warmup, expected):
@@ -156,13 +182,17 @@ def test_a_schedule_of_torchs_kind_gives_update_n_its_factor(decay):
         optimizer.step()
         scheduler.step()
         expected -= rate
-    assert weight.item() == pytest.approx(expected, rel=1e-5)  # and the steps were taken with them, in float32
+    assert weight.item() == pytest.approx(
+        expected, rel=1e-5
+    )  # and the steps were taken with them, in float32
 
 
 def scheduled(**settings):
     """A schedule over two groups of different peaks, and the optimiser it moves."""
     weights = [torch.nn.Parameter(torch.zeros(())) for _ in range(2)]
-    groups = [{"params": [weight], "lr": lr} for weight, lr in zip(weights, (0.5, 2.0), strict=True)]
+    groups = [
+        {"params": [weight], "lr": lr} for weight, lr in zip(weights, (0.5, 2.0), strict=True)
+    ]
     optimizer = torch.optim.SGD(groups)
     return optimizer, normscope.schedule(optimizer, **settings)
 
@@ -182,7 +212,9 @@ def test_a_schedules_state_goes_through_a_file_and_on(tmp_path):
             its.step()
             config = ScheduleConfig(decay="cosine", warmup_updates=3, floor=0.1)
             rate = factor(config, update, horizon_updates=10)
-            assert [group["lr"] for group in one.param_groups] == pytest.approx([0.5 * rate, 2 * rate], rel=1e-14)
+            assert [group["lr"] for group in one.param_groups] == pytest.approx(
+                [0.5 * rate, 2 * rate], rel=1e-14
+            )
 
 
 def test_a_state_is_plain_enough_for_json():
@@ -264,7 +296,9 @@ class TestDurations:
         assert [updates_of(d) for d in ("1 epoch", "2 epochs", "0.5 epochs", 9)] == [4, 7, 2, 9]
 
     def test_decay_at_in_updates(self):
-        config = ScheduleConfig(decay="steps", decay_at=("2 epochs", 9)).in_updates(UpdatesOf(Fraction(7, 2)))
+        config = ScheduleConfig(decay="steps", decay_at=("2 epochs", 9)).in_updates(
+            UpdatesOf(Fraction(7, 2))
+        )
         assert config.decay_at == (7, 9)
         assert factor(config, 7, horizon_updates=20) == 1.0
         assert factor(config, 8, horizon_updates=20) == 0.1
@@ -306,9 +340,15 @@ def test_a_schedule_depends_on_the_horizon_where_its_factors_do(
     decay: Decay, warmup_updates: int, floor: float
 ) -> None:
     schedule = ScheduleConfig(
-        decay=decay, warmup_updates=warmup_updates, decay_from_updates=5, decay_at=(4, 30), floor=floor
+        decay=decay,
+        warmup_updates=warmup_updates,
+        decay_from_updates=5,
+        decay_at=(4, 30),
+        floor=floor,
     )
-    shorter, longer = ([factor(schedule, u, horizon_updates=h) for u in range(1, 21)] for h in (20, 31))
+    shorter, longer = (
+        [factor(schedule, u, horizon_updates=h) for u in range(1, 21)] for h in (20, 31)
+    )
     assert depends_on_horizon(schedule) == (shorter != longer)
 
 
@@ -316,5 +356,7 @@ def test_a_schedule_depends_on_the_horizon_where_its_factors_do(
 @pytest.mark.parametrize("horizon", [6, 7, 8])
 def test_a_warmup_longer_than_the_run_never_peaks(decay: Decay, horizon: int) -> None:
     schedule = ScheduleConfig(decay=decay, warmup_updates=7)
-    highest = max(factor(schedule, update, horizon_updates=horizon) for update in range(1, horizon + 1))
+    highest = max(
+        factor(schedule, update, horizon_updates=horizon) for update in range(1, horizon + 1)
+    )
     assert never_peaks(schedule, horizon_updates=horizon) == (highest < 1)

@@ -1,6 +1,8 @@
-"""Our stacks against the layers of Hugging Face transformers in float64: every block's output, and input gradients.
+"""Our stacks against the layers of Hugging Face transformers in float64: every block's output, and
+input gradients.
 
-What is compared is the wiring of each layer's own `forward`; `transformers_models` says what was made plain around it.
+What is compared is the wiring of each layer's own `forward`; `transformers_models` says what was
+made plain around it.
 """
 
 from collections.abc import Callable
@@ -30,9 +32,13 @@ pytestmark = pytest.mark.sampled(one_in=3)
 EVERY = FAMILIES | NEWER
 
 
-def our_stack(placement: str, kind: str, norm: str = "as-placement", *, both: bool = False) -> Stack:
+def our_stack(
+    placement: str, kind: str, norm: str = "as-placement", *, both: bool = False
+) -> Stack:
     """In float64. both: one of the two stacks of an encoder-decoder."""
-    blocks = {"encoder_blocks": BLOCKS, "decoder_blocks": BLOCKS} if both else {f"{kind}_blocks": BLOCKS}
+    blocks = (
+        {"encoder_blocks": BLOCKS, "decoder_blocks": BLOCKS} if both else {f"{kind}_blocks": BLOCKS}
+    )
     shape = StackShape(kind=kind, width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, **blocks)
     return Stack(named(placement)(shape), StackConfig(norm=norm)).double()
 
@@ -53,12 +59,18 @@ def loaded(stack: Stack, theirs: Theirs, names: Names, *, strict: bool = True) -
                 read.add(f"{path}.{leaf}")
                 if type(module).__name__ == "Conv1D" and leaf == "weight":
                     values = values.T
-                weights[f"blocks.{b}.{our_name}.{leaf}"] = values.chunk(3)[int(third)] if third else values
+                weights[f"blocks.{b}.{our_name}.{leaf}"] = (
+                    values.chunk(3)[int(third)] if third else values
+                )
         assert not strict or read == {name for name, _ in layer.named_parameters()}
     if theirs.final is not None:
-        weights |= {f"finish.norm.main.{leaf}": values for leaf, values in theirs.final.named_parameters()}
+        weights |= {
+            f"finish.norm.main.{leaf}": values for leaf, values in theirs.final.named_parameters()
+        }
     weights |= theirs.extra
-    stack.load_state_dict({name: values.detach() for name, values in weights.items()}, strict=strict)
+    stack.load_state_dict(
+        {name: values.detach() for name, values in weights.items()}, strict=strict
+    )
     return stack
 
 
@@ -66,7 +78,9 @@ def seen(blocks: nn.ModuleList, run: Callable[[], Tensor]) -> list[Tensor]:
     """What leaves every block, then the stack's output."""
     found: list[Tensor] = []
     hooks = [
-        block.register_forward_hook(lambda _, __, out: found.append(out[0] if isinstance(out, tuple) else out))
+        block.register_forward_hook(
+            lambda _, __, out: found.append(out[0] if isinstance(out, tuple) else out)
+        )
         for block in blocks
     ]
     output = run()
@@ -80,7 +94,12 @@ def inputs(lengths: list[int], seed: int) -> tuple[Tensor, Tensor, Tensor, Layou
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(len(lengths), max(lengths), WIDTH, generator=generator, dtype=torch.float64)
     keep = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return x.requires_grad_(), x.detach().clone().requires_grad_(), keep, Layout(torch.tensor(lengths))
+    return (
+        x.requires_grad_(),
+        x.detach().clone().requires_grad_(),
+        keep,
+        Layout(torch.tensor(lengths)),
+    )
 
 
 def assert_same(found: list[Tensor], expected: list[Tensor], layout: Layout) -> None:
@@ -88,11 +107,17 @@ def assert_same(found: list[Tensor], expected: list[Tensor], layout: Layout) -> 
     assert len(found) == len(expected) == BLOCKS + 1
     for depth, (ours, theirs) in enumerate(zip(found, expected, strict=True), 1):
         torch.testing.assert_close(
-            ours, layout.pack(theirs), rtol=1e-10, atol=1e-10, msg=lambda m, d=depth: f"after block {d}: {m}"
+            ours,
+            layout.pack(theirs),
+            rtol=1e-10,
+            atol=1e-10,
+            msg=lambda m, d=depth: f"after block {d}: {m}",
         )
 
 
-def assert_same_gradients(outputs: tuple[Tensor, Tensor], pairs: list[tuple[Tensor, Tensor]]) -> None:
+def assert_same_gradients(
+    outputs: tuple[Tensor, Tensor], pairs: list[tuple[Tensor, Tensor]]
+) -> None:
     for output in outputs:
         (output * cotangent(output.shape)).sum().backward()
     for ours, theirs in pairs:
@@ -114,7 +139,9 @@ def test_one_stack(family: Family):
 @pytest.mark.parametrize("family", EVERY.values(), ids=EVERY)
 def test_another_placement_is_told_from_it(family: Family):
     theirs = family.build()
-    stack = loaded(our_stack(family.mistaken, family.kind, family.norm), theirs, family.names, strict=False)
+    stack = loaded(
+        our_stack(family.mistaken, family.kind, family.norm), theirs, family.names, strict=False
+    )
     x, y, keep, layout = inputs(family.lengths, 1)
     found = stack(layout.pack(x), Context(layout=layout, causal=family.kind == "decoder"))
     assert not torch.allclose(found, layout.pack(theirs.run(y, keep)), atol=1e-2)
@@ -135,7 +162,9 @@ def test_encoder_and_decoder(placement, mistaken, build):
     memory = seen(encoder.blocks, lambda: encoder(layout.pack(source), Context(layout=layout)))
     their_memory = seen(
         sides[0].layers,
-        lambda: model.encoder(inputs_embeds=source_theirs, attention_mask=keep.long()).last_hidden_state,
+        lambda: (
+            model.encoder(inputs_embeds=source_theirs, attention_mask=keep.long()).last_hidden_state
+        ),
     )
     assert_same(memory, their_memory, layout)
     context = Context(layout=target_layout, causal=True, memory_MD=memory[-1], memory_layout=layout)
@@ -156,17 +185,23 @@ def test_encoder_and_decoder(placement, mistaken, build):
     pairs = [(source, source_theirs), (target, target_theirs)]
     assert_same_gradients((found[-1], target_layout.pack(expected[-1])), pairs)
 
-    other = loaded(our_stack(mistaken, "decoder", both=True), sides[1], BART_LAYER | BART_CROSS, strict=False)
+    other = loaded(
+        our_stack(mistaken, "decoder", both=True), sides[1], BART_LAYER | BART_CROSS, strict=False
+    )
     assert not torch.allclose(other(target_layout.pack(target), context), found[-1], atol=1e-2)
 
 
 def test_sub_ln_leaves_cross_attention_as_pre_ln_has_it():
     """Kosmos-2's text model is torchscale's decoder: no inner norm in its cross-attention."""
     theirs = kosmos_2(add_cross_attention=True)
-    decoder = loaded(our_stack("sub-ln", "decoder", both=True), theirs, FAMILIES["kosmos-2"].names | BART_CROSS)
+    decoder = loaded(
+        our_stack("sub-ln", "decoder", both=True), theirs, FAMILIES["kosmos-2"].names | BART_CROSS
+    )
     memory, memory_theirs, keep, layout = inputs(SOURCE_LENGTHS, 1)
     target, target_theirs, target_keep, target_layout = inputs(TARGET_LENGTHS, 2)
-    context = Context(layout=target_layout, causal=True, memory_MD=layout.pack(memory), memory_layout=layout)
+    context = Context(
+        layout=target_layout, causal=True, memory_MD=layout.pack(memory), memory_layout=layout
+    )
     found = seen(decoder.blocks, lambda: decoder(target_layout.pack(target), context))
     cross = {"encoder_hidden_states": memory_theirs, "encoder_attention_mask": keep[:, None, None]}
     expected = seen(theirs.layers, lambda: theirs.run(target_theirs, target_keep, **cross))

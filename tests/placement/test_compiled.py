@@ -1,4 +1,6 @@
-"""A formula of every kind as one graph: what `torch.compile` cannot read would break the graph, or be an error."""
+"""A formula of every kind as one graph: what `torch.compile` cannot read would break the graph, or
+be an error.
+"""
 
 import re
 from collections.abc import Callable
@@ -14,11 +16,15 @@ from placement.expected import expected
 
 pytestmark = pytest.mark.sampled(one_in=9)
 
-SHAPE = StackShape(kind="encoder", width=8, ffn_width=8, heads=2, encoder_blocks=1, decoder_blocks=1)
+SHAPE = StackShape(
+    kind="encoder", width=8, ffn_width=8, heads=2, encoder_blocks=1, decoder_blocks=1
+)
 
 
 def asked_for(placement: type[Placement]) -> tuple[object, ...]:
-    """The operations that a formula prints, its streams, and whether it has trained or scheduled numbers."""
+    """The operations that a formula prints, its streams, and whether it has trained or scheduled
+    numbers.
+    """
     reading = read(placement(SHAPE))
     sublayers = [reading.start, *reading.blocks[0], reading.finish]
     return (
@@ -30,16 +36,22 @@ def asked_for(placement: type[Placement]) -> tuple[object, ...]:
 
 
 KINDS = {asked_for(placement): name for name, placement in reversed(registered().items())}.values()
-"""One formula of those that ask for the same: they differ in numbers, and in the order of what they ask for."""
+"""One formula of those that ask for the same: they differ in numbers, and in the order of what they
+ask for.
+"""
 
 
 class Sine(nn.Module):
-    """In the place of F, whose own graph is not asked for: sin(x), after the formula's functions within it."""
+    """In the place of F, whose own graph is not asked for: sin(x), after the formula's functions
+    within it.
+    """
 
     def matrices(self) -> list[tuple[str, nn.Module]]:
         return []
 
-    def forward(self, x_ND: Tensor, context: Context, inside: dict[str, Callable[[Tensor], Tensor]]) -> Tensor:
+    def forward(
+        self, x_ND: Tensor, context: Context, inside: dict[str, Callable[[Tensor], Tensor]]
+    ) -> Tensor:
         for function in inside.values():
             x_ND = x_ND + function(x_ND)
         return x_ND.sin()

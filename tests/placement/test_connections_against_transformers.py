@@ -1,4 +1,6 @@
-"""How streams are read and written, against the modules of transformers that do so, with the same weights."""
+"""How streams are read and written, against the modules of transformers that do so, with the same
+weights.
+"""
 
 from types import SimpleNamespace
 
@@ -62,13 +64,19 @@ def parts(module: torch.nn.Module, names: dict[str, int]) -> dict[str, Tensor]:
     """Their packed weight, bias and scale under our names."""
     found = {}
     sizes = list(names.values())
-    for k, (name, weight, bias) in enumerate(zip(names, module.fn.split(sizes), module.base.split(sizes), strict=True)):
+    for k, (name, weight, bias) in enumerate(
+        zip(names, module.fn.split(sizes), module.base.split(sizes), strict=True)
+    ):
         found |= {f"{name}_weight": weight, f"{name}_bias": bias, f"{name}_scale": module.scale[k]}
     return found
 
 
 def head(module: torch.nn.Module) -> dict[str, Tensor]:
-    return {"head_weight": module.hc_fn, "head_bias": module.hc_base, "head_scale": module.hc_scale[0]}
+    return {
+        "head_weight": module.hc_fn,
+        "head_bias": module.hc_base,
+        "head_scale": module.hc_scale[0],
+    }
 
 
 def test_mhc_is_deepseek_v4s_hyper_connection():
@@ -81,7 +89,9 @@ def test_mhc_is_deepseek_v4s_hyper_connection():
     expected = post[..., None] * f(collapsed)[..., None, :] + comb.transpose(-1, -2) @ x
     torch.testing.assert_close(found, expected, **SINGLE)
     last = drawn(deepseek.DeepseekV4HyperHead(config))
-    torch.testing.assert_close(named("mhc")(SHAPE).finish(x.unbind(2), Given(head(last))), last(x), **SINGLE)
+    torch.testing.assert_close(
+        named("mhc")(SHAPE).finish(x.unbind(2), Given(head(last))), last(x), **SINGLE
+    )
 
 
 def test_with_deepseek_v4s_own_epsilon():
@@ -122,7 +132,10 @@ def test_gated_multi_stream_is_qwen4s():
     )
     gains = (1 + module.hc_norm.weight).chunk(N)
     norm = SimpleNamespace(
-        **{f"x{i}": lambda x, gain=gain: gain * torch.rms_norm(x, (D,), eps=1e-6) for i, gain in enumerate(gains, 1)}
+        **{
+            f"x{i}": lambda x, gain=gain: gain * torch.rms_norm(x, (D,), eps=1e-6)
+            for i, gain in enumerate(gains, 1)
+        }
     )
     placement = named("gated-multi-stream")(SHAPE)
     found = torch.stack(placement.join(x.unbind(2), f, norm), 2)
@@ -135,7 +148,10 @@ def test_gated_multi_stream_is_qwen4s():
 
 def test_independent_hyper_connections_are_hy_v4s():
     module, x = drawn(hy.HYV4HyperConnection(CONFIG)), streams()
-    f, placement = Given(parts(module, {"pre": N, "post": N})), named("independent-hyper-connections")(SHAPE)
+    f, placement = (
+        Given(parts(module, {"pre": N, "post": N})),
+        named("independent-hyper-connections")(SHAPE),
+    )
     found = torch.stack(placement.join(x.unbind(2), f, f.norm), 2)
     post, collapsed = module(x)
     torch.testing.assert_close(found, x + post[..., None] * f(collapsed)[..., None, :], **SINGLE)

@@ -1,4 +1,6 @@
-"""Every registered placement against its paper's equations in float64: outputs and every gradient, to 1e-10."""
+"""Every registered placement against its paper's equations in float64: outputs and every gradient,
+to 1e-10.
+"""
 
 from types import SimpleNamespace
 
@@ -10,13 +12,20 @@ from normscope.placement import StackShape, named, registered
 from placement.expected import described, expected
 from stacks import assert_model_matches, assert_stack_matches, small_model, small_stack
 
-# Which norm is used and what a formula does with it are independent of each other: both common norms in stacks alone,
-# one in an encoder and one in a decoder, and in models the placement's own, which is another where this is said.
+# Which norm is used and what a formula does with it are independent of each other: both common
+# norms in stacks alone, one in an encoder and one in a decoder, and in models the placement's own,
+# which is another where this is said.
 COMMON = ("layer-norm", "rms-norm")
 OWN = [(name, "as-placement") for name in registered()]
 OWN_AND_RARE = [(name, norm) for name, norm in OWN if registered()[name].default_norm not in COMMON]
-SQUASHING = [(name, norm) for name in ("hybrid-norm", "mhc", "peri-ln", "post-ln") for norm in ("dyt", "derf")]
-ENCODER_DECODER_ONLY = [name for name, p in registered().items() if p.models == ("encoder-decoder",)]
+SQUASHING = [
+    (name, norm)
+    for name in ("hybrid-norm", "mhc", "peri-ln", "post-ln")
+    for norm in ("dyt", "derf")
+]
+ENCODER_DECODER_ONLY = [
+    name for name, p in registered().items() if p.models == ("encoder-decoder",)
+]
 
 
 def reference(name: str, norm: str) -> dict[str, object]:
@@ -24,7 +33,11 @@ def reference(name: str, norm: str) -> dict[str, object]:
     known = expected(name)
     own = norm == "as-placement"
     equations = (known.own_norm_equations if own else None) or known.equations
-    return {"equations": equations, "norm": known.norm if own else norm, "epsilon": known.norm_epsilon}
+    return {
+        "equations": equations,
+        "norm": known.norm if own else norm,
+        "epsilon": known.norm_epsilon,
+    }
 
 
 def test_only_placements_that_exist_are_described():
@@ -38,11 +51,19 @@ def test_its_class_says_what_its_source_says(name):
     assert set(placement.models) == known.models
 
 
-ALONE = [(name, norm, kind) for name in registered() for norm, kind in zip(COMMON, ("encoder", "decoder"), strict=True)]
-ALONE += [(name, norm, kind) for name, norm in OWN_AND_RARE + SQUASHING for kind in ("encoder", "decoder")]
+ALONE = [
+    (name, norm, kind)
+    for name in registered()
+    for norm, kind in zip(COMMON, ("encoder", "decoder"), strict=True)
+]
+ALONE += [
+    (name, norm, kind) for name, norm in OWN_AND_RARE + SQUASHING for kind in ("encoder", "decoder")
+]
 
 
-@pytest.mark.parametrize(("name", "norm", "kind"), [case for case in ALONE if case[0] not in ENCODER_DECODER_ONLY])
+@pytest.mark.parametrize(
+    ("name", "norm", "kind"), [case for case in ALONE if case[0] not in ENCODER_DECODER_ONLY]
+)
 def test_one_stack(name, norm, kind):
     stack = small_stack(name, kind, expected(name).alone_blocks, norm)
     assert_stack_matches(stack, **reference(name, norm))
@@ -51,7 +72,9 @@ def test_one_stack(name, norm, kind):
 @pytest.mark.parametrize(("name", "norm"), OWN + SQUASHING)
 def test_encoder_and_decoder(name, norm):
     known = expected(name)
-    model = small_model(name, norm, encoder_blocks=known.encoder_blocks, decoder_blocks=known.decoder_blocks)
+    model = small_model(
+        name, norm, encoder_blocks=known.encoder_blocks, decoder_blocks=known.decoder_blocks
+    )
     assert_model_matches(model, **reference(name, norm))
 
 
@@ -90,9 +113,13 @@ def test_residual_output_is_the_stream_plus_the_normed_sum():
 
 @pytest.mark.parametrize("name", registered())
 def test_the_empty_row_of_padding_does_not_drown_the_gradient(name):
-    """The row is 0 at first, where FixNorm's x / ‖x‖ has no derivative; the other rows say what is large."""
+    """The row is 0 at first, where FixNorm's x / ‖x‖ has no derivative; the other rows say what is
+    large.
+    """
     torch.manual_seed(0)
-    config = ModelConfig(placement=name, width=16, ffn_width=32, heads=2, encoder_blocks=1, decoder_blocks=1)
+    config = ModelConfig(
+        placement=name, width=16, ffn_width=32, heads=2, encoder_blocks=1, decoder_blocks=1
+    )
     model = EncoderDecoder(config, 20, 20)
     assert not model.target_embedding.weight[1].any()
     tokens, layout = torch.tensor([4, 5, 6, 7, 8]), Layout(torch.tensor([3, 2]))

@@ -1,4 +1,6 @@
-"""What holds for a placement whatever its weights: scales that drop out, and placements that meet at an end."""
+"""What holds for a placement whatever its weights: scales that drop out, and placements that meet
+at an end.
+"""
 
 import math
 
@@ -8,7 +10,16 @@ from hypothesis import given, strategies as st
 from torch import Tensor
 
 from kinds import examples
-from normscope.model import Context, EncoderDecoder, Layout, ModelConfig, Stack, StackConfig, renormalise, unit_vectors
+from normscope.model import (
+    Context,
+    EncoderDecoder,
+    Layout,
+    ModelConfig,
+    Stack,
+    StackConfig,
+    renormalise,
+    unit_vectors,
+)
 from normscope.placement import StackShape, named
 from stacks import FFN_WIDTH, HEADS, SCHEDULED, WIDTH, schedule, small_model, small_stack
 
@@ -32,7 +43,9 @@ def output(stack: Stack, x_ND: Tensor) -> Tensor:
 def initial_stack(placement: str, kind: str, norm: str = "layer-norm") -> Stack:
     """3 blocks as they are built, in float64."""
     torch.manual_seed(3)
-    shape = StackShape(kind=kind, width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, **{f"{kind}_blocks": 3})
+    shape = StackShape(
+        kind=kind, width=WIDTH, ffn_width=FFN_WIDTH, heads=HEADS, **{f"{kind}_blocks": 3}
+    )
     return Stack(named(placement)(shape), StackConfig(norm=norm)).double()
 
 
@@ -47,7 +60,9 @@ def without_branches(stack: Stack) -> Stack:
 
 @torch.no_grad()
 def with_weights_of(stack: Stack, other: Stack, **renamed: str) -> Stack:
-    """The stack with the other's parameters, under its own names of norms: `renamed` is {other's: its}."""
+    """The stack with the other's parameters, under its own names of norms: `renamed` is {other's:
+    its}.
+    """
     weights = {}
     for name, value in other.named_parameters():
         for old, new in renamed.items():
@@ -61,7 +76,9 @@ def with_weights_of(stack: Stack, other: Stack, **renamed: str) -> Stack:
 
 
 class TestScaleDropsOut:
-    """A norm of the sum, without ε, forgets how long the embedding and its branches are together."""
+    """A norm of the sum, without ε, forgets how long the embedding and its branches are
+    together.
+    """
 
     @pytest.mark.sampled(one_in=2)
     @given(scale=SCALES, seed=SEEDS)
@@ -69,26 +86,42 @@ class TestScaleDropsOut:
     @pytest.mark.parametrize("kind", ["encoder", "decoder"])
     def test_ngpt_norms_its_input(self, kind, scale, seed):
         stack, x_ND = small_stack("ngpt", kind, 2, "as-placement"), inputs(seed)
-        torch.testing.assert_close(output(stack, scale * x_ND), output(stack, x_ND), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            output(stack, scale * x_ND), output(stack, x_ND), rtol=1e-10, atol=1e-10
+        )
 
     @pytest.mark.sampled(one_in=4)
     @given(scale=SCALES, seed=SEEDS)
     @examples(25)
-    @pytest.mark.parametrize("name", ["post-ln", "pre-ln", "keel", "deepnorm", "b2t", "residual", "sub-ln", "t-fixup"])
+    @pytest.mark.parametrize(
+        "name", ["post-ln", "pre-ln", "keel", "deepnorm", "b2t", "residual", "sub-ln", "t-fixup"]
+    )
     def test_a_stream_without_branches(self, name, scale, seed):
-        """With F = 0 a stack of norms gives a direction alone; T-Fixup, without norms, gives the length as well."""
-        shape = StackShape(kind="encoder", width=WIDTH, ffn_width=FFN_WIDTH, encoder_blocks=2, decoder_blocks=2)
-        stack = without_branches(Stack(named(name)(shape), StackConfig(norm="sphere-norm")).double())
+        """With F = 0 a stack of norms gives a direction alone; T-Fixup, without norms, gives the
+        length as well.
+        """
+        shape = StackShape(
+            kind="encoder", width=WIDTH, ffn_width=FFN_WIDTH, encoder_blocks=2, decoder_blocks=2
+        )
+        stack = without_branches(
+            Stack(named(name)(shape), StackConfig(norm="sphere-norm")).double()
+        )
         x_ND = inputs(seed)
         expected = output(stack, x_ND) * (scale if name == "t-fixup" else 1)
-        torch.testing.assert_close(output(stack, scale * x_ND), expected, rtol=1e-10, atol=1e-10 * max(1, scale))
+        torch.testing.assert_close(
+            output(stack, scale * x_ND), expected, rtol=1e-10, atol=1e-10 * max(1, scale)
+        )
 
     @pytest.mark.sampled(one_in=3)
     @given(scale=SCALES, seed=SEEDS)
     @examples(25)
-    @pytest.mark.parametrize("name", ["post-ln", "deepnorm", "admin", "admin-log-n", "branch-norm", "ds-init"])
+    @pytest.mark.parametrize(
+        "name", ["post-ln", "deepnorm", "admin", "admin-log-n", "branch-norm", "ds-init"]
+    )
     def test_post_ln_over_branches_that_grow_with_their_input(self, name, scale, seed):
-        """With uniform attention and without biases F(c x) = c F(x), and the first norm is the last to see c."""
+        """With uniform attention and without biases F(c x) = c F(x), and the first norm is the last
+        to see c.
+        """
         stack = initial_stack(name, "decoder", "sphere-norm")
         schedule(stack, SCHEDULED)
         with torch.no_grad():
@@ -96,15 +129,25 @@ class TestScaleDropsOut:
                 if parameter_name.endswith((".bias", ".query.weight")):
                     parameter.zero_()
         x_ND = inputs(seed)
-        torch.testing.assert_close(output(stack, scale * x_ND), output(stack, x_ND), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            output(stack, scale * x_ND), output(stack, x_ND), rtol=1e-9, atol=1e-9
+        )
 
     @given(scale=st.floats(0.5, 200), seed=SEEDS)
     @examples(15)
     @pytest.mark.parametrize("name", ["scale-norm", "ngpt"])
     def test_the_length_of_an_embeddings_rows(self, name, scale, seed):
-        """FixNorm takes rows as directions at both ends; nGPT does as soon as its weights are put back."""
+        """FixNorm takes rows as directions at both ends; nGPT does as soon as its weights are put
+        back.
+        """
         torch.manual_seed(0)
-        sizes = {"width": WIDTH, "ffn_width": FFN_WIDTH, "heads": HEADS, "encoder_blocks": 1, "decoder_blocks": 1}
+        sizes = {
+            "width": WIDTH,
+            "ffn_width": FFN_WIDTH,
+            "heads": HEADS,
+            "encoder_blocks": 1,
+            "decoder_blocks": 1,
+        }
         model = EncoderDecoder(ModelConfig(placement=name, dropout=0.0, **sizes), 20, 20).double()
         tokens = torch.randint(4, 20, (8,), generator=torch.Generator().manual_seed(seed))
 
@@ -124,10 +167,23 @@ class TestWithoutBranches:
     @KINDS
     @pytest.mark.parametrize("norm", ["layer-norm", "rms-norm"])
     @pytest.mark.parametrize(
-        "name", ["pre-ln", "gpt2", "lns", "sub-ln", "reordered", "olmo-2", "sandwich", "mix-ln", "scale-norm"]
+        "name",
+        [
+            "pre-ln",
+            "gpt2",
+            "lns",
+            "sub-ln",
+            "reordered",
+            "olmo-2",
+            "sandwich",
+            "mix-ln",
+            "scale-norm",
+        ],
     )
     def test_a_pre_ln_stream_stays_what_it_was(self, name, norm, kind):
-        """The output is the final norm of the embedding; what stands after F is at its first bias, 0."""
+        """The output is the final norm of the embedding; what stands after F is at its first bias,
+        0.
+        """
         stack = without_branches(initial_stack(name, kind, norm))
         expected = stack.finish.norm.main(inputs())
         torch.testing.assert_close(output(stack, inputs()), expected, **SAME)
@@ -144,7 +200,9 @@ class TestWithoutBranches:
     def test_attention_residuals_give_the_embedding_a_share_alone(self, kind):
         """All branches are 0 and every query 0: a plain mean over the embedding and 6 branches."""
         stack = without_branches(initial_stack("attn-res", kind))
-        torch.testing.assert_close(output(stack, inputs()), stack.finish.norm.main(inputs() / 7), **SAME)
+        torch.testing.assert_close(
+            output(stack, inputs()), stack.finish.norm.main(inputs() / 7), **SAME
+        )
 
 
 class TestAtInitialisation:
@@ -205,8 +263,13 @@ class TestPlacementsThatMeet:
 
     @KINDS
     def test_sums_over_groups_are_another_formula(self, kind):
-        """A group holds a whole block at least: even one block is summed, where `attn-res` keeps branches apart."""
-        full, block = small_stack("attn-res", kind, 2, seed=1), small_stack("attn-res-block", kind, 2)
+        """A group holds a whole block at least: even one block is summed, where `attn-res` keeps
+        branches apart.
+        """
+        full, block = (
+            small_stack("attn-res", kind, 2, seed=1),
+            small_stack("attn-res-block", kind, 2),
+        )
         found = output(with_weights_of(full, block), inputs())
         assert (found - output(block, inputs())).abs().max() > 1e-3
 
@@ -219,22 +282,33 @@ class TestPlacementsThatMeet:
         self.compare(small_stack("pre-ln", kind, 1, seed=1), small_stack("lns", kind, 1))
 
     @KINDS
-    @pytest.mark.parametrize(("one", "other"), [("gpt2", "pre-ln"), ("ds-init", "post-ln"), ("b2t", "b2t-rescaled")])
+    @pytest.mark.parametrize(
+        ("one", "other"), [("gpt2", "pre-ln"), ("ds-init", "post-ln"), ("b2t", "b2t-rescaled")]
+    )
     def test_those_that_differ_in_their_first_weights_alone(self, one, other, kind):
         self.compare(small_stack(one, kind, 2, seed=1), small_stack(other, kind, 2))
 
     def test_sub_ln_variants_differ_in_cross_attention_alone(self):
         plain, cross = small_model("sub-ln"), small_model("sub-ln-cross", seed=1)
         with_weights_of(cross.encoder, plain.encoder)
-        torch.testing.assert_close(output(cross.encoder, inputs()), output(plain.encoder, inputs()), **SAME)
-        extra = {n for n, _ in cross.decoder.named_parameters()} - {n for n, _ in plain.decoder.named_parameters()}
+        torch.testing.assert_close(
+            output(cross.encoder, inputs()), output(plain.encoder, inputs()), **SAME
+        )
+        extra = {n for n, _ in cross.decoder.named_parameters()} - {
+            n for n, _ in plain.decoder.named_parameters()
+        }
         assert {name.split(".", 2)[2] for name in extra} == {
             f"cross_attention.norm.inner.{last}" for last in ("weight", "bias")
         }
 
     def test_hybrid_norm_of_one_head_norms_the_whole_width(self):
-        shape = StackShape(kind="encoder", width=WIDTH, ffn_width=FFN_WIDTH, heads=1, encoder_blocks=2)
-        by_head, whole = (Stack(named(n)(shape), StackConfig()).double() for n in ("hybrid-norm", "hybrid-norm-width"))
+        shape = StackShape(
+            kind="encoder", width=WIDTH, ffn_width=FFN_WIDTH, heads=1, encoder_blocks=2
+        )
+        by_head, whole = (
+            Stack(named(n)(shape), StackConfig()).double()
+            for n in ("hybrid-norm", "hybrid-norm-width")
+        )
         weights = {n.replace(".each.", "."): p for n, p in by_head.named_parameters()}
         whole.load_state_dict(weights)
         torch.testing.assert_close(output(whole, inputs()), output(by_head, inputs()), **SAME)

@@ -11,7 +11,14 @@ from normscope.doctor.find.terms import Term, parameter_term
 from normscope.model import Context, Layout, Stack, StackConfig
 from normscope.model.initialisation import initialise
 from normscope.placement import Placement, StackShape, named
-from normscope.placement.operations import connect, doubly_stochastic, joined, sigmoid, stopped, weighed
+from normscope.placement.operations import (
+    connect,
+    doubly_stochastic,
+    joined,
+    sigmoid,
+    stopped,
+    weighed,
+)
 from normscope.placement.symbol import ParameterSpec, Symbol
 from normscope.theory import operations as of_theory  # noqa: F401 (registers what operations do to moments)
 from normscope.theory.moments import Atoms, Moments, single
@@ -26,13 +33,21 @@ class TestDoublyStochastic:
     @given(tokens=st.lists(LOGITS, min_size=1, max_size=3))
     def test_rows_and_columns_sum_to_1(self, tokens):
         numbers = torch.tensor(tokens, dtype=torch.float64).split(1, -1)
-        matrix = torch.cat([torch.cat(row, -1).unsqueeze(-2) for row in doubly_stochastic(numbers, rounds=400)], -2)
+        matrix = torch.cat(
+            [torch.cat(row, -1).unsqueeze(-2) for row in doubly_stochastic(numbers, rounds=400)], -2
+        )
         assert (matrix > 0).all()
-        torch.testing.assert_close(matrix.sum(-2), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-12)
-        torch.testing.assert_close(matrix.sum(-1), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            matrix.sum(-2), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-12
+        )
+        torch.testing.assert_close(
+            matrix.sum(-1), torch.ones(len(tokens), 4).double(), rtol=0, atol=1e-6
+        )
 
     def test_the_last_half_of_a_round_is_of_columns(self):
-        matrix = torch.tensor(doubly_stochastic([0.0, 1.0, -2.0, 3.0], rounds=1), dtype=torch.float64)
+        matrix = torch.tensor(
+            doubly_stochastic([0.0, 1.0, -2.0, 3.0], rounds=1), dtype=torch.float64
+        )
         torch.testing.assert_close(matrix.sum(-2), torch.ones(2).double(), rtol=0, atol=1e-5)
         assert (matrix.sum(-1) - 1).abs().min() > 1e-2
 
@@ -41,7 +56,9 @@ class TestDoublyStochastic:
     def test_constants_are_mixed_as_tensors_are(self, logits):
         ours = torch.tensor(doubly_stochastic(logits), dtype=torch.float64)
         theirs = doubly_stochastic(torch.tensor([logits], dtype=torch.float64).split(1, -1))
-        torch.testing.assert_close(ours, torch.tensor([[float(x) for x in row] for row in theirs]).double())
+        torch.testing.assert_close(
+            ours, torch.tensor([[float(x) for x in row] for row in theirs]).double()
+        )
 
     def test_of_equal_logits_is_a_mean(self):
         assert doubly_stochastic([0.0] * 9) == tuple((pytest.approx(1 / 3),) * 3 for _ in range(3))
@@ -90,12 +107,17 @@ def test_what_is_stopped_has_a_value_and_no_gradient():
 
 
 def test_numbers_of_a_token_by_hand():
-    x, y = torch.tensor([[3.0, 0.0], [1.0, 1.0]]).double(), torch.tensor([[0.0, 4.0], [1.0, 1.0]]).double()
+    x, y = (
+        torch.tensor([[3.0, 0.0], [1.0, 1.0]]).double(),
+        torch.tensor([[0.0, 4.0], [1.0, 1.0]]).double(),
+    )
     weight = torch.tensor([[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 2.0, 0.0], [0.0] * 4]).double()
     bias = torch.tensor([0.0, 0.0, 7.0]).double()
     found = torch.cat(connect(joined(x, y, epsilon=0.0), weight, bias, 0.5), -1)
     # √(25 / 4) = 2.5 and √1.
-    torch.testing.assert_close(found, torch.tensor([[0.5 * 7 / 2.5, 0.0, 7.0], [1.0, 1.0, 7.0]]).double())
+    torch.testing.assert_close(
+        found, torch.tensor([[0.5 * 7 / 2.5, 0.0, 7.0], [1.0, 1.0, 7.0]]).double()
+    )
 
 
 def test_a_weighted_sum_of_the_rows_of_a_parameter():
@@ -103,11 +125,13 @@ def test_a_weighted_sum_of_the_rows_of_a_parameter():
     expected = torch.tensor([14.0, 20.0])
     values = [torch.tensor([2.0, 0.0]), torch.tensor([4.0, 10.0])]
     for entries in (torch.tensor(rows), first_values(rows, (2, 2), 0.0)):
-        assert torch.equal(weighed((entries[0][0], entries[1][0]), values), expected + torch.tensor([0.0, 10.0]))
+        assert torch.equal(
+            weighed((entries[0][0], entries[1][0]), values), expected + torch.tensor([0.0, 10.0])
+        )
     parameter = Symbol("m", shape=(2, 2))
-    assert str(weighed((parameter[0][1], parameter[1][1]), [Symbol("x", (), 2), Symbol("y", (), 2)])) == (
-        "m_12 · x + m_22 · y"
-    )
+    assert str(
+        weighed((parameter[0][1], parameter[1][1]), [Symbol("x", (), 2), Symbol("y", (), 2)])
+    ) == ("m_12 · x + m_22 · y")
     with pytest.raises(IndexError, match="no entry 2"):
         parameter[2]
 
@@ -118,12 +142,17 @@ class TestFirstValues:
 
         def join(self, x, sublayer, norm):
             gate = sublayer.parameter("gate", initial=3.0, shape=(self.stack.width,), std=0.5)
-            pair = sublayer.parameter("pair", initial=(0.25, 0.75), shape=(2,), shared_by_block=True)
+            pair = sublayer.parameter(
+                "pair", initial=(0.25, 0.75), shape=(2,), shared_by_block=True
+            )
             return pair[0] * x + pair[1] * (gate * sublayer(x))
 
     def stack(self) -> Stack:
         return Stack(
-            self.Drawn(StackShape(kind="encoder", width=400, heads=2, ffn_width=4, encoder_blocks=2)), StackConfig()
+            self.Drawn(
+                StackShape(kind="encoder", width=400, heads=2, ffn_width=4, encoder_blocks=2)
+            ),
+            StackConfig(),
         )
 
     def test_are_drawn_about_the_initial_value_by_the_seed_alone(self):
@@ -131,7 +160,9 @@ class TestFirstValues:
         for one in (stack, again):
             torch.manual_seed(5)
             initialise(one, "paper", self.Drawn)
-        assert all(torch.equal(a, b) for a, b in zip(stack.parameters(), again.parameters(), strict=True))
+        assert all(
+            torch.equal(a, b) for a, b in zip(stack.parameters(), again.parameters(), strict=True)
+        )
         gates = torch.cat([s.placed["gate"].detach() for s in stack.sublayers()])
         assert float(gates.mean()) == pytest.approx(3.0, abs=4 * 0.5 / 40)
         assert float(gates.std()) == pytest.approx(0.5, rel=0.1)
@@ -146,12 +177,17 @@ class TestFirstValues:
         torch.manual_seed(5)
         initialise(post, "paper", named("post-ln"))
         matrices = [p for n, p in post.named_parameters() if ".f." in n]
-        assert all(map(torch.equal, [p for n, p in stack.named_parameters() if ".f." in n], matrices))
+        assert all(
+            map(torch.equal, [p for n, p in stack.named_parameters() if ".f." in n], matrices)
+        )
 
     @pytest.mark.parametrize(
         ("asked", "message"),
         [
-            ({"initial": (1.0, 2.0), "shape": (3,)}, r"of shape \(3,\) cannot start from \(1.0, 2.0\)"),
+            (
+                {"initial": (1.0, 2.0), "shape": (3,)},
+                r"of shape \(3,\) cannot start from \(1.0, 2.0\)",
+            ),
             ({"initial": ((1.0,), (2.0, 3.0)), "shape": (2, 1)}, "cannot start from"),
             ({"initial": 0.0, "shape": (), "std": -1.0}, "must not be negative"),
         ],
@@ -173,7 +209,8 @@ def without_connections(stack: Stack) -> Stack:
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 @pytest.mark.parametrize(
     ("placement", "epsilon"),
-    # The final norm of hyper-connections reads the sum of four streams, of which ε is a smaller part.
+    # The final norm of hyper-connections reads the sum of four streams, of which ε is a smaller
+    # part.
     [("mhc", 1e-5), ("hyper-connections", 1e-15), ("hyper-connections-static", 1e-15)],
 )
 def test_without_dynamic_weights_it_is_pre_ln(placement, epsilon, kind):
@@ -183,7 +220,9 @@ def test_without_dynamic_weights_it_is_pre_ln(placement, epsilon, kind):
     without_connections(ours)
     pre_ln.load_state_dict({n: p for n, p in ours.state_dict().items() if n in pre_ln.state_dict()})
     x, layout = torch.randn(8, WIDTH).double(), Layout(torch.tensor([5, 3]))
-    found, expected = (stack(x, Context(layout=layout, causal=kind == "decoder")) for stack in (ours, pre_ln))
+    found, expected = (
+        stack(x, Context(layout=layout, causal=kind == "decoder")) for stack in (ours, pre_ln)
+    )
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
@@ -202,8 +241,14 @@ def test_theory_takes_biases_for_numbers_that_hardly_scatter_and_refuses_others(
     atoms = Atoms(256)
     x: Moments = single(atoms, atoms.add(4.0, 1.0))
     weight = InitialNumber(0.0, (2, 1024), 0.02)
-    assert connect(joined(x, x, x, x), weight, first_values((0.5, -1.0), (2,), 0.0), 0.01) == (0.5, -1.0)
-    with pytest.raises(ValueError, match=r"a standard deviation of 0\.64 over 1,024 features: .* cannot be predicted"):
+    assert connect(joined(x, x, x, x), weight, first_values((0.5, -1.0), (2,), 0.0), 0.01) == (
+        0.5,
+        -1.0,
+    )
+    with pytest.raises(
+        ValueError,
+        match=r"a standard deviation of 0\.64 over 1,024 features: .* cannot be predicted",
+    ):
         connect(joined(x, x, x, x), weight, 0.0, 1.0)
     assert connect(joined(x, x, x, x), InitialNumber(0.0, (1, 1024)), 0.0, 1.0) == (0.0,)
     with pytest.raises(ValueError, match="a vector whose entries start from different numbers"):

@@ -1,4 +1,6 @@
-"""Placements that a user writes: each is one class, and everything else follows from its formula."""
+"""Placements that a user writes: each is one class, and everything else follows from its
+formula.
+"""
 
 import pytest
 import torch
@@ -10,7 +12,14 @@ from normscope.placement.base import EVERY_MODEL
 from normscope.placement.operations import mix, unit
 from normscope.placement.printing import formula
 from reference import Equations, ReferenceStack, length
-from stacks import FFN_WIDTH, WIDTH, assert_model_matches, assert_stack_matches, small_model, small_stack
+from stacks import (
+    FFN_WIDTH,
+    WIDTH,
+    assert_model_matches,
+    assert_stack_matches,
+    small_model,
+    small_stack,
+)
 
 
 class Own(Placement):
@@ -34,7 +43,9 @@ def gated(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 class Everything(Own):
-    """All that the protocol offers: a history, numbers of both ends, of a sub-layer, of a block and of an update."""
+    """All that the protocol offers: a history, numbers of both ends, of a sub-layer, of a block and
+    of an update.
+    """
 
     name = title = "own-everything"
     streams = ("x", "past")
@@ -53,7 +64,9 @@ class Everything(Own):
             sublayer.parameter("query", initial=0.0, shape=(self.stack.width,)),
         )
         branch = sublayer(mix(query, past, norm.key), output=norm.inner)
-        joined = norm(stream / 2 + share * branch - sublayer.scheduled("let_in", initial=0.0) * branch)
+        joined = norm(
+            stream / 2 + share * branch - sublayer.scheduled("let_in", initial=0.0) * branch
+        )
         return joined, (*past, branch)
 
     def finish(self, state, end):
@@ -110,7 +123,11 @@ def test_an_encoder_decoder_follows_the_equations(placement, embeddings):
 def test_exactly_the_parameters_that_the_formula_asks_for():
     module = small_stack("own-everything", "encoder", blocks=1)
     shapes = {name: tuple(p.shape) for name, p in module.named_parameters(remove_duplicate=False)}
-    normed = {f"blocks.0.{kind}.norm.{name}" for kind in ("attention", "feed_forward") for name in ("main", "key")}
+    normed = {
+        f"blocks.0.{kind}.norm.{name}"
+        for kind in ("attention", "feed_forward")
+        for name in ("main", "key")
+    }
     normed |= {"blocks.0.attention.norm.inner", "start.norm.first", "finish.norm.last"}
     assert {name: shape for name, shape in shapes.items() if ".f." not in name} == (
         {f"{at}.{last}": (WIDTH,) for at in normed for last in ("weight", "bias")}
@@ -122,7 +139,9 @@ def test_exactly_the_parameters_that_the_formula_asks_for():
 
 def test_gates_start_where_they_should_and_learn():
     torch.manual_seed(0)
-    config = ModelConfig(placement="own-gated", width=WIDTH, heads=3, encoder_blocks=2, decoder_blocks=3)
+    config = ModelConfig(
+        placement="own-gated", width=WIDTH, heads=3, encoder_blocks=2, decoder_blocks=3
+    )
     model = EncoderDecoder(config, 20, 20)
     gates = {name: p for name, p in model.named_parameters() if ".placed." in name}
     assert len(gates) == 2 * 2 + 3 * 3
@@ -138,9 +157,10 @@ def test_gates_start_where_they_should_and_learn():
         (Gated, "x ← (1 - gate) · x + gate · norm(F(x))"),
         (
             Everything,
-            "x ← scale · norm_first(x); past ← [scale · norm_first(x)]; "
-            "a = F(mix(query, norm_key(past)), norm_inner(output)); x ← norm(x / 2 + share · a - let_in · a); "
-            "past ← [past, F(mix(query, norm_key(past)), norm_inner(output))]; y = norm_last(x + past) - past",
+            "x ← scale · norm_first(x); past ← [scale · norm_first(x)]; a = F(mix(query, "
+            "norm_key(past)), norm_inner(output)); x ← norm(x / 2 + share · a - let_in · a); past "
+            "← [past, F(mix(query, norm_key(past)), norm_inner(output))]; y = norm_last(x + past) "
+            "- past",
         ),
     ],
     ids=lambda p: p.name if isinstance(p, type) else "",
@@ -152,7 +172,10 @@ def test_printed(placement, text):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("hidden", "attention has no place hidden to apply a function; it has key, output, query, value"),
+        (
+            "hidden",
+            "attention has no place hidden to apply a function; it has key, output, query, value",
+        ),
         ("query", "feed_forward has no place query to apply a function; it has hidden, output"),
     ],
 )
@@ -179,8 +202,14 @@ def test_values_that_no_reader_knows():
     ("join", "message"),
     [
         (lambda self, x, sublayer, norm: None, "join returned nothing.*join must return the state"),
-        (lambda self, x, sublayer, norm: torch.relu(x + sublayer(norm(x))), r"TypeError: relu\(\).*join must return"),
-        (lambda self, x, sublayer, norm: (x + sublayer(x)).relu(), "AttributeError: .*'relu'.*join must return"),
+        (
+            lambda self, x, sublayer, norm: torch.relu(x + sublayer(norm(x))),
+            r"TypeError: relu\(\).*join must return",
+        ),
+        (
+            lambda self, x, sublayer, norm: (x + sublayer(x)).relu(),
+            "AttributeError: .*'relu'.*join must return",
+        ),
     ],
 )
 def test_a_formula_that_nothing_can_be_made_of(registry, join, message):
@@ -189,8 +218,14 @@ def test_a_formula_that_nothing_can_be_made_of(registry, join, message):
         name = title = "own-nothing"
 
     Nothing.join = join
-    for look in (lambda: named("own-nothing"), registered, lambda: small_stack("own-nothing", "encoder", blocks=1)):
-        with pytest.raises(ValueError, match=f"test_own_placements.py: placement 'own-nothing': .*{message}"):
+    for look in (
+        lambda: named("own-nothing"),
+        registered,
+        lambda: small_stack("own-nothing", "encoder", blocks=1),
+    ):
+        with pytest.raises(
+            ValueError, match=f"test_own_placements.py: placement 'own-nothing': .*{message}"
+        ):
             look()
 
 

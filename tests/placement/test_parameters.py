@@ -1,4 +1,6 @@
-"""The exact parameters that every placement adds to the matrices of F, and their shapes, as `expected` has them."""
+"""The exact parameters that every placement adds to the matrices of F, and their shapes, as
+`expected` has them.
+"""
 
 import pytest
 
@@ -9,7 +11,12 @@ from placement.expected.inside_the_branch import BY_HEAD
 from placement.expected.without_layer_norm import NUMBERS
 from stacks import FFN_WIDTH, WIDTH, small_model, small_stack
 
-MATRICES = {"query": (WIDTH, WIDTH), "key": (WIDTH, WIDTH), "value": (WIDTH, WIDTH), "output": (WIDTH, WIDTH)} | {
+MATRICES = {
+    "query": (WIDTH, WIDTH),
+    "key": (WIDTH, WIDTH),
+    "value": (WIDTH, WIDTH),
+    "output": (WIDTH, WIDTH),
+} | {
     "ffn_in": (FFN_WIDTH, WIDTH),
     "ffn_out": (WIDTH, FFN_WIDTH),
 }
@@ -17,7 +24,11 @@ MATRICES = {"query": (WIDTH, WIDTH), "key": (WIDTH, WIDTH), "value": (WIDTH, WID
 
 def beside_the_matrices(module) -> Shapes:
     shapes = {name: tuple(p.shape) for name, p in module.named_parameters(remove_duplicate=False)}
-    return {name: shape for name, shape in shapes.items() if ".f." not in name and "_embedding." not in name}
+    return {
+        name: shape
+        for name, shape in shapes.items()
+        if ".f." not in name and "_embedding." not in name
+    }
 
 
 def model_of_one_block(name: str, norm: str = "layer-norm"):
@@ -27,7 +38,9 @@ def model_of_one_block(name: str, norm: str = "layer-norm"):
 def in_a_decoder(added: Shapes, cross: Shapes | None = None) -> Shapes:
     """What a placement adds there too; `cross`: where cross-attention is not as self-attention."""
     of_attention = {n: s for n, s in added.items() if ".attention." in n}
-    as_attention = {n.replace(".attention.", ".cross_attention."): s for n, s in of_attention.items()}
+    as_attention = {
+        n.replace(".attention.", ".cross_attention."): s for n, s in of_attention.items()
+    }
     return added | (as_attention if cross is None else cross)
 
 
@@ -43,7 +56,9 @@ def test_exactly_the_parameters_that_the_formula_asks_for(name):
 
 def test_scale_norm_has_one_number_a_norm():
     names = {n for n in in_a_decoder(PRE) if n.endswith("weight")}
-    numbers = {f"decoder.{n}": () for n in names} | {f"encoder.{n}": () for n in names if "cross" not in n}
+    numbers = {f"decoder.{n}": () for n in names} | {
+        f"encoder.{n}": () for n in names if "cross" not in n
+    }
     assert beside_the_matrices(model_of_one_block("scale-norm", "as-placement")) == numbers
 
 
@@ -59,7 +74,11 @@ def test_the_matrices_of_f_are_everyones(name):
     model = model_of_one_block(name)
     found = {n: tuple(p.shape) for n, p in model.named_parameters() if ".f." in n}
     attention = [m for m in MATRICES if not m.startswith("ffn")]
-    places = [(s, k) for s in ("encoder", "decoder") for k in ("attention", "cross_attention", "feed_forward")]
+    places = [
+        (s, k)
+        for s in ("encoder", "decoder")
+        for k in ("attention", "cross_attention", "feed_forward")
+    ]
     shapes: Shapes = {}
     for stack, kind in places[:1] + places[2:]:
         for matrix in ("ffn_in", "ffn_out") if kind == "feed_forward" else attention:
@@ -72,7 +91,10 @@ def test_the_matrices_of_f_are_everyones(name):
     ("name", "added"),
     [
         # The second block, beside the first in the table.
-        ("keel-pre-first", norms("attention.inner", "attention.outer", "feed_forward.inner", "feed_forward.outer")),
+        (
+            "keel-pre-first",
+            norms("attention.inner", "attention.outer", "feed_forward.inner", "feed_forward.outer"),
+        ),
         ("hybrid-norm-star", norms("attention.main") | BY_HEAD),
         ("rezero", {"blocks.0.placed.gate": ()}),
     ],

@@ -31,12 +31,13 @@ def test_printed_from_itself(name):
         ("keel", "x ← norm_outer(18 · x + F(norm_inner(x)))"),
         (
             "b2t",
-            "a = norm(x + attention(x)); b = norm(a + cross_attention(a)); x ← norm(x + b + feed_forward(b))",
+            "a = norm(x + attention(x)); b = norm(a + cross_attention(a)); x ← norm(x + b + "
+            "feed_forward(b))",
         ),
         (
             "sub-ln",
-            "attention: x ← x + F(norm(x), norm_inner(output)); cross_attention: x ← x + F(norm(x)); "
-            "feed_forward: x ← x + F(norm(x), norm_inner(output)); y = norm(x)",
+            "attention: x ← x + F(norm(x), norm_inner(output)); cross_attention: x ← x + "
+            "F(norm(x)); feed_forward: x ← x + F(norm(x), norm_inner(output)); y = norm(x)",
         ),
         ("sub-ln-cross", expected("sub-ln-cross").formula),
         ("post-ln", POST),
@@ -87,7 +88,9 @@ def test_operators_and_brackets(build, text):
     assert str(build(x, y, z)) == text
     # What is printed means what was built: read the text back with numbers.
     numbers = {"x": 1.7, "y": -2.3, "z": 0.9}
-    assert eval(text.replace("·", "*"), {}, numbers) == pytest.approx(build(*numbers.values()), rel=1e-14)
+    assert eval(text.replace("·", "*"), {}, numbers) == pytest.approx(
+        build(*numbers.values()), rel=1e-14
+    )
 
 
 def test_norms_parameters_and_places_are_named():
@@ -111,7 +114,10 @@ def test_kinds_apart_where_they_differ():
 
     assert formula(ByKind) == f"attention: {POST}; feed_forward: {PLAIN}"
     decoder = StackShape(kind="decoder", width=8, encoder_blocks=1, decoder_blocks=1)
-    assert formula(ByKind, decoder) == f"attention: {POST}; cross_attention: {PLAIN}; feed_forward: {PLAIN}"
+    assert (
+        formula(ByKind, decoder)
+        == f"attention: {POST}; cross_attention: {PLAIN}; feed_forward: {PLAIN}"
+    )
 
 
 def test_blocks_apart_where_they_differ():
@@ -128,7 +134,9 @@ def test_one_norm_at_two_widths_is_refused():
             return x + sublayer(norm(x), output=norm)
 
     shape = StackShape(kind="encoder", width=8, ffn_width=16, encoder_blocks=1)
-    with pytest.raises(ValueError, match="norm 'main' is used at widths 8 and 16; give them two names"):
+    with pytest.raises(
+        ValueError, match="norm 'main' is used at widths 8 and 16; give them two names"
+    ):
         read(TwoWidths(shape))
 
 
@@ -146,7 +154,9 @@ def test_streams_and_parts_of_a_state_must_be_as_many():
         def start(self, x, end):
             return x, x
 
-    with pytest.raises(ValueError, match=r"placement 'own' names 1 streams \(x\) and its state has 2 parts"):
+    with pytest.raises(
+        ValueError, match=r"placement 'own' names 1 streams \(x\) and its state has 2 parts"
+    ):
         formula(Unnamed)
 
 
@@ -166,7 +176,8 @@ def test_a_list_shows_every_placement_in_a_few_lines(name):
 
 def test_what_a_brief_formula_leaves_out_is_counted():
     assert brief_lines(named("mhc")) == [
-        "x1 ← C_11 · x1 + … + C_41 · x4 + 2 · post_1 · F(norm(pre_1 · x1 + … + pre_4 · x4)); and 3 streams more",
+        "x1 ← C_11 · x1 + … + C_41 · x4 + 2 · post_1 · F(norm(pre_1 · x1 + … + pre_4 · x4)); and 3 "
+        "streams more",
         "y = norm(head_1 · x1 + … + head_4 · x4)",
     ]
     assert "and 5 more kinds of block" in brief_lines(named("denseformer"))

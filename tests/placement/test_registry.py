@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from normscope.model import Context, EncoderDecoder, Layout, ModelConfig, Stack, StackConfig
-from normscope.placement import Placement, StackShape, named, register, registered, registry as registering
+from normscope.placement import (
+    Placement,
+    StackShape,
+    named,
+    register,
+    registered,
+    registry as registering,
+)
 from normscope.placement.reading import read
 from normscope.placement.registry import StandIn, stand_in
 from placement.expected import expected
@@ -28,8 +35,8 @@ class TestRegister:
         with pytest.raises(ValueError) as caught:
             named("post-lm")
         assert str(caught.value) == (
-            "unknown placement 'post-lm'; did you mean 'post-ln'? `normscope placements` lists all, and --import "
-            "FILE.py, or importing the file in Python, registers your own"
+            "unknown placement 'post-lm'; did you mean 'post-ln'? `normscope placements` lists "
+            "all, and --import FILE.py, or importing the file in Python, registers your own"
         )
 
     @pytest.mark.parametrize("written", ["Post-LN", "postln", "post_ln", "POST LN"])
@@ -51,7 +58,9 @@ class TestRegister:
 
     def test_the_same_class_twice_is_no_clash(self, registry):
         register(Own)
-        again = type("Own", (Own,), {"__module__": Own.__module__, "__qualname__": Own.__qualname__})
+        again = type(
+            "Own", (Own,), {"__module__": Own.__module__, "__qualname__": Own.__qualname__}
+        )
         assert named(register(again).name) is again
 
     def test_the_same_class_of_a_session_without_a_file_is_no_clash(self, registry):
@@ -68,7 +77,10 @@ class TestRegister:
         for name in ("theirs", "post-ln", "own"):
             stand_in(name, "theirs.py")
         theirs = named("theirs")
-        assert (theirs.title, theirs.shown) == ("theirs", "not shown: theirs.py, which has it, was not run")
+        assert (theirs.title, theirs.shown) == (
+            "theirs",
+            "not shown: theirs.py, which has it, was not run",
+        )
         with pytest.raises(ValueError, match=r"'theirs' is one of theirs\.py, which was not run"):
             theirs(StackShape(kind="encoder", width=8, encoder_blocks=1))
         assert "theirs" not in registered()
@@ -78,7 +90,10 @@ class TestRegister:
 
     def test_a_taken_name_is_refused(self, registry):
         taken = type("Other", (Own,), {"name": "post-ln"})
-        with pytest.raises(ValueError, match=r"'post-ln' is taken by normscope\.placement\.formulas\.[a-z_]+\.PostLN"):
+        with pytest.raises(
+            ValueError,
+            match=r"'post-ln' is taken by normscope\.placement\.formulas\.[a-z_]+\.PostLN",
+        ):
             register(taken)
         assert named("post-ln") is not taken
 
@@ -90,7 +105,11 @@ class TestRegister:
             register(type("Bare", (Placement,), rest))
 
     def test_variants_are_of_something_registered_that_is_none_itself(self):
-        variants = {name: placement.variant_of for name, placement in registered().items() if placement.variant_of}
+        variants = {
+            name: placement.variant_of
+            for name, placement in registered().items()
+            if placement.variant_of
+        }
         assert set(variants.values()) <= set(registered()) - set(variants)
 
     def test_titles_tell_all_apart(self):
@@ -98,10 +117,11 @@ class TestRegister:
 
 
 def without_effect(model: EncoderDecoder) -> set[str]:
-    """Parameters on which no output depends, because a softmax does not see what moves all its scores alike.
+    """Parameters on which no output depends, because a softmax does not see what moves all its
+    scores alike.
 
-    The bias of the keys where no norm follows it, that of a norm of keys, and what the placement is expected to leave
-    idle.
+    The bias of the keys where no norm follows it, that of a norm of keys, and what the placement is
+    expected to leave idle.
     """
     known = expected(model.config.placement)
     names = [name for name, _ in model.named_parameters()]
@@ -116,7 +136,9 @@ class TestEveryPlacement:
     def test_deep_stack_is_finite_in_float32(self, name):
         torch.manual_seed(0)
         # The encoder of an encoder-decoder: every placement is defined for it.
-        shape = StackShape(kind="encoder", width=16, ffn_width=32, heads=2, encoder_blocks=24, decoder_blocks=24)
+        shape = StackShape(
+            kind="encoder", width=16, ffn_width=32, heads=2, encoder_blocks=24, decoder_blocks=24
+        )
         stack = Stack(named(name)(shape), StackConfig())
         layout = Layout(torch.tensor([3, 5]))
         x_ND = torch.randn(8, 16, requires_grad=True)
@@ -136,17 +158,23 @@ class TestEveryPlacement:
         # What cancels exactly on paper leaves some rounding, far below every other gradient.
         still = {n for n, p in model.named_parameters() if p.grad.abs().max() < 1e-8}
         assert still == without_effect(model)
-        assert len(list(model.parameters())) == len(list(model.named_parameters(remove_duplicate=False))) - 1, (
-            "the shared embedding alone has two names"
-        )
+        assert (
+            len(list(model.parameters()))
+            == len(list(model.named_parameters(remove_duplicate=False))) - 1
+        ), "the shared embedding alone has two names"
 
     def test_the_formula_of_every_stack_is_read(self, name):
         for kind in ("encoder", "decoder"):
-            stack = StackShape(kind=kind, width=8, ffn_width=12, heads=2, encoder_blocks=3, decoder_blocks=2)
+            stack = StackShape(
+                kind=kind, width=8, ffn_width=12, heads=2, encoder_blocks=3, decoder_blocks=2
+            )
             reading = read(named(name)(stack))
-            assert [[s.site.kind for s in block] for block in reading.blocks] == [list(stack.kinds)] * stack.blocks
+            assert [[s.site.kind for s in block] for block in reading.blocks] == [
+                list(stack.kinds)
+            ] * stack.blocks
             assert [[s.site.number for s in block] for block in reading.blocks] == [
-                [*range(b * len(stack.kinds) + 1, (b + 1) * len(stack.kinds) + 1)] for b in range(stack.blocks)
+                [*range(b * len(stack.kinds) + 1, (b + 1) * len(stack.kinds) + 1)]
+                for b in range(stack.blocks)
             ]
 
     def test_the_stream_is_found_in_every_state(self, name):
@@ -156,11 +184,18 @@ class TestEveryPlacement:
         for block in model.encoder.blocks:
             block.register_forward_hook(lambda _, inputs, output: states.append(output))
         model.encode(torch.tensor([4, 5, 6, 7, 8]), Layout(torch.tensor([3, 2])))
-        assert [tuple(model.encoder.placement.hidden(state).shape) for state in states] == [(5, 12)] * 2
-        assert all(len(state) == len(model.encoder.placement.streams) for state in states if isinstance(state, tuple))
+        assert [tuple(model.encoder.placement.hidden(state).shape) for state in states] == [
+            (5, 12)
+        ] * 2
+        assert all(
+            len(state) == len(model.encoder.placement.streams)
+            for state in states
+            if isinstance(state, tuple)
+        )
 
 
-# BranchNorm, Admin and KEEL end in a norm as Post-LN does, so that a stack's output is normed whatever enters it.
+# BranchNorm, Admin and KEEL end in a norm as Post-LN does, so that a stack's output is normed
+# whatever enters it.
 @pytest.mark.parametrize(
     "name", ["post-ln", "deepnorm", "admin", "admin-log-n", "b2t", "branch-norm", "ds-init", "keel"]
 )
@@ -170,15 +205,29 @@ def test_post_output_is_normalised_whatever_the_input(name):
     stack = Stack(named(name)(shape), StackConfig()).double()
     layout = Layout(torch.tensor([3, 5]))
     output = stack(100 * torch.randn(8, 64, dtype=torch.float64), Context(layout=layout))
-    torch.testing.assert_close(output.mean(-1), torch.zeros(8, dtype=torch.float64), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        output.mean(-1), torch.zeros(8, dtype=torch.float64), rtol=0, atol=1e-12
+    )
     # ε = 1e-5 beside a variance of 1 or more: 1 - 5e-6 at most.
-    torch.testing.assert_close(output.std(-1, correction=0), torch.ones(8, dtype=torch.float64), rtol=1e-5, atol=0)
+    torch.testing.assert_close(
+        output.std(-1, correction=0), torch.ones(8, dtype=torch.float64), rtol=1e-5, atol=0
+    )
 
 
 @pytest.mark.parametrize("name", ["attn-res", "attn-res-block"])
 def test_attention_residuals_start_from_a_mean_and_learn_their_queries_first(name):
-    """While a query is 0 the gain of its keys' norm has no gradient; the query has, but for that of one value alone."""
-    config = ModelConfig(placement=name, width=12, ffn_width=20, heads=3, encoder_blocks=2, decoder_blocks=2, dropout=0)
+    """While a query is 0 the gain of its keys' norm has no gradient; the query has, but for that of
+    one value alone.
+    """
+    config = ModelConfig(
+        placement=name,
+        width=12,
+        ffn_width=20,
+        heads=3,
+        encoder_blocks=2,
+        decoder_blocks=2,
+        dropout=0,
+    )
     torch.manual_seed(0)
     model = EncoderDecoder(config, 20, 20).double()
     tokens, layout = torch.tensor([4, 5, 6, 7]), Layout(torch.tensor([4]))
@@ -193,7 +242,9 @@ def test_attention_residuals_start_from_a_mean_and_learn_their_queries_first(nam
 def test_what_a_schedule_lets_in_is_out_before_the_first_update():
     found = {}
     for name, placement in registered().items():
-        shape = StackShape(kind="encoder", width=8, ffn_width=12, heads=2, encoder_blocks=2, decoder_blocks=2)
+        shape = StackShape(
+            kind="encoder", width=8, ffn_width=12, heads=2, encoder_blocks=2, decoder_blocks=2
+        )
         if scheduled := read(placement(shape)).schedules:
             found[name] = scheduled
     assert {"pre-to-post", "branch-norm"} <= found.keys()
@@ -206,4 +257,6 @@ def test_a_stack_reads_every_scheduled_number_once():
         "encoder.schedules.post",
         "decoder.schedules.post",
     ]
-    assert [n for n, _ in small_stack("branch-norm", "encoder", 2).named_buffers()] == ["schedules.branch_scale"]
+    assert [n for n, _ in small_stack("branch-norm", "encoder", 2).named_buffers()] == [
+        "schedules.branch_scale"
+    ]

@@ -1,4 +1,6 @@
-"""Wirings against the figures of the papers, and what must hold for the wiring of every placement."""
+"""Wirings against the figures of the papers, and what must hold for the wiring of every
+placement.
+"""
 
 import pytest
 
@@ -7,8 +9,12 @@ from normscope.placement.reading import read
 from normscope.placement.wiring import Box, Wire, Wiring, wirings
 
 SHAPES = {
-    "encoder-decoder's encoder": StackShape(kind="encoder", width=8, heads=2, encoder_blocks=3, decoder_blocks=3),
-    "encoder-decoder's decoder": StackShape(kind="decoder", width=8, heads=2, encoder_blocks=3, decoder_blocks=3),
+    "encoder-decoder's encoder": StackShape(
+        kind="encoder", width=8, heads=2, encoder_blocks=3, decoder_blocks=3
+    ),
+    "encoder-decoder's decoder": StackShape(
+        kind="decoder", width=8, heads=2, encoder_blocks=3, decoder_blocks=3
+    ),
     "encoder": StackShape(kind="encoder", width=8, heads=2, encoder_blocks=8),
     "decoder": StackShape(kind="decoder", width=8, heads=2, decoder_blocks=8),
 }
@@ -23,7 +29,11 @@ def written(wiring: Wiring) -> list[str]:
     """A line a node: its label and the numbers of what feeds it, "-3" for what is taken off."""
     lines = []
     for index, node in enumerate(wiring.boxes):
-        feeds = [f"-{e.source}" if e.subtracted else f"{e.source}" for e in wiring.wires if e.target == index]
+        feeds = [
+            f"-{e.source}" if e.subtracted else f"{e.source}"
+            for e in wiring.wires
+            if e.target == index
+        ]
         lines.append(" ".join([f"{index} {node.label}", *feeds]))
     return lines
 
@@ -79,12 +89,17 @@ def test_attention_residuals_read_the_history_as_far_as_it_has_grown():
         "9 v 8",
     ]
     assert found["every block"].boxes[1].details == ("query: query", "keys: norm_key(v)")
-    assert list(found) == ["every block", "output"]  # the embedding is v_0 as it is, and h is never read
+    assert list(found) == [
+        "every block",
+        "output",
+    ]  # the embedding is v_0 as it is, and h is never read
 
 
 def test_attention_residuals_in_groups_read_the_sum_so_far_beside_the_groups_before():
     stack = StackShape(kind="encoder", width=8, encoder_blocks=16)  # 4 sub-layers a group: 2 blocks
-    first, second = [w for w in wirings(named("attn-res-block")(stack)) if w.title.startswith("blocks")]
+    first, second = [
+        w for w in wirings(named("attn-res-block")(stack)) if w.title.startswith("blocks")
+    ]
     assert first.title.startswith("blocks 1, 3, 5")
     assert "4 mix 0 3" in written(first)
     assert [node.label for node in second.boxes if node.kind == "append"] == ["replace the last"]
@@ -92,11 +107,19 @@ def test_attention_residuals_in_groups_read_the_sum_so_far_beside_the_groups_bef
 
 def test_ngpt_takes_the_stream_off_the_normed_branch():
     block = written(drawn(named("ngpt"))["every block"])
-    assert block[1:6] == ["1 attention 0", "2 norm_branch 1", "3 - 2 -0", "4 × 0.05√d · step 3", "5 + 0 4"]
+    assert block[1:6] == [
+        "1 attention 0",
+        "2 norm_branch 1",
+        "3 - 2 -0",
+        "4 × 0.05√d · step 3",
+        "5 + 0 4",
+    ]
 
 
 def test_what_is_applied_inside_f_stands_in_its_box():
-    attention, feed_forward = (n for n in drawn(named("hybrid-norm"))["every block"].boxes if n.kind == "sublayer")
+    attention, feed_forward = (
+        n for n in drawn(named("hybrid-norm"))["every block"].boxes if n.kind == "sublayer"
+    )
     assert attention.details == ("norm_query(query)", "norm_key(key)", "norm_value(value)")
     assert feed_forward.details == ()
 
@@ -117,7 +140,9 @@ def test_every_kind_of_block_with_the_blocks_it_holds_for(name, blocks, titles):
 
 
 class Odd(Placement):
-    """Everything that no shipped placement does: numbers on every side, a product, a history that is thrown away."""
+    """Everything that no shipped placement does: numbers on every side, a product, a history that
+    is thrown away.
+    """
 
     name, title, citation, year = "odd", "Odd", "nobody", 2026
     streams = ("x", "old")
@@ -136,13 +161,20 @@ class Odd(Placement):
 
 def test_numbers_stand_on_the_side_they_are_written():
     labels = [node.label for node in drawn(Odd)["every block"].boxes]
-    assert [label for label in labels if label not in ("x", "old", "attention", "feed-forward")] == [
+    assert [
+        label for label in labels if label not in ("x", "old", "attention", "feed-forward")
+    ] == [
         *("·", "1 -", "÷ (share + 1)", "+ 3") * 2,
         *("÷ 4", "÷ 2", "÷ 4", "append"),  # of attention, and what the feed-forward makes of it
     ]
 
 
-DEFINED = [(name, shape) for name, p in registered().items() for shape, s in SHAPES.items() if s.model in p.models]
+DEFINED = [
+    (name, shape)
+    for name, p in registered().items()
+    for shape, s in SHAPES.items()
+    if s.model in p.models
+]
 
 
 @pytest.mark.parametrize(("name", "shape"), DEFINED)
@@ -161,9 +193,12 @@ def test_every_placement(name, shape):
     # Norms drawn, as boxes or as words inside a box, are those the formula applies.
     if any(" from norm" in str(wiring.boxes) for wiring in blocks):
         # What numbers of a token are read from is named once, whichever stream it is applied to.
-        asked = {f"norm_{name}" for block in read(placement).blocks for s in block for name in s.norm.widths} - {
-            "norm_main"
-        }
+        asked = {
+            f"norm_{name}"
+            for block in read(placement).blocks
+            for s in block
+            for name in s.norm.widths
+        } - {"norm_main"}
         assert all(name in str(wiring.boxes) for wiring in blocks for name in asked)
         return
     applied = [sum(sublayer.norm.uses for sublayer in block) for block in read(placement).blocks]
@@ -173,14 +208,30 @@ def test_every_placement(name, shape):
 
 def test_what_is_handed_on_is_read_only_where_that_counts():
     """x is normed to x; r is an output as it comes; nothing has to do with h."""
-    boxes = (*(Box("input", name) for name in "xrh"), Box("norm", "norm"), Box("output", "x"), Box("output", "r"))
+    boxes = (
+        *(Box("input", name) for name in "xrh"),
+        Box("norm", "norm"),
+        Box("output", "x"),
+        Box("output", "r"),
+    )
     wiring = Wiring("every block", boxes, (Wire(0, 3), Wire(3, 4), Wire(1, 5)))
     assert wiring.reads(handed_on=False) == {"x"}
     assert wiring.reads(handed_on=True) == {"x", "r"}
 
 
-KINDS = {"mix": "mix", "weighted sum": "mix", "weighted sums": "mix", "append": "append", "replace the last": "append"}
-KINDS |= {"attention": "sublayer", "cross-attention": "sublayer", "feed-forward": "sublayer", "·": "product"}
+KINDS = {
+    "mix": "mix",
+    "weighted sum": "mix",
+    "weighted sums": "mix",
+    "append": "append",
+    "replace the last": "append",
+}
+KINDS |= {
+    "attention": "sublayer",
+    "cross-attention": "sublayer",
+    "feed-forward": "sublayer",
+    "·": "product",
+}
 KINDS |= {"+": "sum", "-": "sum"}
 
 
@@ -208,11 +259,19 @@ def check_kinds(boxes):
         if box.label in KINDS:
             assert box.kind == KINDS[box.label]
         elif box.kind not in ("input", "output"):
-            assert box.kind == ("scale" if box.label[0] in "×÷+-" or box.label[-1] in "-÷" else "norm")
+            assert box.kind == (
+                "scale" if box.label[0] in "×÷+-" or box.label[-1] in "-÷" else "norm"
+            )
 
 
 def test_a_mixture_is_told_from_sums_by_its_kind():
     """Attention residuals mix; the page draws them as what they are."""
-    kinds = {node.label: node.kind for wiring in drawn(named("attn-res")).values() for node in wiring.boxes}
+    kinds = {
+        node.label: node.kind
+        for wiring in drawn(named("attn-res")).values()
+        for node in wiring.boxes
+    }
     assert kinds["mix"] == "mix"
-    assert "mix" not in {node.kind for wiring in drawn(named("pre-ln")).values() for node in wiring.boxes}
+    assert "mix" not in {
+        node.kind for wiring in drawn(named("pre-ln")).values() for node in wiring.boxes
+    }

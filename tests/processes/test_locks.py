@@ -25,7 +25,9 @@ def test_a_removed_lock_file_lets_nobody_in(again: bool, tmp_path: Path) -> None
         pass
 
 
-def test_where_a_folder_cannot_be_locked_its_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_folder_cannot_be_locked_its_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As over NFS, which takes locks of files that are open for writing alone."""
     lock = fcntl.flock
 
@@ -43,7 +45,9 @@ def test_where_a_folder_cannot_be_locked_its_file_is(tmp_path: Path, monkeypatch
 
 
 def test_who_only_looks_refuses_nobody(tmp_path: Path) -> None:
-    """A shared lock that is let go of within the time of an answer; one that is kept for longer is refused."""
+    """A shared lock that is let go of within the time of an answer; one that is kept for longer is
+    refused.
+    """
     (tmp_path / LOCK).touch()
     with (tmp_path / LOCK).open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)

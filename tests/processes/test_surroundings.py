@@ -1,4 +1,6 @@
-"""A process ends with the one that started it, however that ends; and several of a launcher train no run."""
+"""A process ends with the one that started it, however that ends; and several of a launcher train
+no run.
+"""
 
 import os
 import signal
@@ -59,13 +61,23 @@ def test_a_process_of_a_launcher_ends_where_the_launcher_is_killed() -> None:
             os.kill(child, signal.SIGKILL)
 
 
-TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+TORCHRUN = {
+    "RANK": "1",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "2",
+    "MASTER_ADDR": "localhost",
+    "MASTER_PORT": "29500",
+}
 
 
-def test_several_processes_of_a_launcher_are_told_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_of_a_launcher_are_told_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match=r"has started 2 processes for one run.*leave the launcher out.*compare"):
+    with pytest.raises(
+        UserError, match=r"has started 2 processes for one run.*leave the launcher out.*compare"
+    ):
         train_run(tiny(), tmp_path / "run")
     assert not list(tmp_path.iterdir())
 

@@ -32,14 +32,23 @@ def program() -> str:
 
 
 def opened(page: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [program(), *FLAGS, f"--user-data-dir={folder / 'profile'}", *arguments, page.as_uri()]
+    command = [
+        program(),
+        *FLAGS,
+        f"--user-data-dir={folder / 'profile'}",
+        *arguments,
+        page.as_uri(),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)
 
 
 def frames(page_text: str, widths: list[int]) -> str:
-    """The page in frames of the given widths (a headless window is never as narrow as a telephone), which report how
-    wide their content is, whether something sticks out of the page, and the background they were given."""
-    inner = "".join(f'<iframe width="{w}" height="900" srcdoc="{escape(page_text)}"></iframe>' for w in widths)
+    """The page in frames of the given widths (a headless window is never as narrow as a telephone),
+    which report how wide their content is, whether something sticks out of the page, and the
+    background they were given."""
+    inner = "".join(
+        f'<iframe width="{w}" height="900" srcdoc="{escape(page_text)}"></iframe>' for w in widths
+    )
     script = """onload = () => { for (const frame of document.querySelectorAll("iframe")) {
       const page = frame.contentDocument, root = page.documentElement, line = document.createElement("p")
       const shown = [...page.querySelectorAll("figure > svg, .plot")].filter(s => s.checkVisibility())

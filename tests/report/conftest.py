@@ -1,4 +1,6 @@
-"""A comparison as the real ones are: four arms, three seeds, one run stopped by a non-finite loss."""
+"""A comparison as the real ones are: four arms, three seeds, one run stopped by a non-finite
+loss.
+"""
 
 import math
 import pickle
@@ -27,13 +29,28 @@ from normscope.report.words import Tone, TonedWords
 CHANCE = 6.184
 UPDATES = list(range(0, 2001, 50))
 WITH, WITHOUT = "warm-up 400", "no warm-up"
-LEARNED, PARTLY = TonedWords("learned", Tone.GOOD), TonedWords("partly learned: 2 of 3 seeds", Tone.MIXED)
+LEARNED, PARTLY = (
+    TonedWords("learned", Tone.GOOD),
+    TonedWords("partly learned: 2 of 3 seeds", Tone.MIXED),
+)
 STUCK = TonedWords("no better than the unigram baseline", Tone.STUCK)
 CONFIGURATIONS = [  # name, warm-up, floor of the loss, verdict, summary
-    (Name("Post-LN", WITH), 400, 2.9, LEARNED, "Post-LN with 400 warm-up updates ends at 2.90 nats."),
+    (
+        Name("Post-LN", WITH),
+        400,
+        2.9,
+        LEARNED,
+        "Post-LN with 400 warm-up updates ends at 2.90 nats.",
+    ),
     (Name("Post-LN", WITHOUT), 0, 6.15, STUCK, "Post-LN without warm-up stays at 6.15 nats."),
     (Name("Pre-LN", WITH), 400, 2.7, LEARNED, "Pre-LN with 400 warm-up updates ends at 2.70 nats."),
-    (Name("Pre-LN", WITHOUT), 0, 2.6, PARTLY, "Pre-LN without warm-up ends at 2.60 nats in two seeds."),
+    (
+        Name("Pre-LN", WITHOUT),
+        0,
+        2.6,
+        PARTLY,
+        "Pre-LN without warm-up ends at 2.60 nats in two seeds.",
+    ),
 ]
 
 
@@ -59,7 +76,10 @@ def gradients(name: Name) -> GradientProfile:
     blocks = [BlockPlace(stack, i) for stack in ("encoder", "decoder") for i in range(1, 7)]
     dice = random.Random(str(name))
     slope = 0.38 if name.group == "Post-LN" else -0.08
-    norms = [[math.exp(slope * (i % 6) - 1.5 * (i < 6) + dice.gauss(0, 0.08)) for i in range(12)] for _ in range(3)]
+    norms = [
+        [math.exp(slope * (i % 6) - 1.5 * (i < 6) + dice.gauss(0, 0.08)) for i in range(12)]
+        for _ in range(3)
+    ]
     return GradientProfile(names=[name], blocks=blocks, seeds_norms=norms)
 
 
@@ -90,7 +110,9 @@ def sample() -> ComparisonPage:
             warmup_updates=warmup,
             peak_lr=1e-3,
             optimizer="Adam (0.9, 0.98)",
-            seeds=[seed_result(list(row), i + 1, warmup) for i, row in enumerate(shown.seeds_values)],
+            seeds=[
+                seed_result(list(row), i + 1, warmup) for i, row in enumerate(shown.seeds_values)
+            ],
             verdict=verdict,
             summary=summary,
         )
@@ -98,32 +120,51 @@ def sample() -> ComparisonPage:
     ]
     return ComparisonPage(
         title="Norm placement and warm-up on a small translation corpus",
-        subtitle="Post-LN needs warm-up at this rate and depth; Pre-LN learns without it in two of three seeds.",
-        conclusion=("Post-LN learned with warm-up alone & Pre-LN with it and without.", "The paper says so too."),
+        subtitle="Post-LN needs warm-up at this rate and depth; Pre-LN learns without it in two of "
+        "three seeds.",
+        conclusion=(
+            "Post-LN learned with warm-up alone & Pre-LN with it and without.",
+            "The paper says so too.",
+        ),
         created="2025-01-31T12:00:00+00:00",
         configurations=configurations,
         unigram_loss_nats=CHANCE,
         valid_curves=valid,
-        train_curves=[curve(name, warmup, floor - 0.2, 0.12) for name, warmup, floor, _, _ in CONFIGURATIONS],
+        train_curves=[
+            curve(name, warmup, floor - 0.2, 0.12) for name, warmup, floor, _, _ in CONFIGURATIONS
+        ],
         gradient_profiles=[gradients(name) for name, *_ in CONFIGURATIONS],
-        gradient_curves=[curve(name, warmup, 0.5 * floor, 0.05) for name, warmup, floor, _, _ in CONFIGURATIONS],
+        gradient_curves=[
+            curve(name, warmup, 0.5 * floor, 0.05) for name, warmup, floor, _, _ in CONFIGURATIONS
+        ],
         schedules=[
-            RunCurve(name=name, updates=range(1, 2001), seeds_values=[[rate(u, warmup) for u in range(1, 2001)]])
+            RunCurve(
+                name=name,
+                updates=range(1, 2001),
+                seeds_values=[[rate(u, warmup) for u in range(1, 2001)]],
+            )
             for name, warmup, *_ in CONFIGURATIONS
         ],
         what=[
             ("Corpus", "Multi30k de-en, 29,000 sentence pairs"),
-            ("Fingerprint", "sha256:9f2c1d7e5b8a4c3f0e6d2b1a9c8f7e6d5c4b3a2f1e0d9c8b7a6f5e4d3c2b1a0f"),
+            (
+                "Fingerprint",
+                "sha256:9f2c1d7e5b8a4c3f0e6d2b1a9c8f7e6d5c4b3a2f1e0d9c8b7a6f5e4d3c2b1a0f",
+            ),
             ("Model", "6 + 6 blocks, width 256, 4 heads, 11,534,336 parameters"),
             ("Updates", "2,000 of 4,096 target tokens"),
         ],
         formulas=[("Post-LN", "x ← LN(x + F(x))"), ("Pre-LN", "x ← x + F(LN(x))")],
         commands=[
-            "normscope compare run --data corpora/multi30k --placements post-ln,pre-ln --warmup-updates 0,400 "
-            "--peak-lr 1e-3 --seeds 1,2,3 --out runs/small",
+            "normscope compare run --data corpora/multi30k --placements post-ln,pre-ln "
+            "--warmup-updates 0,400 --peak-lr 1e-3 --seeds 1,2,3 --out runs/small",
             'normscope compare report runs/small --title "Norm placement & warm-up"',
         ],
-        environment=[("Python", "3.11.7"), ("PyTorch", "2.13.0"), ("Device", "16 CPU cores, 128 GiB")],
+        environment=[
+            ("Python", "3.11.7"),
+            ("PyTorch", "2.13.0"),
+            ("Device", "16 CPU cores, 128 GiB"),
+        ],
     )
 
 
@@ -134,7 +175,9 @@ def comparison() -> ComparisonPage:
 
 @pytest.fixture(scope="session", autouse=True)
 def _pictures_once() -> Iterator[None]:
-    """What is drawn of the same numbers is drawn once: pictures are nine tenths of a page's time."""
+    """What is drawn of the same numbers is drawn once: pictures are nine tenths of a page's
+    time.
+    """
     drawn: dict[bytes, Any] = {}
 
     def once(draw: Callable[..., Any]) -> Callable[..., Any]:

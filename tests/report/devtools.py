@@ -17,7 +17,13 @@ ANSWER_SECONDS = 60.0
 """How long one wait for the browser may take before the test fails; answers take milliseconds."""
 END_SECONDS = 20.0
 """How long the browser may take to end when asked to; then it is killed."""
-_KEYS = {"+": ("Equal", 187), "-": ("Minus", 189), "0": ("Digit0", 48), "Enter": ("Enter", 13), "Tab": ("Tab", 9)}
+_KEYS = {
+    "+": ("Equal", 187),
+    "-": ("Minus", 189),
+    "0": ("Digit0", 48),
+    "Enter": ("Enter", 13),
+    "Tab": ("Tab", 9),
+}
 
 
 @contextmanager
@@ -55,7 +61,9 @@ def chromium(folder: Path) -> Iterator["Tab"]:
 
 
 class Pipe:
-    """Messages to and from the browser, none of which is waited for beyond a limit: one that hangs fails a test."""
+    """Messages to and from the browser, none of which is waited for beyond a limit: one that hangs
+    fails a test.
+    """
 
     def __init__(self, requests: int, answers: int) -> None:
         self._requests, self._answers, self._rest = requests, answers, b""
@@ -67,7 +75,9 @@ class Pipe:
         os.close(self._answers)
 
     def expect(self, what: str) -> None:
-        """Begin to wait for `what`, which has to come within the limit whatever else comes meanwhile."""
+        """Begin to wait for `what`, which has to come within the limit whatever else comes
+        meanwhile.
+        """
         self._deadline, self._awaited = time.monotonic() + ANSWER_SECONDS, what
 
     def send(self, message: bytes) -> None:
@@ -102,7 +112,9 @@ class Tab:
         self._pipe, self._numbers, self._session = pipe, count(1), ""
         self.log: list[str] = []
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
 
@@ -120,7 +132,11 @@ class Tab:
 
     def _next(self) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(self._pipe.receive())
-        if message.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
+        if message.get("method") in (
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+            "Log.entryAdded",
+        ):
             self.log.append(json.dumps(message["params"]))
         return message
 
@@ -136,7 +152,13 @@ class Tab:
     ) -> None:
         """features: of media, such as prefers_color_scheme="dark"; media: "print" for paper."""
         self.log.clear()
-        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self._call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self._call("Emulation.setScriptExecutionDisabled", value=not script)
         self.media(media, **features)
         self._call("Page.navigate", url="about:blank")
@@ -146,21 +168,32 @@ class Tab:
             pass
         # The first event may be that of the blank page before it.
         deadline = time.monotonic() + ANSWER_SECONDS
-        while self.js("location.href") == "about:blank" or self.js("document.readyState") != "complete":
-            assert time.monotonic() < deadline, f"{address} was not complete after {ANSWER_SECONDS:g} s"
+        while (
+            self.js("location.href") == "about:blank"
+            or self.js("document.readyState") != "complete"
+        ):
+            assert time.monotonic() < deadline, (
+                f"{address} was not complete after {ANSWER_SECONDS:g} s"
+            )
 
     def media(self, media: str = "", **features: str) -> None:
-        asked = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        asked = [
+            {"name": name.replace("_", "-"), "value": value} for name, value in features.items()
+        ]
         self._call("Emulation.setEmulatedMedia", media=media, features=asked)
 
     def js(self, expression: str) -> Any:
         """The value of an expression, awaited where it is a promise."""
-        found = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        found = self._call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
     def soon(self, expression: str, wanted: Any) -> None:
-        """Asks until the answer is the wanted one; between two pages, and before charts are drawn, there is none."""
+        """Asks until the answer is the wanted one; between two pages, and before charts are drawn,
+        there is none.
+        """
         deadline, found = time.monotonic() + ANSWER_SECONDS, None
         while True:
             with suppress(AssertionError):
@@ -185,7 +218,9 @@ class Tab:
             )
 
     def mouse(self, kind: str, x: float, y: float, button: str = "none", clicks: int = 0) -> None:
-        self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=clicks)
+        self._call(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, clickCount=clicks
+        )
 
     def click(self, x: float, y: float) -> None:
         self.drag((x, y), (x, y))
@@ -194,7 +229,11 @@ class Tab:
         self.mouse("mouseMoved", *start)
         self.mouse("mousePressed", *start, "left", 1)
         for share in (0.5, 1.0) if start != end else ():
-            self.mouse("mouseMoved", *(a + share * (b - a) for a, b in zip(start, end, strict=True)), "left")
+            self.mouse(
+                "mouseMoved",
+                *(a + share * (b - a) for a, b in zip(start, end, strict=True)),
+                "left",
+            )
         self.mouse("mouseReleased", *end, "left", 1)
 
     def picture(self, file: Path) -> None:

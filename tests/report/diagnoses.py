@@ -1,4 +1,6 @@
-"""Diagnoses as the doctor gives them, with numbers such as real models have: one is healthy, the others are not."""
+"""Diagnoses as the doctor gives them, with numbers such as real models have: one is healthy, the
+others are not.
+"""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -84,7 +86,9 @@ def made(
                 ),
             )
         )
-        for curve, value in zip(predicted, (stream * 1.02, min(1.0, correlation * 1.05), gradient), strict=True):
+        for curve, value in zip(
+            predicted, (stream * 1.02, min(1.0, correlation * 1.05), gradient), strict=True
+        ):
             curve.append(value)
     streams, correlations, norms = map(tuple, predicted)
     stack = Stack(
@@ -103,7 +107,10 @@ def made(
         end_square=1.0 if final_norm or not growth else 1 + growth * len(sublayers),
         predicted=StackTheory(
             stream_square=streams, correlation=correlations, gradient_norm=norms,
-            assumptions="independent Gaussian weights, attention that averages, a width far above the depth.",
+            assumptions=(
+                "independent Gaussian weights, attention that averages, a width far above the "
+                "depth."
+            ),
         ) if theory else None,
     )  # fmt: skip
     return Made(stack=stack, gradients=gradients if loss else {})
@@ -128,7 +135,9 @@ def diagnosis(
             loss_is_stand_in=stand_in,
             classes=30522 if loss else None,
             logit_deviation=0.553 if loss else None,
-            gradient_norms={name: norm for stack in stacks for name, norm in stack.gradients.items()},
+            gradient_norms={
+                name: norm for stack in stacks for name, norm in stack.gradients.items()
+            },
         ),
         findings=findings,
         advice=advice,
@@ -146,7 +155,10 @@ def advice(*, best: float = 4.1e-4, wanted: float | None = 3e-3) -> Advice:
     return Advice(
         optimizer="adamw",
         confidence=0.87,
-        basis="By a law over 43 published recipes and 4 ladders of short trainings of ours. It holds most.",
+        basis=(
+            "By a law over 43 published recipes and 4 ladders of short trainings of ours. It holds "
+            "most."
+        ),
         median_rate=5.2e-4,
         recipes=43,
         ladders=4,
@@ -178,14 +190,20 @@ FINAL_NORM = Finding(
     id="missing-final-norm",
     severity=Severity.ERROR,
     where="model.layers",
-    message="the stream leaves the last of 24 blocks with E‖x‖²/d = 8.2 and no norm; pre-ln ends with one",
+    message=(
+        "the stream leaves the last of 24 blocks with E‖x‖²/d = 8.2 and no norm; pre-ln ends with "
+        "one"
+    ),
     fix="add a LayerNorm between the last block and the output projection",
 )
 DILUTED = Finding(
     id="diluted-sublayers",
     severity=Severity.WARNING,
     where="model.layers.18.attention, model.layers.19.attention and 4 more",
-    message="these sub-layers are less than 4.2 % of the sum that they are added to, against 31 % in the first block",
+    message=(
+        "these sub-layers are less than 4.2 % of the sum that they are added to, against 31 % in "
+        "the first block"
+    ),
     fix="scale the branches of late blocks, or norm their output as peri-ln does",
 )
 BETAS = Finding(
@@ -198,7 +216,9 @@ BETAS = Finding(
 
 
 def healthy() -> Diagnosis:
-    return diagnosis("BertForMaskedLM", made("bert.encoder.layer", also=("ds-init", "ds-init-code"), theory=True))
+    return diagnosis(
+        "BertForMaskedLM", made("bert.encoder.layer", also=("ds-init", "ds-init-code"), theory=True)
+    )
 
 
 def broken() -> Diagnosis:
@@ -213,7 +233,13 @@ def broken() -> Diagnosis:
         gradient_slope=-0.07,
         also=("gpt2", "mix-ln", "scale-norm"),
     )
-    return diagnosis("HomemadeGPT", stack, findings=(FINAL_NORM, DILUTED, BETAS), stand_in=True, parameters=354_823_168)
+    return diagnosis(
+        "HomemadeGPT",
+        stack,
+        findings=(FINAL_NORM, DILUTED, BETAS),
+        stand_in=True,
+        parameters=354_823_168,
+    )
 
 
 def encoder_decoder() -> Diagnosis:
@@ -281,7 +307,9 @@ def unknown() -> Diagnosis:
         message="no registered placement computes a1 < x",
         fix="",
     )
-    return diagnosis("<script>alert(1)</script>", stack, loss=None, findings=(injected,), parameters=3)
+    return diagnosis(
+        "<script>alert(1)</script>", stack, loss=None, findings=(injected,), parameters=3
+    )
 
 
 def foreign() -> Diagnosis:
@@ -297,10 +325,14 @@ def with_stack(found: Diagnosis, number: int, **changes: Any) -> Diagnosis:
 
 
 def with_sublayer(stack: Stack, number: int, **changes: Any) -> Stack:
-    """The same stack with other values in one of its sub-layers; those of its measurements go there."""
+    """The same stack with other values in one of its sub-layers; those of its measurements go
+    there.
+    """
     sublayers = list(stack.sublayers)
     old = sublayers[number]
-    measured = {name: changes.pop(name) for name in list(changes) if name in SublayerMeasurements.__slots__}
+    measured = {
+        name: changes.pop(name) for name in list(changes) if name in SublayerMeasurements.__slots__
+    }
     sublayers[number] = replace(old, **changes, measured=replace(old.measured, **measured))
     return replace(stack, sublayers=tuple(sublayers))
 

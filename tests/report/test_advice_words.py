@@ -1,4 +1,6 @@
-"""Advice in words: what stands in the headline, in which rows, and what is said where nothing is known."""
+"""Advice in words: what stands in the headline, in which rows, and what is said where nothing is
+known.
+"""
 
 import shlex
 from dataclasses import replace
@@ -6,7 +8,13 @@ from dataclasses import replace
 import pytest
 
 from normscope.cli.compare import numbers
-from normscope.doctor.report.advice_words import advice_rows, rate_headline, rate_step, speaks_against, surer
+from normscope.doctor.report.advice_words import (
+    advice_rows,
+    rate_headline,
+    rate_step,
+    speaks_against,
+    surer,
+)
 from report.diagnoses import advice, unknown_advice
 
 
@@ -35,10 +43,13 @@ def test_what_is_unknown_is_called_so_with_what_finds_out():
     assert rows["warm-up"] == ("not known", "no recipe that we read tells it for such a model")
     assert rows["your learning rate"] == ("3e-4", "unknown: there is no range to compare it with")
     assert rate_headline(found) == "whether your learning rate 3e-4 is good is unknown"
-    command = "`normscope compare m.py:f --placements own --optimizers sgd --peak-lr 1.5e-4,3e-4,6e-4`"
+    command = (
+        "`normscope compare m.py:f --placements own --optimizers sgd --peak-lr 1.5e-4,3e-4,6e-4`"
+    )
     assert rate_step(found, "m.py:f") == f"compare learning rates first: {command}"
     assert surer(found, "m.py:f") == (
-        f"train with half of your rate, with it and with twice it, and choose after 70 % of the updates: {command}"
+        "train with half of your rate, with it and with twice it, and choose after 70 % of the "
+        f"updates: {command}"
     )
     assert not speaks_against(found)
     assert "--peak-lr LOW:HIGH:7" in surer(replace(found, wanted_rate=None, wanted_place=None))
@@ -66,11 +77,15 @@ def test_what_makes_a_rate_surer_are_three_rates_that_compare_takes():
         (advice(wanted=None), "usual learning rate 4.1e-4", False),
         (
             replace(advice(wanted=5e-3), wanted_warmup_updates=100),
-            "your learning rate 5e-3 is above the usual range; whether your warm-up of 100 updates carries it is not "
-            "known",
+            "your learning rate 5e-3 is above the usual range; whether your warm-up of 100 updates "
+            "carries it is not known",
             False,
         ),
-        (replace(unknown_advice(), wanted_rate=None, wanted_place=None), "usual learning rate unknown", False),
+        (
+            replace(unknown_advice(), wanted_rate=None, wanted_place=None),
+            "usual learning rate unknown",
+            False,
+        ),
         (None, None, False),
     ],
 )

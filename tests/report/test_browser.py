@@ -18,7 +18,9 @@ def test_page_fits_telephone_and_desk_in_both_themes_without_a_word_in_the_log(
     page.write_text(frames(sample_page, [390, 1280]), encoding="utf-8")
     backgrounds = []
     for scheme in (0, 1):  # blink's mojom::PreferredColorScheme: dark, light
-        done = opened(page, tmp_path, f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom")
+        done = opened(
+            page, tmp_path, f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom"
+        )
         assert "CONSOLE" not in done.stderr
         seen = [json.loads(line) for line in re.findall("<p>({.*?})</p>", done.stdout)]
         assert [frame["width"] for frame in seen] == [390, 1280]

@@ -25,12 +25,16 @@ def test_a_card_says_placement_norm_depth_and_every_finding(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_badge_is_a_picture_with_a_text_for_who_does_not_see_it(name: str, tmp_path: Path) -> None:
+def test_a_badge_is_a_picture_with_a_text_for_who_does_not_see_it(
+    name: str, tmp_path: Path
+) -> None:
     found = EXAMPLES[name]()
     picture = ET.fromstring(badge(found))
     left, right = (one.text or "" for one in picture.iter("{http://www.w3.org/2000/svg}text"))
     assert picture.attrib["aria-label"] == f"{left}: {right}"
-    widths = [float(one.attrib["width"]) for one in picture.iter("{http://www.w3.org/2000/svg}rect")]
+    widths = [
+        float(one.attrib["width"]) for one in picture.iter("{http://www.w3.org/2000/svg}rect")
+    ]
     assert sum(widths) == float(picture.attrib["width"]) < 700
     assert ("error" in right) == (found.verdict == "errors")
     file = tmp_path / "badge.svg"
@@ -49,8 +53,12 @@ def test_the_command_writes_both_and_nothing_over_a_file_of_the_user_s(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("m.py").write_text(
-        "from torch import nn, randn\n\n\ndef build():\n    return nn.Sequential("
-        "*[nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ in range(2)]), (randn(2, 5, 16),)\n"
+        "from torch import nn, randn\n"
+        "\n"
+        "\n"
+        "def build():\n"
+        "    return nn.Sequential(*[nn.TransformerEncoderLayer(16, 2, 32, batch_first=True) for _ "
+        "in range(2)]), (randn(2, 5, 16),)\n"
     )
     words = ["doctor", "m.py:build", "--no-advice", "--fail-on", "error", "--card", "card.md"]
     for _ in range(2):

@@ -1,4 +1,6 @@
-"""A browser that hangs, ends, or does not end when asked, fails a test with what was waited for, and is killed."""
+"""A browser that hangs, ends, or does not end when asked, fails a test with what was waited for,
+and is killed.
+"""
 
 import os
 import sys
@@ -14,10 +16,18 @@ SILENT = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
 @pytest.mark.parametrize(
     ("code", "seconds", "message"),
     [
-        (f"{SILENT}time.sleep(600)", 0.5, "took more than 0.5 s for the answer to Target.createTarget"),
+        (
+            f"{SILENT}time.sleep(600)",
+            0.5,
+            "took more than 0.5 s for the answer to Target.createTarget",
+        ),
         ("", 60.0, "has ended before the answer to Target.createTarget"),
         # Events alone are no answer.
-        (f"{SILENT}import os\nwhile os.write(4, b'{{}}' + bytes(1)): time.sleep(0.01)", 0.5, "took more than 0.5 s"),
+        (
+            f"{SILENT}import os\nwhile os.write(4, b'{{}}' + bytes(1)): time.sleep(0.01)",
+            0.5,
+            "took more than 0.5 s",
+        ),
     ],
     ids=["silent", "ended", "chatty"],
 )
@@ -26,7 +36,8 @@ def test_no_wait_is_without_end(
 ) -> None:
     browser, told = tmp_path / "browser", tmp_path / "process"
     browser.write_text(
-        f"#!{sys.executable}\nimport os\nopen({str(told)!r}, 'w').write(str(os.getpid()))\n{code}", encoding="utf-8"
+        f"#!{sys.executable}\nimport os\nopen({str(told)!r}, 'w').write(str(os.getpid()))\n{code}",
+        encoding="utf-8",
     )
     browser.chmod(0o755)
     monkeypatch.setattr(devtools, "program", lambda: str(browser))

@@ -11,7 +11,16 @@ import pytest
 import normscope
 from normscope.cli.doctor import _as_text
 from normscope.doctor.result import Finding, Severity, verdict_of, worst_of
-from report.diagnoses import BETAS, DILUTED, EXAMPLES, FINAL_NORM, broken, encoder_decoder, streams, unknown
+from report.diagnoses import (
+    BETAS,
+    DILUTED,
+    EXAMPLES,
+    FINAL_NORM,
+    broken,
+    encoder_decoder,
+    streams,
+    unknown,
+)
 
 PAGE = Path(normscope.__file__).parents[2] / "docs" / "doctor-json.md"
 FREE = {"measured.gradient_norms"}
@@ -30,11 +39,15 @@ def keys(value: Any, path: str = "") -> Iterator[str]:
 
 
 def documented() -> list[str]:
-    return re.findall(r"^\| `([\w.\[\]]+)` \| .+ \| .+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return re.findall(
+        r"^\| `([\w.\[\]]+)` \| .+ \| .+ \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
 
 
 def test_every_key_is_documented_once_and_no_other():
-    """One example has findings, predictions and advice, the other several streams: every key that there is."""
+    """One example has findings, predictions and advice, the other several streams: every key that
+    there is.
+    """
     found = {*keys(encoder_decoder().to_json()), *keys(streams().to_json())}
     assert sorted(documented()) == sorted(found)
 
@@ -78,13 +91,17 @@ def test_what_is_there_is_json():
 
 
 def test_values_are_plain():
-    """Enums are written as the words they stand for, and reading the file again gives the same values."""
+    """Enums are written as the words they stand for, and reading the file again gives the same
+    values.
+    """
     found = broken()
     data = found.to_json()
     assert type(data["verdict"]) is type(data["findings"][0]["severity"]) is str
     assert (data["verdict"], data["findings"][0]["severity"]) == ("errors", "error")
     read = json.loads(json.dumps(data))
-    assert [Finding(**{**one, "severity": Severity(one["severity"])}) for one in read["findings"]] == [*found.findings]
+    assert [
+        Finding(**{**one, "severity": Severity(one["severity"])}) for one in read["findings"]
+    ] == [*found.findings]
     first, one = read["stacks"][0]["sublayers"][0], found.stacks[0].sublayers[0]
     assert (first["formula"], first["also"]) == (one.formula, [*one.also])
     assert first["measured"]["gradient_norm"] == one.measured.gradient_norm
@@ -92,7 +109,12 @@ def test_values_are_plain():
 
 def test_the_worst_finding_is_the_verdict():
     kinds = (BETAS, DILUTED, FINAL_NORM)
-    assert [worst_of(kinds[:n]) for n in range(4)] == [None, Severity.INFO, Severity.WARNING, Severity.ERROR]
+    assert [worst_of(kinds[:n]) for n in range(4)] == [
+        None,
+        Severity.INFO,
+        Severity.WARNING,
+        Severity.ERROR,
+    ]
     assert [verdict_of(kinds[:n]) for n in range(4)] == ["healthy", "healthy", "warnings", "errors"]
     assert worst_of(kinds[::-1]) is Severity.ERROR
 

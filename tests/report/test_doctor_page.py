@@ -1,4 +1,6 @@
-"""The page of a diagnosis: every number of it, in an order that serves the reader, and nothing but one file."""
+"""The page of a diagnosis: every number of it, in an order that serves the reader, and nothing but
+one file.
+"""
 
 import math
 import re
@@ -32,7 +34,9 @@ from report.diagnoses import (
 )
 
 pytestmark = pytest.mark.sampled(one_in=2)
-DRAWN = {(page, "panels_svg"): page.panels_svg} | {(rates, n): getattr(rates, n) for n in ("rates_picture",)}
+DRAWN = {(page, "panels_svg"): page.panels_svg} | {
+    (rates, n): getattr(rates, n) for n in ("rates_picture",)
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -117,13 +121,17 @@ def strings(value: Any) -> Iterator[str]:
 @pytest.mark.sampled(one_in=6)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_number_is_on_the_page(name):
-    """To three figures: a rounded number is within half of its last place; rates that advice names have two.
-    What is drawn and not written again is left out."""
+    """To three figures: a rounded number is within half of its last place; rates that advice names
+    have two. What is drawn and not written again is left out."""
     found = EXAMPLES[name]().to_json()
     coarse: list[float] = []
     if found["advice"] is not None:
-        coarse += numbers([found["advice"].pop(key) for key in ("best_rate", "best_interval", "median_rate")])
-        coarse += [100 * share for share in found["advice"].pop("usual_warmup_shares")]  # per cent of the updates
+        coarse += numbers(
+            [found["advice"].pop(key) for key in ("best_rate", "best_interval", "median_rate")]
+        )
+        coarse += [
+            100 * share for share in found["advice"].pop("usual_warmup_shares")
+        ]  # per cent of the updates
         del found["advice"]["confidence"]
     text = Page(page_of(name)).text.replace(",", "")
     written = sorted({float(word) for word in re.findall(r"-?\d+(?:\.\d+)?(?:e-?\d+)?", text)})
@@ -142,11 +150,18 @@ def test_every_finding_and_every_observed_formula_is_on_the_page(name):
     text = Page(page_of(name)).text
     words = [*strings(found["findings"]), *found["silenced"], found["target"]]
     words += [
-        sublayer[key] for stack in found["stacks"] for sublayer in stack["sublayers"] for key in ("formula", "name")
+        sublayer[key]
+        for stack in found["stacks"]
+        for sublayer in stack["sublayers"]
+        for key in ("formula", "name")
     ]
     words += list(strings([stack["predicted"] for stack in found["stacks"]]))
     if found["advice"] is not None:
-        words += [found["advice"]["optimizer"], found["advice"]["unknown"], *found["advice"]["notes"]]
+        words += [
+            found["advice"]["optimizer"],
+            found["advice"]["unknown"],
+            *found["advice"]["notes"],
+        ]
     assert [word for word in words if word not in text] == []
 
 
@@ -185,21 +200,31 @@ def test_one_file_that_runs_one_script_and_loads_nothing(name):
 def test_every_number_explains_itself_with_and_without_a_mouse():
     """What is shown on hover can be reached by keyboard, and stands in a list that opens."""
     html = page_of("encoder-decoder")
-    hovered = set(map(unescape, re.findall(r'<span class="term" tabindex="0" title="([^"]+)">', html)))
+    hovered = set(
+        map(unescape, re.findall(r'<span class="term" tabindex="0" title="([^"]+)">', html))
+    )
     listed = set(map(unescape, re.findall(r"<dt>.*?</dt><dd>(.*?)</dd>", html)))
     assert hovered == {term["meaning"] for term in (*ADVICE_TERMS[:3], *_COLUMN_TERMS)}
     assert hovered < listed
-    assert html.count("<summary>What the numbers mean</summary>") == 3  # of the advice and of both stacks
+    assert (
+        html.count("<summary>What the numbers mean</summary>") == 3
+    )  # of the advice and of both stacks
 
 
 def test_a_rate_out_of_range_is_in_the_headline_and_nothing_is_called_healthy():
     html = render_doctor(replace(healthy(), advice=advice(wanted=0.03)))
     head = html[html.index('<p class="headline">') : html.index("</header>")]
     assert '<span class="mixed">' in head
-    assert "no error or warning</span></span> — your learning rate 0.03 is above the usual range" in head
+    assert (
+        "no error or warning</span></span> — your learning rate 0.03 is above the usual range"
+        in head
+    )
     assert "healthy" not in head
     good = render_doctor(replace(healthy(), advice=advice(wanted=4e-4)))
-    assert '<span class="good"><span class="dot" aria-hidden="true"></span><span class="word">healthy</span>' in good
+    assert (
+        '<span class="good"><span class="dot" aria-hidden="true"></span><span '
+        'class="word">healthy</span>' in good
+    )
     assert "— your learning rate 4e-4 is in the usual range" in good
     # A command stands as code, and what is around it as text.
     assert "<code>--optimizers adamw --peak-lr 2e-4,4.1e-4,8.2e-4</code>" in good
@@ -217,7 +242,9 @@ def test_rules_that_were_asked_and_those_that_were_not():
     )
     html = render_doctor(found)
     rows = html[html.index('aria-label="Rules"') :]
-    answers = re.findall(r"<tr><th scope=\"row\"><code>(.*?)</code></th><td class=\"message\">(.*?)</td>", rows)
+    answers = re.findall(
+        r"<tr><th scope=\"row\"><code>(.*?)</code></th><td class=\"message\">(.*?)</td>", rows
+    )
     assert answers[:3] == [
         (FINAL_NORM.id, "found something"),
         ("dead-sublayer", "found nothing"),
@@ -265,7 +292,9 @@ def test_pictures_are_described_and_drawn_only_of_what_was_measured():
     assert pictures("foreign") == stack
     told = Page(page_of("encoder-decoder")).told
     assert "Size of the stream of encoder.block" in told
-    assert re.search(r"Gradient norm of a sub-layer: attention [\d.]+ to [\d.]+; theory [\d.]+ to", told)
+    assert re.search(
+        r"Gradient norm of a sub-layer: attention [\d.]+ to [\d.]+; theory [\d.]+ to", told
+    )
     assert "usual 1.37e-4 to 1.23e-3; yours 6e-3" in told
 
 
@@ -302,7 +331,10 @@ def test_where_a_stack_comes_from_and_what_it_reads():
     text = Page(render_doctor(found)).text
     assert text.count("Its cross-attention reads one, with no norm between.") == 1
     assert text.count("Weights read its last sum with no norm between.") == 1
-    assert text.count("Its source comes from one through feed-forward alone, without a residual sum.") == 1
+    assert (
+        text.count("Its source comes from one through feed-forward alone, without a residual sum.")
+        == 1
+    )
     assert "spare.weight" in text
 
 
@@ -311,7 +343,9 @@ def test_values_that_are_not_finite_are_said_to_be_so(value):
     found = diagnosis("m", made("a", blocks=2, theory=True), advice=advice())
     (stack,) = found.stacks
     for i in range(len(stack.sublayers)):
-        stack = with_sublayer(stack, i, stream_square=value, share=value, correlation=value, gradient_norm=value)
+        stack = with_sublayer(
+            stack, i, stream_square=value, share=value, correlation=value, gradient_norm=value
+        )
     found = replace(found, stacks=(stack,), measured=replace(found.measured, loss_nats=value))
     page = Page(render_doctor(found))
     assert "non-finite" in page.text

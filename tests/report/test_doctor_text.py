@@ -46,15 +46,24 @@ def test_no_line_is_wider_than_the_console(name, width):
 
 def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
     starts = {name: printed(build()).splitlines()[:2] for name, build in EXAMPLES.items()}
-    try_it = "compare learning rates first: `normscope compare` with `--optimizers sgd --peak-lr 1.5e-4,3e-4,6e-4`"
-    compare = "compare the formulas below with what you meant: no registered placement computes them"
+    try_it = (
+        "compare learning rates first: `normscope compare` with `--optimizers sgd --peak-lr "
+        "1.5e-4,3e-4,6e-4`"
+    )
+    compare = (
+        "compare the formulas below with what you meant: no registered placement computes them"
+    )
     assert starts == {
         "healthy": ["nothing to do", "healthy — post-ln, 12 blocks, LayerNorm, no final norm"],
         "broken": [
-            "mend missing-final-norm: add a LayerNorm between the last block and the output projection",
+            "mend missing-final-norm: add a LayerNorm between the last block and the output "
+            "projection",
             "1 error, 1 warning, 1 note — pre-ln, 24 blocks, LayerNorm, no final norm",
         ],
-        "encoder-decoder": [f"check diluted-sublayers: {DILUTED.fix}", starts["encoder-decoder"][1]],
+        "encoder-decoder": [
+            f"check diluted-sublayers: {DILUTED.fix}",
+            starts["encoder-decoder"][1],
+        ],
         "streams": ["nothing to do", "healthy — mhc, 12 blocks, LayerNorm, final norm"],
         "unknown": [
             "check unknown-placement: no registered placement computes a1 < x",
@@ -71,7 +80,9 @@ def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
 
 def test_a_model_whose_training_diverged_is_not_called_healthy():
     file = io.StringIO()
-    Console(file=file, width=80).print(terminal_page(healthy(), first="go back to before update 60"))
+    Console(file=file, width=80).print(
+        terminal_page(healthy(), first="go back to before update 60")
+    )
     assert file.getvalue().splitlines()[0].startswith("no error or warning in the model — post-ln")
     assert "healthy" not in file.getvalue()
 
@@ -115,11 +126,23 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
     assert len(text.splitlines()) <= 43
     assert text.count("  fix ") == 1  # the first one's is on the first line
     flowing = " ".join(text.split())  # lines may be wrapped
-    assert "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats per token, 10.3 for uni" in flowing
-    assert "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed embedding" in text
-    assert "usual learning rate 4.1e-4 1.4e-4 to 1.2e-3 by a law; median of 43 recipes and 4 ladders: 5.2e-4" in flowing
+    assert (
+        "T5ForConditionalGeneration · 60,506,624 parameters · loss 10.4 nats per token, 10.3 for "
+        "uni" in flowing
+    )
+    assert (
+        "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed "
+        "embedding" in text
+    )
+    assert (
+        "usual learning rate 4.1e-4 1.4e-4 to 1.2e-3 by a law; median of 43 recipes and 4 ladders: "
+        "5.2e-4" in flowing
+    )
     assert "your learning rate 6e-3 above the usual range" in flowing
-    assert "70 % of the updates: `normscope compare` with `--optimizers adamw --peak-lr 2e-4,4.1e-4,8.2e-4`" in flowing
+    assert (
+        "70 % of the updates: `normscope compare` with `--optimizers adamw --peak-lr "
+        "2e-4,4.1e-4,8.2e-4`" in flowing
+    )
     assert "1 rule asked, 1 not: --html and --json say why" in text
 
 
@@ -127,12 +150,20 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
 def test_first_middle_and_last_block(width):
     stack = encoder_decoder().stacks[0]
     text = printed(encoder_decoder(), width)
-    blocks = [[one.measured for one in stack.sublayers if one.block == block] for block in (1, 3, 6)]
+    blocks = [
+        [one.measured for one in stack.sublayers if one.block == block] for block in (1, 3, 6)
+    ]
     theory = stack.predicted
     assert theory is not None
-    stream, gradient, share = (row_of(text, name) for name in ("stream E‖x‖²/d", "gradient norm", "energy ratio F(x)"))
-    assert [float(x) for x in stream[::2]] == pytest.approx([b[0].stream_square for b in blocks], rel=6e-3)
-    assert [float(x) for x in stream[1::2]] == pytest.approx([theory.stream_square[i] for i in (0, 4, 10)], rel=6e-3)
+    stream, gradient, share = (
+        row_of(text, name) for name in ("stream E‖x‖²/d", "gradient norm", "energy ratio F(x)")
+    )
+    assert [float(x) for x in stream[::2]] == pytest.approx(
+        [b[0].stream_square for b in blocks], rel=6e-3
+    )
+    assert [float(x) for x in stream[1::2]] == pytest.approx(
+        [theory.stream_square[i] for i in (0, 4, 10)], rel=6e-3
+    )
     norms = [math.hypot(*(one.gradient_norm for one in block)) for block in blocks]
     assert [float(x) for x in gradient[::2]] == pytest.approx(norms, rel=6e-3)
     assert len(share) == 3  # theory says nothing of it
@@ -164,13 +195,20 @@ def test_sub_layers_that_are_not_what_the_stack_is():
     stack = with_sublayer(stack, 1, confidence="unsure", also=("gpt2",))
     text = printed(replace(found, stacks=(stack, found.stacks[1])), 140)
     assert "attention, block 1: peri-ln" in text
-    assert "feed-forward, block 1: pre-ln or gpt2 (unsure), observed x ← x + feed_forward(norm(x))" in text
+    assert (
+        "feed-forward, block 1: pre-ln or gpt2 (unsure), observed x ← x + feed_forward(norm(x))"
+        in text
+    )
     assert "attention, block 2" not in text
     for number, placement in enumerate(("peri-ln", "sandwich", "res-post", "pre-post"), 2):
         stack = with_sublayer(stack, number, placement=placement)
-    assert "and 2 more kinds of sub-layers" in printed(replace(found, stacks=(stack, found.stacks[1])), 140)
+    assert "and 2 more kinds of sub-layers" in printed(
+        replace(found, stacks=(stack, found.stacks[1])), 140
+    )
     stack = with_sublayer(stack, 5, placement=stack.placement)
-    assert "and 1 more kind of sub-layers" in printed(replace(found, stacks=(stack, found.stacks[1])), 140)
+    assert "and 1 more kind of sub-layers" in printed(
+        replace(found, stacks=(stack, found.stacks[1])), 140
+    )
     unknown = printed(EXAMPLES["unknown"]())
     formula = "a1 = x + attention(x); x ← norm(a1) - trained * a1"
     assert f"attention, block 1–2: unnamed, observed {formula}" in unknown
@@ -198,7 +236,9 @@ def test_any_number_of_blocks_and_stacks(blocks, stacks):
 def test_plain_letters_where_the_terminal_has_no_others(name):
     text = printed(EXAMPLES[name](), encoding="ascii")
     assert "?" not in text  # rich's and our own last resort
-    assert 0 <= len(text.splitlines()) - len(printed(EXAMPLES[name]()).splitlines()) <= 1  # x^2 is longer than x²
+    assert (
+        0 <= len(text.splitlines()) - len(printed(EXAMPLES[name]()).splitlines()) <= 1
+    )  # x^2 is longer than x²
     assert ("<-" in text) == (name == "unknown")
 
 
@@ -213,9 +253,14 @@ def test_names_are_no_markup_and_no_colour_is_needed():
 
 
 def test_advice_without_a_wanted_rate_and_without_an_answer():
-    assert "your learning rate" not in printed(diagnosis("m", made("a"), advice=advice(wanted=None)))
+    assert "your learning rate" not in printed(
+        diagnosis("m", made("a"), advice=advice(wanted=None))
+    )
     flowing = " ".join(printed(EXAMPLES["foreign"]()).split())
-    assert "usual learning rate unknown neither recipes nor trainings of ours with this optimiser" in flowing
+    assert (
+        "usual learning rate unknown neither recipes nor trainings of ours with this optimiser"
+        in flowing
+    )
     assert "surer: train with half of your rate, with it and with twice it" in flowing
 
 

@@ -9,7 +9,16 @@ from normscope.doctor.report import words
 from normscope.doctor.report.depth import curves, depth_panels, depth_rows, depths, places, together
 from normscope.doctor.report.page import pattern
 from normscope.doctor.result import AskedRule
-from report.diagnoses import advice, broken, diagnosis, encoder_decoder, healthy, made, unknown, with_sublayer
+from report.diagnoses import (
+    advice,
+    broken,
+    diagnosis,
+    encoder_decoder,
+    healthy,
+    made,
+    unknown,
+    with_sublayer,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,20 +69,29 @@ def test_verdicts():
     assert words.verdict_words(note) == "healthy, 1 note"
     left_out = AskedRule(id="other", asked=False, reason="it was silenced")
     some = replace(note, rules=(*healthy().rules, left_out))
-    assert words.verdict_words(some) == f"healthy, 1 note; {len(some.rules) - 1} of {len(some.rules)} rules asked"
+    assert (
+        words.verdict_words(some)
+        == f"healthy, 1 note; {len(some.rules) - 1} of {len(some.rules)} rules asked"
+    )
     unknown_wiring = replace(note.findings[0], id="unknown-wiring")
-    assert words.verdict_words(replace(note, findings=(unknown_wiring,))) == "unknown wiring, 1 note"
+    assert (
+        words.verdict_words(replace(note, findings=(unknown_wiring,))) == "unknown wiring, 1 note"
+    )
 
 
 def test_summaries():
     assert words.summary(healthy()) == "post-ln, 12 blocks, LayerNorm, no final norm"
     assert words.summary(unknown()) == "no registered placement, 2 blocks, no norms"
-    assert words.summary(diagnosis("m", made("a", blocks=1))) == "post-ln, 1 block, LayerNorm, no final norm"
+    assert (
+        words.summary(diagnosis("m", made("a", blocks=1)))
+        == "post-ln, 1 block, LayerNorm, no final norm"
+    )
     assert words.summary(diagnosis("m", made("a", blocks=6), made("b", blocks=3))) == (
         "post-ln, 6 + 3 blocks, LayerNorm, no final norm"
     )
     assert words.summary(encoder_decoder()) == (
-        "encoder.block: pre-ln, 6 blocks, RMSNorm, final norm; decoder.block: post-ln, 6 blocks, RMSNorm, no final norm"
+        "encoder.block: pre-ln, 6 blocks, RMSNorm, final norm; decoder.block: post-ln, 6 blocks, "
+        "RMSNorm, no final norm"
     )
     assert words.summary(diagnosis("m")) == "no stack found"
 
@@ -93,7 +111,10 @@ def test_the_headline_never_calls_healthy_what_is_advised_against():
     assert verdict == "no error or warning"
     assert rate == "your learning rate 0.03 is above the usual range"
     assert words.headline_severity(high) == "warning"
-    assert words.headline(replace(broken(), advice=advice(wanted=0.03)))[0] == "1 error, 1 warning, 1 note"
+    assert (
+        words.headline(replace(broken(), advice=advice(wanted=0.03)))[0]
+        == "1 error, 1 warning, 1 note"
+    )
     assert words.headline_severity(broken()) == "error"
     assert words.headline(healthy()) == ("healthy", "")
 
@@ -108,7 +129,10 @@ def test_the_two_findings_that_matter_most_lead_and_notes_never_do():
 
 
 def test_rules_not_asked_are_counted_by_their_reason():
-    rules = [AskedRule(id=f"rule-{n}", asked=n < 4, reason="" if n < 4 else "no optimiser was given") for n in range(7)]
+    rules = [
+        AskedRule(id=f"rule-{n}", asked=n < 4, reason="" if n < 4 else "no optimiser was given")
+        for n in range(7)
+    ]
     rules.append(AskedRule(id="other", asked=False, reason="it was silenced"))
     assert words.rules_words(replace(healthy(), rules=tuple(rules))) == (
         "4 rules asked; not asked: 3 rules, as no optimiser was given; other, as it was silenced"
@@ -125,13 +149,17 @@ def test_the_loss_and_what_guessing_costs():
 
 def test_blocks_are_places_and_so_are_the_sub_layers_of_a_single_block():
     assert list(places(healthy().stacks[0]).values())[:2] == [[0, 1], [2, 3]]
-    single = diagnosis("m", made("a", blocks=1, kinds=("attention", "cross_attention", "feed_forward"))).stacks[0]
+    single = diagnosis(
+        "m", made("a", blocks=1, kinds=("attention", "cross_attention", "feed_forward"))
+    ).stacks[0]
     assert list(places(single)) == ["sub-layer 1", "sub-layer 2", "sub-layer 3"]
     assert depths(single) == [0.0, 1.0, 2.0]
 
 
 def test_depths_count_completed_blocks():
-    stack = diagnosis("m", made("a", blocks=2, kinds=("attention", "cross_attention", "feed_forward"))).stacks[0]
+    stack = diagnosis(
+        "m", made("a", blocks=2, kinds=("attention", "cross_attention", "feed_forward"))
+    ).stacks[0]
     assert depths(stack) == pytest.approx([0, 1 / 3, 2 / 3, 1, 4 / 3, 5 / 3])
     stack = with_sublayer(stack, 0, block=0)
     assert depths(stack)[:3] == [None, 0, 1 / 2]
@@ -143,7 +171,9 @@ def test_parallel_sub_layers_read_at_one_place():
 
 
 def test_several_of_a_kind_in_a_block_are_curves_of_their_own():
-    """A shared expert beside the others, both added at once: no curve has two values at one place."""
+    """A shared expert beside the others, both added at once: no curve has two values at one
+    place.
+    """
     kinds = ("attention", "feed_forward", "feed_forward")
     stack = diagnosis("m", made("a", blocks=3, kinds=kinds)).stacks[0]
     for i in (1, 2, 4, 5, 7, 8):

@@ -30,7 +30,20 @@ from report.diagnoses import advice, broken, healthy, streams, with_stack, with_
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202egnp.exe\x1b[31m<b>" + "x" * 10_000
 ALLOWED = {
     *("div", "p", "strong", "pre", "table", "thead", "tbody", "tr", "th", "td", "img"),
-    *("svg", "title", "desc", "g", "path", "use", "defs", "clippath", "rect", "text", "tspan", "circle"),
+    *(
+        "svg",
+        "title",
+        "desc",
+        "g",
+        "path",
+        "use",
+        "defs",
+        "clippath",
+        "rect",
+        "text",
+        "tspan",
+        "circle",
+    ),
 }
 
 
@@ -62,7 +75,9 @@ class Page(HTMLParser):
 
 
 def static(html: str) -> Page:
-    """The output, which has no tag, handler or address by which something could be fetched or run."""
+    """The output, which has no tag, handler or address by which something could be fetched or
+    run.
+    """
     assert len(html.encode()) <= notebook.LIMIT_BYTES
     page = Page(html)
     for tag, attributes in page.tags:
@@ -70,18 +85,32 @@ def static(html: str) -> Page:
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href", "xlink:href"):
             address = attributes.get(name)
-            assert address is None or address.startswith(("#", "data:image/svg+xml;base64,")), address
+            assert address is None or address.startswith(("#", "data:image/svg+xml;base64,")), (
+                address
+            )
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert not re.search("[\u202e\x1b]", page.text)
     return page
 
 
-def grown(comparison: ComparisonPage, placements: int, seeds: int = 3, points: int = 200) -> ComparisonPage:
+def grown(
+    comparison: ComparisonPage, placements: int, seeds: int = 3, points: int = 200
+) -> ComparisonPage:
     """The comparison with many more configurations, each of many points."""
-    names = [Name(f"Placement {i}", variant) for i in range(placements) for variant in ("no warm-up", "warm-up 150")]
+    names = [
+        Name(f"Placement {i}", variant)
+        for i in range(placements)
+        for variant in ("no warm-up", "warm-up 150")
+    ]
     results = [
-        SeedResult(seed=seed, status=Status.FINISHED, updates=points, valid_loss_nats=2.0 + seed / 7, summed_lr=1.0)
+        SeedResult(
+            seed=seed,
+            status=Status.FINISHED,
+            updates=points,
+            valid_loss_nats=2.0 + seed / 7,
+            summed_lr=1.0,
+        )
         for seed in range(seeds)
     ]
     configurations = [
@@ -101,7 +130,10 @@ def grown(comparison: ComparisonPage, placements: int, seeds: int = 3, points: i
         RunCurve(
             name=name,
             updates=updates,
-            seeds_values=[[5 / update**0.2 + (seed * update) % 7 / 50 for update in updates] for seed in range(seeds)],
+            seeds_values=[
+                [5 / update**0.2 + (seed * update) % 7 / 50 for update in updates]
+                for seed in range(seeds)
+            ],
         )
         for name in names
     ]
@@ -120,7 +152,9 @@ def test_a_comparison_says_what_the_terminal_does(comparison: ComparisonPage) ->
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("many", [5, 31, 120])
-def test_a_comparison_of_many_stays_small_and_keeps_its_words(comparison: ComparisonPage, many: int) -> None:
+def test_a_comparison_of_many_stays_small_and_keeps_its_words(
+    comparison: ComparisonPage, many: int
+) -> None:
     found = grown(comparison, many)
     page = static(comparison_html(found, "grid/report.html"))
     assert found.conclusion[0] in page.text
@@ -134,9 +168,14 @@ def test_hostile_names_are_inert_in_a_comparison(comparison: ComparisonPage) -> 
         dataclasses.replace(one, name=Name(HOSTILE, one.name.variant), optimizer=HOSTILE)
         for one in named.configurations
     ]
-    curves = [dataclasses.replace(one, name=Name(HOSTILE, one.name.variant)) for one in named.valid_curves]
+    curves = [
+        dataclasses.replace(one, name=Name(HOSTILE, one.name.variant)) for one in named.valid_curves
+    ]
     page = static(
-        comparison_html(dataclasses.replace(named, title=HOSTILE, configurations=rows, valid_curves=curves), HOSTILE)
+        comparison_html(
+            dataclasses.replace(named, title=HOSTILE, configurations=rows, valid_curves=curves),
+            HOSTILE,
+        )
     )
     assert "</script><img src=x onerror=alert(1)>" in page.text
 
@@ -164,13 +203,19 @@ def test_hostile_names_are_inert_in_a_diagnosis() -> None:
 
 
 def test_predictions_placements_and_choices_are_static() -> None:
-    assert "ResiDual" in static(predict("pre-ln", "residual", blocks=6, width=16)._repr_html_()).text
-    assert "skip_scale" in static(placements("deepnorm", "siamese-norm", blocks=4)._repr_html_()).text
+    assert (
+        "ResiDual" in static(predict("pre-ln", "residual", blocks=6, width=16)._repr_html_()).text
+    )
+    assert (
+        "skip_scale" in static(placements("deepnorm", "siamese-norm", blocks=4)._repr_html_()).text
+    )
     every = placements(model="decoder-only", blocks=2)._repr_html_()
     static(every)
     assert "<td>admin</td>" in every
     assert "<td>zaya</td>" in every
-    everything = static(choose(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5)._repr_html_())
+    everything = static(
+        choose(model="decoder-only", blocks=8, width=64, optimizer="adam", tokens=2e5)._repr_html_()
+    )
     assert "only small-scale" not in everything.text
     assert "peri-ln" in everything.text
 
@@ -215,8 +260,12 @@ def test_two_pictures_of_one_notebook_share_no_id() -> None:
     assert all({a or b for a, b in some} <= own for some, own in zip(used, ids, strict=True))
 
 
-def test_what_python_gives_of_a_comparison_is_that_fragment(comparison: ComparisonPage, tmp_path) -> None:
-    result = Result(folder=tmp_path, report=tmp_path / "report.html", page=comparison, runs={}, problems=[])
+def test_what_python_gives_of_a_comparison_is_that_fragment(
+    comparison: ComparisonPage, tmp_path
+) -> None:
+    result = Result(
+        folder=tmp_path, report=tmp_path / "report.html", page=comparison, runs={}, problems=[]
+    )
     assert result._repr_html_() == comparison_html(comparison, str(tmp_path / "report.html"))
     assert result.verdicts == {str(one.name): one.verdict.text for one in comparison.configurations}
     assert json.dumps(result.verdicts)

@@ -30,7 +30,13 @@ def test_significant_digits(value, digits, expected):
 
 @pytest.mark.parametrize(
     ("value", "decimals", "expected"),
-    [(-0.0004, 3, "0.000"), (-0.5, 3, "−0.500"), (1234.5, 1, "1,234.5"), (None, 3, "–"), (math.nan, 3, "non-finite")],
+    [
+        (-0.0004, 3, "0.000"),
+        (-0.5, 3, "−0.500"),
+        (1234.5, 1, "1,234.5"),
+        (None, 3, "–"),
+        (math.nan, 3, "non-finite"),
+    ],
 )
 def test_decimals(value, decimals, expected):
     assert numbers.number(value, decimals) == expected
@@ -52,12 +58,22 @@ def test_percentages():
 
 
 @pytest.mark.parametrize(
-    ("rate", "expected"), [(1e-3, "1e-3"), (4.2e-4, "4.2e-4"), (0.05, "0.05"), (0.0, "0"), (None, "–")]
+    ("rate", "expected"),
+    [(1e-3, "1e-3"), (4.2e-4, "4.2e-4"), (0.05, "0.05"), (0.0, "0"), (None, "–")],
 )
 def test_learning_rates(rate, expected):
     assert numbers.learning_rate(rate) == expected
 
 
 def test_words():
-    assert [numbers.counted(n, "block") for n in (0, 1, 1200)] == ["0 blocks", "1 block", "1,200 blocks"]
-    assert [numbers.joined(p) for p in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [numbers.counted(n, "block") for n in (0, 1, 1200)] == [
+        "0 blocks",
+        "1 block",
+        "1,200 blocks",
+    ]
+    assert [numbers.joined(p) for p in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]

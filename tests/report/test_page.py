@@ -1,4 +1,6 @@
-"""The page as text: what stands in it, what cannot get out of its place, and that it needs nothing else."""
+"""The page as text: what stands in it, what cannot get out of its place, and that it needs nothing
+else.
+"""
 
 import errno
 import hashlib
@@ -35,7 +37,9 @@ VOID = {"meta", "link", "br"}
 
 
 class Page(HTMLParser):
-    """Tags in order, text by innermost tag, rows of tables; fails on a tag that closes out of order."""
+    """Tags in order, text by innermost tag, rows of tables; fails on a tag that closes out of
+    order.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -69,13 +73,21 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
 
-def test_every_configuration_and_number_is_in_the_table(comparison: ComparisonPage, sample_page: str) -> None:
+def test_every_configuration_and_number_is_in_the_table(
+    comparison: ComparisonPage, sample_page: str
+) -> None:
     page = Page(sample_page)
     for one in comparison.configurations:
         (row,) = [row for row in page.rows if row[0] == str(one.name) and one.name.group in row]
         assert {one.optimizer, "1e-3", f"{one.warmup_updates:,}", one.verdict.text} <= set(row)
-        runs = [row for row in page.rows if row[0] == str(one.name) and row[2] in ("finished", "non-finite")]
-        expected = [[str(one.name), str(s.seed), s.status, f"{s.updates:,}", *cells(s)] for s in one.seeds]
+        runs = [
+            row
+            for row in page.rows
+            if row[0] == str(one.name) and row[2] in ("finished", "non-finite")
+        ]
+        expected = [
+            [str(one.name), str(s.seed), s.status, f"{s.updates:,}", *cells(s)] for s in one.seeds
+        ]
         assert runs == expected
         assert one.summary in page.text
     assert comparison.conclusion[0] in page.text
@@ -92,8 +104,13 @@ def cells(run: SeedResult) -> list[str]:
     return [f"{run.valid_loss_nats:.3f}", *bleus, f"{run.summed_lr:#.4g}", "–"]
 
 
-def test_columns_of_scores_are_there_only_where_a_run_was_scored(comparison: ComparisonPage, sample_page: str) -> None:
-    bare = [replace(one, seeds=[replace(seed, scores={}) for seed in one.seeds]) for one in comparison.configurations]
+def test_columns_of_scores_are_there_only_where_a_run_was_scored(
+    comparison: ComparisonPage, sample_page: str
+) -> None:
+    bare = [
+        replace(one, seeds=[replace(seed, scores={}) for seed in one.seeds])
+        for one in comparison.configurations
+    ]
     assert Page(sample_page).text.count("BLEU, test, tokenised") == 2
     assert "BLEU" not in Page(render(replace(comparison, configurations=bare))).text
 
@@ -106,7 +123,9 @@ def one_seed(comparison: ComparisonPage, **changes: object) -> ComparisonPage:
 
     return replace(
         comparison,
-        configurations=[replace(c, seeds=[replace(c.seeds[0], **changes)]) for c in comparison.configurations],
+        configurations=[
+            replace(c, seeds=[replace(c.seeds[0], **changes)]) for c in comparison.configurations
+        ],
         valid_curves=first(comparison.valid_curves),
         train_curves=first(comparison.train_curves),
         gradient_curves=first(comparison.gradient_curves),
@@ -126,10 +145,14 @@ def test_nothing_is_said_of_bands_and_means_where_there_is_one_seed(
     assert alone.count("BLEU") == alone.count("BLEU, valid") == 2
 
 
-def test_configurations_that_start_with_the_same_gradients_have_one_row(comparison: ComparisonPage) -> None:
+def test_configurations_that_start_with_the_same_gradients_have_one_row(
+    comparison: ComparisonPage,
+) -> None:
     names = [one.name for one in comparison.configurations]
     shared = replace(comparison.gradient_profiles[0], names=names[:2])
-    page = Page(render(replace(comparison, gradient_profiles=[shared, *comparison.gradient_profiles[2:]])))
+    page = Page(
+        render(replace(comparison, gradient_profiles=[shared, *comparison.gradient_profiles[2:]]))
+    )
     rows = [row[0] for row in page.rows if row[1] in ("encoder", "decoder")]
     assert rows == [
         *["Post-LN, warm-up 400; no warm-up"] * 2,
@@ -144,8 +167,11 @@ def test_words_in_pictures_are_text_that_can_be_searched(sample_page: str) -> No
     for picture, words in zip(pictures, PICTURES, strict=True):
         shown = re.findall(r"<text[^>]*>([^<]+)</text>", picture)
         assert words <= set(shown)
-        # A font that has the widths of the one the layout was computed with, where the viewer lacks that.
-        assert "font-family=\"'DejaVu Sans', 'Bitstream Vera Sans', Verdana, sans-serif\"" in picture
+        # A font that has the widths of the one the layout was computed with, where the viewer lacks
+        # that.
+        assert (
+            "font-family=\"'DejaVu Sans', 'Bitstream Vera Sans', Verdana, sans-serif\"" in picture
+        )
         assert picture.count("DejaVu") == 1
 
 
@@ -180,11 +206,17 @@ def test_absent_values_are_named() -> None:
 def test_same_comparison_same_bytes_in_every_process(sample_page: str) -> None:
     here = hashlib.sha256(sample_page.encode()).hexdigest()
     code = (
-        "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from conftest import render, sample; "
-        "print(hashlib.sha256(render(sample()).encode()).hexdigest())"
+        "import sys, hashlib; sys.path.insert(0, sys.argv[1]); from conftest import render, "
+        "sample; print(hashlib.sha256(render(sample()).encode()).hexdigest())"
     )
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "7"})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "7"},
+    )
     assert done.stdout.strip() == here
 
 
@@ -197,7 +229,10 @@ def test_page_needs_nothing_else(sample_page: str) -> None:
     ]
     for tag, attributes in page.tags:
         for name in ("src", "href", "xlink:href", "data", "action"):
-            assert (attributes.get(name) or "#").startswith("#") or (tag, attributes[name]) == ("link", "data:,")
+            assert (attributes.get(name) or "#").startswith("#") or (tag, attributes[name]) == (
+                "link",
+                "data:,",
+            )
     without_script = re.sub("<script.*?</script>", "", sample_page, flags=re.DOTALL)
     assert "http" not in without_script.replace("http-equiv", "")
 
@@ -212,17 +247,23 @@ def test_accessible(sample_page: str) -> None:
     assert all(after <= before + 1 for before, after in pairwise(levels))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    named = [n for _, attributes in page.tags for n in (attributes.get("aria-labelledby") or "").split()]
+    named = [
+        n for _, attributes in page.tags for n in (attributes.get("aria-labelledby") or "").split()
+    ]
     assert set(named) <= set(ids)
     assert sum(tag == "svg" and attributes["role"] == "img" for tag, attributes in page.tags) == 6
 
 
 def test_contrast_in_both_themes(sample_page: str) -> None:
-    css = re.findall(r":root \{(.*?)\}", sample_page, re.DOTALL)[:2]  # the third has the system's colours
+    css = re.findall(r":root \{(.*?)\}", sample_page, re.DOTALL)[
+        :2
+    ]  # the third has the system's colours
     light, dark = (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block)) for block in css)
     for theme in (light, dark):
         for ink in ("ink", "soft", "link", "good", "mixed", "stuck", "bad", "plain"):
-            assert all(contrast(theme[ink], theme[ground]) >= 4.5 for ground in ("page", "panel", "figure")), ink
+            assert all(
+                contrast(theme[ink], theme[ground]) >= 4.5 for ground in ("page", "panel", "figure")
+            ), ink
     assert light.keys() == dark.keys()
 
 
@@ -243,7 +284,9 @@ def contrast(one: str, other: str) -> float:
 @example("</text></td><b a='1' b=\"2\"><!-- &lt;&a; -->")
 @example("{{ a }}{% b %}{# a #} $a_{b}$ \\a $ \n%a;")
 def test_no_text_gets_out_of_its_place(hostile: str) -> None:
-    """Whatever stands in the labels, the page has the tags of a page with harmless labels, and shows the text."""
+    """Whatever stands in the labels, the page has the tags of a page with harmless labels, and
+    shows the text.
+    """
     page = Page(render(labelled(hostile)))
     assert tags_without_pictures(page) == tags_of_a_calm_page()
     assert page.rows[1][0] == hostile
@@ -302,7 +345,9 @@ def test_a_failed_write_keeps_the_old_page(
 ) -> None:
     page = write(comparison, tmp_path)
     before = page.read_bytes()
-    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "disk full")))
+    monkeypatch.setattr(
+        Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "disk full"))
+    )
     with pytest.raises(OSError, match="disk full"):
         write(replace(comparison, title="another"), tmp_path)
     assert page.read_bytes() == before
@@ -317,5 +362,7 @@ def test_words_about_runs(comparison: ComparisonPage, sample_page: str) -> None:
 
 
 def test_growth_is_last_over_first(comparison: ComparisonPage) -> None:
-    profile = replace(comparison.gradient_profiles[0], seeds_norms=[[1.0] * 5 + [3.0] + [2.0] * 5 + [1.0]] * 2)
+    profile = replace(
+        comparison.gradient_profiles[0], seeds_norms=[[1.0] * 5 + [3.0] + [2.0] * 5 + [1.0]] * 2
+    )
     assert growth(profile) == [("encoder", 1.0, 3.0, 3.0), ("decoder", 2.0, 1.0, 0.5)]

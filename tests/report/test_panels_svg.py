@@ -1,4 +1,6 @@
-"""Panels of curves: what they say in words, what stands in the legend, and the same bytes every time."""
+"""Panels of curves: what they say in words, what stands in the legend, and the same bytes every
+time.
+"""
 
 import re
 from dataclasses import replace
@@ -17,7 +19,9 @@ MEASURED = Series(
     low=[0.9, None, 2],
     high=[1.1, None, 3],
 )
-PREDICTED = Series(label="Pre-LN, predicted", kind="predicted", hue=0, x=[0, 1, 2], y=[1.0, 1.5, 2.0])
+PREDICTED = Series(
+    label="Pre-LN, predicted", kind="predicted", hue=0, x=[0, 1, 2], y=[1.0, 1.5, 2.0]
+)
 CLAIMED = Series(label="claimed $x$ & <y>", kind="claimed", hue=-1, x=[0, 2], y=[1.0, 3.0])
 PANEL = Panel(title="One", xlabel="depth", ylabel="q", series=[MEASURED, PREDICTED, CLAIMED])
 
@@ -36,17 +40,19 @@ def groups(svg: str, name: str) -> int:
 
 
 def test_every_curve_in_words():
-    words = told(panels_svg([PANEL, replace(PANEL, title="Two", series=[PREDICTED])], title="T & t"))
+    words = told(
+        panels_svg([PANEL, replace(PANEL, title="Two", series=[PREDICTED])], title="T & t")
+    )
     assert words == (
-        "One: Pre-LN, measured 1.000 to 2.500; Pre-LN, predicted 1.000 to 2.000; claimed $x$ &amp; &lt;y&gt; 1.000 to "
-        "3.000. Two: Pre-LN, predicted 1.000 to 2.000"
+        "One: Pre-LN, measured 1.000 to 2.500; Pre-LN, predicted 1.000 to 2.000; claimed $x$ &amp; "
+        "&lt;y&gt; 1.000 to 3.000. Two: Pre-LN, predicted 1.000 to 2.000"
     )
 
 
 def test_a_curve_without_a_value_is_said_to_have_none():
-    assert told(panels_svg([replace(PANEL, series=[replace(PREDICTED, y=[None] * 3)])], title="T")) == (
-        "One: Pre-LN, predicted none"
-    )
+    assert told(
+        panels_svg([replace(PANEL, series=[replace(PREDICTED, y=[None] * 3)])], title="T")
+    ) == ("One: Pre-LN, predicted none")
 
 
 def test_the_same_bytes():
@@ -72,12 +78,17 @@ def test_rows_and_columns():
 
 @pytest.mark.parametrize("letters", [10, 24, 38])
 def test_a_legend_stays_on_the_figure(letters):
-    """Every label begins and ends between the edges, whatever its length: places in points, right of the handle."""
+    """Every label begins and ends between the edges, whatever its length: places in points, right
+    of the handle.
+    """
     series = [replace(PREDICTED, label=f"{i} " + ("measured " * 5)[:letters]) for i in range(4)]
     svg = panels_svg([replace(PANEL, series=series)], title="T", columns=1)
     width, _ = size(svg)
     legend = svg[svg.index('<g id="legend_1">') :]
-    starts = [float(x) for x in re.findall(r'<text style="[^"]*" (?:x="|transform="translate\()([\d.-]+)', legend)]
+    starts = [
+        float(x)
+        for x in re.findall(r'<text style="[^"]*" (?:x="|transform="translate\()([\d.-]+)', legend)
+    ]
     assert starts
     assert min(starts) > 0
     assert max(starts) < width
@@ -95,7 +106,9 @@ def test_axes():
     logarithmic = panels_svg(
         [replace(PANEL, log_y=True, series=[replace(PREDICTED, y=[1.0, 10.0, 1000.0])])], title="T"
     )
-    linear = panels_svg([replace(PANEL, series=[replace(PREDICTED, y=[1.0, 10.0, 1000.0])])], title="T")
+    linear = panels_svg(
+        [replace(PANEL, series=[replace(PREDICTED, y=[1.0, 10.0, 1000.0])])], title="T"
+    )
     assert logarithmic != linear
     doubling = replace(PREDICTED, x=[64, 128, 1024])
     assert panels_svg([replace(PANEL, log_x=True, series=[doubling])], title="T") != panels_svg(

@@ -35,18 +35,32 @@ VARIANTS = ["no warm-up", "warm-up 150"]
 def empty(comparison: ComparisonPage) -> ComparisonPage:
     """A page of which nothing has been measured."""
     nothing = dict.fromkeys(
-        ("configurations", "valid_curves", "train_curves", "gradient_profiles", "gradient_curves", "schedules"), ()
+        (
+            "configurations",
+            "valid_curves",
+            "train_curves",
+            "gradient_profiles",
+            "gradient_curves",
+            "schedules",
+        ),
+        (),
     )
     return replace(comparison, unigram_loss_nats=None, **nothing)
 
 
 def curve(*rows: Sequence[float], group: str = "a", variant: str = "") -> RunCurve:
-    return RunCurve(name=Name(group, variant), updates=range(max(map(len, rows), default=0)), seeds_values=rows)
+    return RunCurve(
+        name=Name(group, variant), updates=range(max(map(len, rows), default=0)), seeds_values=rows
+    )
 
 
 def many_curves() -> list[RunCurve]:
     return [
-        RunCurve(name=Name(group, variant), updates=[125, 250], seeds_values=[[5.0, 4.0 + i / 10], [5.2, 4.2 + i / 10]])
+        RunCurve(
+            name=Name(group, variant),
+            updates=[125, 250],
+            seeds_values=[[5.0, 4.0 + i / 10], [5.2, 4.2 + i / 10]],
+        )
         for i, group in enumerate(GROUPS)
         for variant in VARIANTS
     ]
@@ -91,7 +105,10 @@ def hues(svg: str) -> set[str]:
 
 def test_group_decides_hue_and_variant_the_dash(empty: ComparisonPage) -> None:
     names = [("Post-LN", "0"), ("Post-LN", "400"), ("Pre-LN", "400"), ("Pre-LN", "0")]
-    curves = [curve([3.0, 2.0 + i], group=group, variant=variant) for i, (group, variant) in enumerate(names)]
+    curves = [
+        curve([3.0, 2.0 + i], group=group, variant=variant)
+        for i, (group, variant) in enumerate(names)
+    ]
     (panel,) = panels(replace(empty, valid_curves=curves), "valid-loss")
     assert [(one.hue, one.variant) for one in panel.series] == [(0, 0), (0, 1), (1, 1), (1, 0)]
 
@@ -117,7 +134,9 @@ def test_the_mean_of_the_seeds_in_their_range(empty: ComparisonPage) -> None:
     assert (one.y, one.low, one.high) == ([3.0, 2.0, 1.25], [2.0, 2.0, 1.0], [4.0, 2.0, 1.5])
 
 
-def test_same_bytes_and_no_trace_left_and_reader_s_settings_change_nothing(comparison: ComparisonPage) -> None:
+def test_same_bytes_and_no_trace_left_and_reader_s_settings_change_nothing(
+    comparison: ComparisonPage,
+) -> None:
     before = dict(mpl.rcParams)
     page = replace(comparison, train_curves=(), gradient_curves=(), gradient_profiles=())
     first, second = (drawn(page) for _ in range(2))
@@ -182,9 +201,18 @@ def test_rates_of_which_no_run_has_ended_are_drawn(empty: ComparisonPage) -> Non
     assert "loss_by_rate" not in drawn(empty)
 
 
-def test_stacks_are_not_joined_and_zero_norms_do_not_break_the_log_axis(empty: ComparisonPage) -> None:
-    blocks = [BlockPlace("encoder", 1), BlockPlace("encoder", 2), BlockPlace("decoder", 1), BlockPlace("", 1)]
-    profile = GradientProfile(names=[Name("$a_{")], blocks=blocks, seeds_norms=[[1.0, 2.0, 0.0, 3.0]])
+def test_stacks_are_not_joined_and_zero_norms_do_not_break_the_log_axis(
+    empty: ComparisonPage,
+) -> None:
+    blocks = [
+        BlockPlace("encoder", 1),
+        BlockPlace("encoder", 2),
+        BlockPlace("decoder", 1),
+        BlockPlace("", 1),
+    ]
+    profile = GradientProfile(
+        names=[Name("$a_{")], blocks=blocks, seeds_norms=[[1.0, 2.0, 0.0, 3.0]]
+    )
     # A profile is of a configuration.
     page = replace(empty, valid_curves=[curve([1.0], group="$a_{")], gradient_profiles=[profile])
     (one,) = panels(page, "gradient-norms")[0].series
@@ -209,14 +237,18 @@ def test_rows_longer_than_the_updates_are_refused() -> None:
     with pytest.raises(ValueError, match="3 values for 2 updates"):
         RunCurve(name=Name("a"), updates=[0, 1], seeds_values=[[1.0, 2.0, 3.0]])
     with pytest.raises(ValueError, match="1 norms for 2 blocks"):
-        GradientProfile(names=[Name("a")], blocks=[BlockPlace("x", 1), BlockPlace("x", 2)], seeds_norms=[[1.0]])
+        GradientProfile(
+            names=[Name("a")], blocks=[BlockPlace("x", 1), BlockPlace("x", 2)], seeds_norms=[[1.0]]
+        )
 
 
 def test_of_more_placements_than_hues_each_has_a_panel(empty: ComparisonPage) -> None:
     page = replace(empty, valid_curves=many_curves(), unigram_loss_nats=5.6)
     found = panels(page, "valid-loss")
     assert [panel.title for panel in found] == GROUPS
-    assert all([one.label for one in panel.series] == [*VARIANTS, "unigram baseline"] for panel in found)
+    assert all(
+        [one.label for one in panel.series] == [*VARIANTS, "unigram baseline"] for panel in found
+    )
     assert list(found[2].series[0].y) == pytest.approx([5.1, 4.3])
     assert not hues(drawn(page)["valid_loss"])
     assert len({(one.label, one.variant) for panel in found for one in panel.series[:2]}) == 2
@@ -224,9 +256,13 @@ def test_of_more_placements_than_hues_each_has_a_panel(empty: ComparisonPage) ->
     assert len(panels(replace(empty, valid_curves=few), "valid-loss")) == 1
 
 
-def test_a_diverged_run_does_not_flatten_the_panels_and_the_baseline_is_seen(empty: ComparisonPage) -> None:
+def test_a_diverged_run_does_not_flatten_the_panels_and_the_baseline_is_seen(
+    empty: ComparisonPage,
+) -> None:
     wild = RunCurve(name=Name("Wild", "no warm-up"), updates=[1, 2], seeds_values=[[5.0, 5000.0]])
-    found = panels(replace(empty, valid_curves=[*many_curves(), wild], unigram_loss_nats=5.6), "valid-loss")
+    found = panels(
+        replace(empty, valid_curves=[*many_curves(), wild], unigram_loss_nats=5.6), "valid-loss"
+    )
     (ends,) = {panel.y_range for panel in found}
     assert ends is not None
     assert ends[0] < 4.0 < 5.6 < ends[1] < 10
@@ -235,7 +271,10 @@ def test_a_diverged_run_does_not_flatten_the_panels_and_the_baseline_is_seen(emp
 
 def test_gradient_panels_share_a_log_axis(empty: ComparisonPage) -> None:
     blocks = [BlockPlace("encoder", 1), BlockPlace("decoder", 1)]
-    profiles = [GradientProfile(names=[Name(g, "v")], blocks=blocks, seeds_norms=[[0.1, 2.0]]) for g in GROUPS]
+    profiles = [
+        GradientProfile(names=[Name(g, "v")], blocks=blocks, seeds_norms=[[0.1, 2.0]])
+        for g in GROUPS
+    ]
     known = [curve([1.0], group=group, variant="v") for group in GROUPS]
     found = panels(replace(empty, valid_curves=known, gradient_profiles=profiles), "gradient-norms")
     assert len(found) == len(GROUPS)
@@ -248,7 +287,9 @@ def test_a_placement_has_one_hue_in_every_figure_of_a_page(empty: ComparisonPage
     rows = [configuration(group, variant, 3.0) for group in ("A", "B") for variant in VARIANTS]
     page = ended(empty, *rows)
     for number, group in enumerate(("A", "B")):
-        own = replace(page, valid_curves=[one for one in page.valid_curves if one.name.group == group])
+        own = replace(
+            page, valid_curves=[one for one in page.valid_curves if one.name.group == group]
+        )
         assert hues(endings_svg(own)) == hues(drawn(own)["valid_loss"]) == {HUES[number]}
 
 
@@ -260,7 +301,10 @@ def test_endings_put_the_best_first_and_tell_every_seed(empty: ComparisonPage) -
         configuration("B", "warm-up 150", 9.0),
     )
     svg = endings_svg(page)
-    assert words(svg) == "A, no warm-up: 3.000, 3.200. B, no warm-up: 2.000, 2.200. B, warm-up 150: 9.000"
+    assert (
+        words(svg)
+        == "A, no warm-up: 3.000, 3.200. B, no warm-up: 2.000, 2.200. B, warm-up 150: 9.000"
+    )
     shown = re.findall(r"<text[^>]*>([^<]+)</text>", svg)
     assert shown.index("B") < shown.index("A")
 
@@ -268,7 +312,9 @@ def test_endings_put_the_best_first_and_tell_every_seed(empty: ComparisonPage) -
 @pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize("losses", [(), (None,), (math.nan,), (math.inf, 3.0)])
 def test_endings_without_values(empty: ComparisonPage, losses: tuple[float | None, ...]) -> None:
-    assert words(endings_svg(ended(empty, configuration("A", "no warm-up", *losses)))).startswith("A, no warm-up: ")
+    assert words(endings_svg(ended(empty, configuration("A", "no warm-up", *losses)))).startswith(
+        "A, no warm-up: "
+    )
 
 
 def test_the_page_shows_where_runs_ended(comparison: ComparisonPage) -> None:
@@ -276,7 +322,11 @@ def test_the_page_shows_where_runs_ended(comparison: ComparisonPage) -> None:
 
 
 @pytest.mark.parametrize("rates", [7, 12])
-def test_one_placement_at_many_rates_leaves_its_axes_room(empty: ComparisonPage, rates: int) -> None:
+def test_one_placement_at_many_rates_leaves_its_axes_room(
+    empty: ComparisonPage, rates: int
+) -> None:
     """A legend of many rows once left none, of which matplotlib warns."""
     ends = [configuration("Pre-LN", f"rate {rate}", 3.0, 3.1) for rate in range(rates)]
-    assert words(endings_svg(ended(replace(empty, unigram_loss_nats=4.0), *ends))).startswith("Pre-LN")
+    assert words(endings_svg(ended(replace(empty, unigram_loss_nats=4.0), *ends))).startswith(
+        "Pre-LN"
+    )

@@ -1,4 +1,6 @@
-"""The page of a study as text: verdicts first, every number of it, and nothing that gets out of its place."""
+"""The page of a study as text: verdicts first, every number of it, and nothing that gets out of its
+place.
+"""
 
 import re
 from dataclasses import replace
@@ -19,8 +21,8 @@ from normscope_studies.engine.page import (
 )
 
 SVG = (
-    '<svg role="img" aria-labelledby="title desc"><title id="title">T</title><desc id="desc">D</desc>'
-    f'<path style="stroke: {HUES[0]}"/></svg>'
+    '<svg role="img" aria-labelledby="title desc"><title id="title">T</title><desc '
+    f'id="desc">D</desc><path style="stroke: {HUES[0]}"/></svg>'
 )
 
 
@@ -47,7 +49,11 @@ FOUND = Findings(
         StudyFigure(name="one_thing", title="One", caption="A <caption>.", svg=SVG),
         StudyFigure(name="other", title="Other", caption="B.", svg=SVG, wide=False),
     ],
-    tables=[StudyTable(title="Table", columns=["l", "value", "of"], rows=[[1, 0.123456, "<b>"], [2, None, "b"]])],
+    tables=[
+        StudyTable(
+            title="Table", columns=["l", "value", "of"], rows=[[1, 0.123456, "<b>"], [2, None, "b"]]
+        )
+    ],
     data={},
 )
 MADE = {
@@ -74,12 +80,18 @@ def test_verdicts_stand_first_and_again_beside_what_was_found():
         ("mixed", "reproduced under conditions", "Third"),
         ("plain", "undecided", "Fourth"),
     ):
-        mark = f'<span class="{tone}"><span class="dot" aria-hidden="true"></span><span class="word">{verdict}</span>'
+        mark = (
+            f'<span class="{tone}"><span class="dot" aria-hidden="true"></span><span '
+            f'class="word">{verdict}</span>'
+        )
         assert f"{mark}</span> – {name}" in head
         assert mark in body
     assert "Third: from l = 5 on" in head
     assert body.count("paper, eq. (1)") == 4
-    assert "4 claims: 1 reproduced, 1 reproduced under conditions, 1 undecided, 1 contradicted." in head
+    assert (
+        "4 claims: 1 reproduced, 1 reproduced under conditions, 1 undecided, 1 contradicted."
+        in head
+    )
 
 
 def test_what_is_written_is_text_and_no_markup():
@@ -99,7 +111,9 @@ def test_cells():
     assert [is_number(value) for value in (None, 1, 1.5, "1")] == [True, True, True, False]
     html = page()
     assert '<tr><th scope="row">1</th><td class="n">0.1235</td><td>&lt;b&gt;</td></tr>' in html
-    assert '<th scope="col">l</th><th scope="col" class="n">value</th><th scope="col">of</th>' in html
+    assert (
+        '<th scope="col">l</th><th scope="col" class="n">value</th><th scope="col">of</th>' in html
+    )
 
 
 def test_pictures_have_ids_of_their_own_and_the_pages_colours():
@@ -120,11 +134,17 @@ def test_the_same_contents_give_the_same_bytes_and_no_table_no_section(tmp_path)
 def test_files(tmp_path):
     file = write_study(FOUND, MADE, tmp_path)
     assert file.read_text(encoding="utf-8") == page()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one_thing.svg", "other.svg", "report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "one_thing.svg",
+        "other.svg",
+        "report.html",
+    ]
     assert (tmp_path / "other.svg").read_text(encoding="utf-8") == SVG
 
 
-@pytest.mark.parametrize("part", ["Logarithm", "natural", "normscope study lemmas", "2.13.0", "2025-01-31"])
+@pytest.mark.parametrize(
+    "part", ["Logarithm", "natural", "normscope study lemmas", "2.13.0", "2025-01-31"]
+)
 def test_how_it_was_measured(part):
     assert part in page()
 

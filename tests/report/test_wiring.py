@@ -13,13 +13,25 @@ from normscope.placement.wiring import Box, Wire, Wiring
 
 POST = Wiring(
     "every block",
-    (Box("input", "x"), Box("sublayer", "F", ("inside",)), Box("sum", "+"), Box("norm", "norm"), Box("output", "x")),
+    (
+        Box("input", "x"),
+        Box("sublayer", "F", ("inside",)),
+        Box("sum", "+"),
+        Box("norm", "norm"),
+        Box("output", "x"),
+    ),
     (Wire(0, 1), Wire(0, 2), Wire(1, 2), Wire(2, 3), Wire(3, 4)),
 )
 TWO_STREAMS = Wiring(
     "every block",
     (
-        *(Box("input", "x"), Box("input", "r"), Box("sublayer", "F"), Box("sum", "+"), Box("output", "x")),
+        *(
+            Box("input", "x"),
+            Box("input", "r"),
+            Box("sublayer", "F"),
+            Box("sum", "+"),
+            Box("output", "x"),
+        ),
         *(Box("sum", "+"), Box("output", "r")),
     ),
     (Wire(0, 2), Wire(0, 3), Wire(2, 3), Wire(3, 4), Wire(1, 5), Wire(2, 5), Wire(5, 6)),
@@ -99,7 +111,9 @@ def test_a_skip_over_later_boxes_passes_on_the_left():
 
 
 def test_several_sections_have_titles():
-    text = wiring_text([POST, Wiring("output", (Box("input", "x"), Box("output", "y")), (Wire(0, 1),))])
+    text = wiring_text(
+        [POST, Wiring("output", (Box("input", "x"), Box("output", "y")), (Wire(0, 1),))]
+    )
     assert text.startswith("every block\n\n")
     assert text.endswith("output\n\nx\n│\ny")
 
@@ -111,8 +125,12 @@ def any_section(dice: random.Random) -> Wiring:
     wires: list[Wire] = []
     for _ in range(dice.randint(1, 12)):
         kind = dice.choice(["sublayer", "norm", "scale", "sum", "sum", "product"])
-        feeds = dice.sample(range(len(boxes)), min(len(boxes), 2 if kind in ("sum", "product") else 1))
-        wires += [Wire(feed, len(boxes), kind == "sum" and place == 1) for place, feed in enumerate(feeds)]
+        feeds = dice.sample(
+            range(len(boxes)), min(len(boxes), 2 if kind in ("sum", "product") else 1)
+        )
+        wires += [
+            Wire(feed, len(boxes), kind == "sum" and place == 1) for place, feed in enumerate(feeds)
+        ]
         boxes.append(Box(kind, "+" if kind == "sum" else kind))
     inner = len(boxes)
     # What nothing reads is an output, as the wiring of a formula has no box that leads nowhere.
@@ -133,7 +151,9 @@ def test_lines_join_what_is_wired_and_run_through_nothing_else(seed):
     at = {(row[box], found.lanes[box]): box for box in row}
     assert len(at) == len(section.boxes)
     for line in found.lines:
-        assert not [box for (y, lane), box in at.items() if lane == line.lane and line.top < y < line.bottom]
+        assert not [
+            box for (y, lane), box in at.items() if lane == line.lane and line.top < y < line.bottom
+        ]
     for bar in found.crossbars:
         low, high = sorted((bar.start, bar.end))
         assert not [box for (y, lane), box in at.items() if y == bar.row and low < lane < high]
@@ -145,13 +165,23 @@ def test_lines_join_what_is_wired_and_run_through_nothing_else(seed):
 
 
 def wired(section, found, at) -> set[tuple[int, int]]:
-    """Who feeds whom, read from the drawing alone: go up from every box along its lines to the box above."""
+    """Who feeds whom, read from the drawing alone: go up from every box along its lines to the box
+    above.
+    """
     pairs = set()
     for (y, lane), box in at.items():
         if section.boxes[box].kind == "input":
             continue
-        starts = [(bar.row, bar.start) for bar in found.crossbars if bar.into_box and (bar.row, bar.end) == (y, lane)]
-        starts += [(y, lane)] if any(line.lane == lane and line.bottom == y for line in found.lines) else []
+        starts = [
+            (bar.row, bar.start)
+            for bar in found.crossbars
+            if bar.into_box and (bar.row, bar.end) == (y, lane)
+        ]
+        starts += (
+            [(y, lane)]
+            if any(line.lane == lane and line.bottom == y for line in found.lines)
+            else []
+        )
         for start in starts:
             pairs.add((_above(start, found, at), box))
     return pairs
@@ -161,7 +191,8 @@ def _above(place: tuple[int, int], found, at) -> int:
     """The box whose value a lane carries down to a row."""
     y, lane = place
     line = min(
-        (line for line in found.lines if line.lane == lane and line.top < y <= line.bottom), key=lambda one: -one.top
+        (line for line in found.lines if line.lane == lane and line.top < y <= line.bottom),
+        key=lambda one: -one.top,
     )
     if (line.top, lane) in at:
         return at[line.top, lane]
@@ -171,13 +202,28 @@ def _above(place: tuple[int, int], found, at) -> int:
 
 def test_svg_is_a_picture_of_its_own():
     svg = wiring_svg([POST, TWO_STREAMS], title="Wiring <of> F", desc="x ← norm(x + F(x)) & more")
-    assert svg == wiring_svg([POST, TWO_STREAMS], title="Wiring <of> F", desc="x ← norm(x + F(x)) & more")
+    assert svg == wiring_svg(
+        [POST, TWO_STREAMS], title="Wiring <of> F", desc="x ← norm(x + F(x)) & more"
+    )
     root = ElementTree.fromstring(svg)
     name = {"s": "http://www.w3.org/2000/svg"}
     assert root.findtext("s:title", namespaces=name) == "Wiring <of> F"
     assert root.findtext("s:desc", namespaces=name) == "x ← norm(x + F(x)) & more"
     words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert words == ["every block", "x", "F", "inside", "norm", "x", "every block", "x", "r", "F", "x", "r"]
+    assert words == [
+        "every block",
+        "x",
+        "F",
+        "inside",
+        "norm",
+        "x",
+        "every block",
+        "x",
+        "r",
+        "F",
+        "x",
+        "r",
+    ]
     assert "prefers-color-scheme: dark" in svg
     # No address but the name of the format: nothing is fetched.
     assert re.findall(r"https?://[^\"]*", svg) == ["http://www.w3.org/2000/svg"]
@@ -198,7 +244,11 @@ def test_a_value_that_is_handed_on_as_several_streams_crosses_none_of_them():
 def test_streams_that_enter_a_box_together_meet_there_and_do_not_cross():
     read = Wiring(
         "output",
-        (*(Box("input", f"x{n}") for n in range(1, 4)), Box("mix", "weighted sum"), Box("output", "y")),
+        (
+            *(Box("input", f"x{n}") for n in range(1, 4)),
+            Box("mix", "weighted sum"),
+            Box("output", "y"),
+        ),
         (*(Wire(n, 3) for n in range(3)), Wire(3, 4)),
     )
     assert "┼" not in wiring_text([read])

@@ -18,13 +18,34 @@ from tiny import result
 
 pytestmark = pytest.mark.thorough
 
-pytest.importorskip("transformers", reason="exported folders are opened with Hugging Face transformers")
+pytest.importorskip(
+    "transformers", reason="exported folders are opened with Hugging Face transformers"
+)
 
-KINDS = {"language-model": "decoder-only", "masked-lm": "encoder-only", "translation": "encoder-decoder"}
+KINDS = {
+    "language-model": "decoder-only",
+    "masked-lm": "encoder-only",
+    "translation": "encoder-decoder",
+}
 SIZES = {
-    "language-model": ["model.blocks=2", "model.positions=32", "data.sequence_length=16", "data.batch_sequences=4"],
-    "masked-lm": ["model.blocks=2", "model.positions=32", "data.sequence_length=16", "data.batch_sequences=4"],
-    "translation": ["model.encoder_blocks=1", "model.decoder_blocks=1", "data.toy_pairs=300", "data.max_tokens=256"],
+    "language-model": [
+        "model.blocks=2",
+        "model.positions=32",
+        "data.sequence_length=16",
+        "data.batch_sequences=4",
+    ],
+    "masked-lm": [
+        "model.blocks=2",
+        "model.positions=32",
+        "data.sequence_length=16",
+        "data.batch_sequences=4",
+    ],
+    "translation": [
+        "model.encoder_blocks=1",
+        "model.decoder_blocks=1",
+        "data.toy_pairs=300",
+        "data.max_tokens=256",
+    ],
 }
 COMMON: dict[str, list[Any]] = {
     "norm": ["as-placement", "layer-norm", "rms-norm", "dyt"],
@@ -45,7 +66,10 @@ OWN: dict[str, dict[str, list[Any]]] = {
         "embedding_scale": ["none", "root-width"],
     },
     "masked-lm": {"position_encoding": ["learned", "sinusoidal", "rotary", "alibi", "none"]},
-    "translation": {"position_encoding": ["sinusoidal", "rotary", "alibi", "none"], "embeddings": ["shared"]},
+    "translation": {
+        "position_encoding": ["sinusoidal", "rotary", "alibi", "none"],
+        "embeddings": ["shared"],
+    },
 }
 TRAINING: dict[str, list[Any]] = {
     "optimizer.name": [name for name in OPTIMIZERS if name != "lion"],
@@ -70,8 +94,18 @@ def runs(draw: Callable[[Any], Any]) -> list[str]:
     chosen |= {key: draw(st.sampled_from(values)) for key, values in TRAINING.items()}
     chosen |= {"task": task, "optimizer.peak_lr": 1e-3}
     sizes = ["model.width=16", "model.ffn_width=12", "model.heads=4", *SIZES[task]]
-    ends = ["train.duration=2", "train.checkpoint_every=1", "train.validate_every=2", "train.threads=1"]
-    return [*(f"{key}={written(value)}" for key, value in chosen.items()), *sizes, *ends, 'train.device="cpu"']
+    ends = [
+        "train.duration=2",
+        "train.checkpoint_every=1",
+        "train.validate_every=2",
+        "train.threads=1",
+    ]
+    return [
+        *(f"{key}={written(value)}" for key, value in chosen.items()),
+        *sizes,
+        *ends,
+        'train.device="cpu"',
+    ]
 
 
 # Without looking for a smaller example: each takes two trainings.

@@ -49,8 +49,8 @@ def test_the_same_source_and_machine_need_no_note(tmp_path: Path) -> None:
 
 def test_another_source_is_named_by_its_commit(tmp_path: Path) -> None:
     assert said(tmp_path, source_sha256="2" * 64, commit=f"{NEW} (modified)") == [
-        "note: the source of NormScope has changed since the run began: commit aaaaaaaaaaaa → bbbbbbbbbbbb (modified); "
-        "the bits may differ from here on"
+        "note: the source of NormScope has changed since the run began: commit aaaaaaaaaaaa → "
+        "bbbbbbbbbbbb (modified); the bits may differ from here on"
     ]
 
 
@@ -68,7 +68,8 @@ def test_a_run_from_before_sources_were_recorded() -> None:
 
 def test_another_machine_is_a_note_for_each_difference(tmp_path: Path) -> None:
     assert said(tmp_path, threads=2, torch="3.0") == [
-        f"note: this machine is not as it was when the run began ({change}); the bits may differ from here on"
+        f"note: this machine is not as it was when the run began ({change}); the bits may differ "
+        "from here on"
         for change in ("torch: 2.13.0 -> 3.0", "threads: 1 -> 2")
     ]
 

@@ -1,4 +1,6 @@
-"""Configurations: what is written is read back, and what cannot be meant is refused in words that help."""
+"""Configurations: what is written is read back, and what cannot be meant is refused in words that
+help.
+"""
 
 import dataclasses
 import math
@@ -46,7 +48,9 @@ CONFIGS = st.builds(
         norm=st.sampled_from(["layer-norm", "rms-norm"]),
         embeddings=st.sampled_from(["shared", "separate"]),
     ),
-    optimizer=st.builds(OptimizerConfig, peak_lr=POSITIVE, betas=st.tuples(SHARE, SHARE), weight_decay=SHARE),
+    optimizer=st.builds(
+        OptimizerConfig, peak_lr=POSITIVE, betas=st.tuples(SHARE, SHARE), weight_decay=SHARE
+    ),
     schedule=st.builds(
         ScheduleConfig,
         decay=st.just("steps"),
@@ -68,7 +72,9 @@ CONFIGS = st.builds(
 
 @examples(60)
 @given(config=CONFIGS)
-def test_what_is_written_is_read_back(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_is_written_is_read_back(
+    config: RunConfig, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     file = tmp_path_factory.mktemp("toml") / "config.toml"
     file.write_text(to_toml(config), encoding="utf-8")
     assert load(file) == config
@@ -93,11 +99,17 @@ def test_the_written_configuration_names_every_setting() -> None:
             "optimizer.warmup_updates=4",
             "unknown key 'optimizer.warmup_updates'; did you mean 'schedule.warmup_updates'?",
         ),
-        ("optimizer.schedule=cosin", "unknown key 'optimizer.schedule'; did you mean schedule.decay=cosine?"),
+        (
+            "optimizer.schedule=cosin",
+            "unknown key 'optimizer.schedule'; did you mean schedule.decay=cosine?",
+        ),
         ("schedule.shape=wds", "unknown key 'schedule.shape'; did you mean schedule.decay=wsd?"),
         ("placement=post-ln", "unknown key 'placement'; did you mean 'model.placement'?"),
         ("lr=0.1", "unknown key 'lr'"),
-        ("data.zzzzqqqq=0.1", "unknown key 'data.zzzzqqqq'; known keys: data.corpus, data.toy_pairs, data.max_tokens"),
+        (
+            "data.zzzzqqqq=0.1",
+            "unknown key 'data.zzzzqqqq'; known keys: data.corpus, data.toy_pairs, data.max_tokens",
+        ),
         ("train.duration.unit=3", "train.duration: "),
     ],
 )
@@ -115,7 +127,10 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
         ("model.width=true", "model.width: Input should be a valid integer, got True"),
         ("seed=1.5", "seed: Input should be a valid integer"),
         ("seed=-1", "seed must be 0 or more, got -1"),
-        ("optimizer.peak_lr='fast'", "optimizer.peak_lr: Input should be a valid number, got 'fast'"),
+        (
+            "optimizer.peak_lr='fast'",
+            "optimizer.peak_lr: Input should be a valid number, got 'fast'",
+        ),
         ("optimizer.peak_lr=true", "optimizer.peak_lr: Input should be a valid number, got True"),
         ("optimizer.peak_lr=-1", "optimizer: peak_lr must be positive"),
         (
@@ -124,10 +139,16 @@ def test_an_unknown_key_names_the_nearest_known_one(override: str, hint: str) ->
         ),
         ("optimizer.betas=[0.9]", "optimizer.betas"),
         ("train.threads=many", "train.threads must be auto or a number, got 'many'"),
-        ("train.duration=true", "train.duration: Input should be a valid integer, or Input should be a valid string"),
+        (
+            "train.duration=true",
+            "train.duration: Input should be a valid integer, or Input should be a valid string",
+        ),
         ("train.compile=1", "train.compile: Input should be a valid boolean, got 1"),
         ("train.duration=5 lightyears", "5 lightyears"),
-        ("model.placement=sideways", "unknown placement 'sideways'; `normscope placements` lists all"),
+        (
+            "model.placement=sideways",
+            "unknown placement 'sideways'; `normscope placements` lists all",
+        ),
         ("train=5", "train: "),
         ("imports=a.py", "imports: give a list of Python files, got 'a.py'"),
         ("imports=[3]", "imports: give a list of Python files, got [3]"),
@@ -144,12 +165,16 @@ def test_a_wrong_value_is_refused_with_its_key_and_what_came(override: str, mess
 
 
 def test_a_run_of_an_earlier_version_goes_on_and_keeps_its_configuration(tmp_path: Path) -> None:
-    """Whose configuration has keys that said how several processes train one run; its checkpoints are bound to them."""
+    """Whose configuration has keys that said how several processes train one run; its checkpoints
+    are bound to them.
+    """
     folder = RunFolder(tmp_path / "earlier")
     settings = (*SHORT, "train.accumulation=3")
     table = as_table(resolve(tiny(*settings), folder))
     folder.path.mkdir()
-    folder.write_config(tomli_w.dumps(table | {"train": table["train"] | {"reduction": "ordered", "shard": False}}))
+    folder.write_config(
+        tomli_w.dumps(table | {"train": table["train"] | {"reduction": "ordered", "shard": False}})
+    )
     written = folder.config_file.read_bytes()
     train_run(tiny(*settings), folder.path)
     assert folder.config_file.read_bytes() == written
@@ -161,7 +186,9 @@ def test_a_run_of_an_earlier_version_goes_on_and_keeps_its_configuration(tmp_pat
 @pytest.mark.parametrize("override", ["train.reduction=fast", "train.shard=true"])
 def test_what_only_several_processes_could_do_is_refused(override: str) -> None:
     key = override.partition("=")[0].replace(".", r"\.")
-    with pytest.raises(UserError, match=rf"{key} = .* which NormScope does no more; leave the key out"):
+    with pytest.raises(
+        UserError, match=rf"{key} = .* which NormScope does no more; leave the key out"
+    ):
         load(None, [override])
 
 
@@ -192,7 +219,9 @@ def test_a_key_of_thousands_of_parts_is_refused_by_their_number() -> None:
         ("seed=18446744073709551615", "seed", 2**64 - 1),
     ],
 )
-def test_the_value_of_an_override_is_toml_or_else_a_string(override: str, path: str, value: Any) -> None:
+def test_the_value_of_an_override_is_toml_or_else_a_string(
+    override: str, path: str, value: Any
+) -> None:
     found: Any = load(None, [override])
     for name in path.split("."):
         found = getattr(found, name)
@@ -229,7 +258,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes, mes
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot read the configuration .*nowhere.toml: No such file"):
+    with pytest.raises(
+        UserError, match=r"cannot read the configuration .*nowhere.toml: No such file"
+    ):
         load(tmp_path / "nowhere.toml")
     with pytest.raises(UserError, match=r"cannot read the configuration .*Is a directory"):
         load(tmp_path)
@@ -264,7 +295,9 @@ def test_a_file_of_ones_own_registers_its_placement_once(tmp_path: Path) -> None
     other = tmp_path / "elsewhere"
     other.mkdir()
     (other / "my_own.py").write_text(file.read_text())
-    with pytest.raises(UserError, match=r"cannot import .*elsewhere/my_own.py: .*'config-test-ln' is taken"):
+    with pytest.raises(
+        UserError, match=r"cannot import .*elsewhere/my_own.py: .*'config-test-ln' is taken"
+    ):
         import_file(other / "my_own.py")
 
 
@@ -278,7 +311,9 @@ def test_a_file_of_ones_own_registers_its_placement_once(tmp_path: Path) -> None
         ("needs.py", "import no_such_package_here", "No module named 'no_such_package_here'"),
     ],
 )
-def test_a_file_that_cannot_be_imported_says_why(tmp_path: Path, name: str, content: str | None, message: str) -> None:
+def test_a_file_that_cannot_be_imported_says_why(
+    tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     for _ in range(2):  # a failure is not remembered as done
@@ -306,10 +341,16 @@ def test_configurations_of_two_tasks_differ_in_what_both_have() -> None:
     masked = config_of({"task": "masked-lm", "model": {"placement": "peri-ln"}}, source="other")
     found = differences(translation, masked, apart_from=("model.placement", "task"))
     assert "seed: 2 there, 1 now" in found
-    assert not [line for line in found if line.startswith(("task", "model.placement", "data.toy_pairs", "masked_lm."))]
+    assert not [
+        line
+        for line in found
+        if line.startswith(("task", "model.placement", "data.toy_pairs", "masked_lm."))
+    ]
 
 
-def test_a_run_that_is_over_is_read_where_its_device_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_over_is_read_where_its_device_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tiny("train.duration=2")
     train_run(config, tmp_path)
 

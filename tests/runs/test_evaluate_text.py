@@ -1,4 +1,6 @@
-"""A language model scored on a file of text: against the same text as a corpus, and what is refused."""
+"""A language model scored on a file of text: against the same text as a corpus, and what is
+refused.
+"""
 
 import gzip
 from pathlib import Path
@@ -16,7 +18,13 @@ from tiny import tiny
 
 SETTINGS = [
     'task="language-model"',
-    *("model.width=16", "model.ffn_width=16", "model.heads=2", "model.blocks=1", "model.positions=16"),
+    *(
+        "model.width=16",
+        "model.ffn_width=16",
+        "model.heads=2",
+        "model.blocks=1",
+        "model.positions=16",
+    ),
     *("data.sequence_length=16", "data.batch_sequences=4", "train.duration=2", "train.threads=1"),
     'train.device="cpu"',
 ]
@@ -57,5 +65,7 @@ def test_what_cannot_be_scored_is_told(run: Path, tmp_path: Path) -> None:
         evaluate_text(run, empty, layout="pages")
     train_run(tiny("train.duration=1"), tmp_path / "translation")
     empty.write_text("a cat\n", encoding="utf-8")
-    with pytest.raises(UserError, match="for runs of task language-model, and this is one of task translation"):
+    with pytest.raises(
+        UserError, match="for runs of task language-model, and this is one of task translation"
+    ):
         evaluate_text(tmp_path / "translation", empty)

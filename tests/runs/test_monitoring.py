@@ -1,4 +1,6 @@
-"""A run that is measured while it trains is the run that is not, with events of its own beside the losses."""
+"""A run that is measured while it trains is the run that is not, with events of its own beside the
+losses.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,9 @@ def test_the_training_is_the_same_bit_by_bit(tmp_path: Path) -> None:
         ratios = [name.split("/")[1:4] for name in event if name.endswith("/update_ratio")]
         assert ratios == [[stack, "block_01", kind] for stack in kinds for kind in kinds[stack]]
         assert all(
-            event[name] > 0 for name in event if name.endswith(("update_ratio", "gradient_norm", "logit_deviation"))
+            event[name] > 0
+            for name in event
+            if name.endswith(("update_ratio", "gradient_norm", "logit_deviation"))
         )
     # On one batch, so that what differs is the model alone.
     assert measured[0]["normscope/logit_deviation"] != measured[1]["normscope/logit_deviation"]

@@ -29,8 +29,19 @@ SMALL = (
 )
 CASES = {
     "language-model": ('task="language-model"', *SMALL, "model.blocks=5", 'model.preset="llama"'),
-    "streams": ('task="language-model"', *SMALL, "model.blocks=4", 'model.placement="mhc"', 'optimizer.name="muon"'),
-    "masked-lm": ('task="masked-lm"', *SMALL, "model.blocks=3", "model.activation_checkpointing=true"),
+    "streams": (
+        'task="language-model"',
+        *SMALL,
+        "model.blocks=4",
+        'model.placement="mhc"',
+        'optimizer.name="muon"',
+    ),
+    "masked-lm": (
+        'task="masked-lm"',
+        *SMALL,
+        "model.blocks=3",
+        "model.activation_checkpointing=true",
+    ),
     "translation": (
         *SMALL[:3],
         *SMALL[5:],
@@ -75,14 +86,20 @@ def test_a_plan_from_slices_is_what_the_whole_model_takes(case: str) -> None:
 
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize(("length", "least"), [(32, None), (32, 1), (64, 1)])
-def test_operations_are_those_of_the_matrices(length: int, least: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_are_those_of_the_matrices(
+    length: int, least: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Six for each weight of a matrix and token, beside the products of scores; by every kernel.
 
     least: multiplications of a product that goes to oneDNN, where this processor's do.
     """
     if least is not None:
         monkeypatch.setattr(products, "LEAST_MULTIPLICATIONS", least)
-    settings = ("train.accumulation=2", f"data.sequence_length={length}", "model.attention_dropout=0.0")
+    settings = (
+        "train.accumulation=2",
+        f"data.sequence_length={length}",
+        "model.attention_dropout=0.0",
+    )
     found, config, _ = planned(*CASES["language-model"], *settings)
     tokens = 2 * 32 * length
     # The rows of a table that are looked up are no product, and vectors multiply no matrix.
@@ -92,7 +109,9 @@ def test_operations_are_those_of_the_matrices(length: int, least: int | None, mo
     product = 2 * tokens * length * config.model.width * config.model.blocks
     # Two forward and four or, computing the scores again, five backward; of the future too.
     expected = 6 * tokens * matrices
-    assert expected + 6 * product == pytest.approx(found.flops_per_update, rel=0.03 + product / expected)
+    assert expected + 6 * product == pytest.approx(
+        found.flops_per_update, rel=0.03 + product / expected
+    )
     assert found.flops_per_update > expected
 
 
@@ -133,11 +152,15 @@ def test_the_sum_is_near_what_torch_takes(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     profiled.export_chrome_trace(str(trace))
     events = json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
-    most = max(event["args"]["Total Allocated"] for event in events if event.get("name") == "[memory]")
+    most = max(
+        event["args"]["Total Allocated"] for event in events if event.get("name") == "[memory]"
+    )
     assert found.sum == pytest.approx(most, rel=0.1)
 
 
-def test_the_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     words = [word for setting in CASES["language-model"] for word in ("--set", setting)]
     monkeypatch.setattr(sys, "argv", ["normscope", "train", "--dry-run", *words])

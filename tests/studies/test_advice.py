@@ -1,4 +1,6 @@
-"""The study of advice: ladders climbed, rates named by rules, and what they cost, on outcomes that are known."""
+"""The study of advice: ladders climbed, rates named by rules, and what they cost, on outcomes that
+are known.
+"""
 
 import math
 from dataclasses import replace
@@ -50,7 +52,12 @@ def test_what_a_rate_costs_is_a_share_of_what_the_best_gains():
     assert one.regret(3.01) == pytest.approx(0.01)
     assert one.regret(2.9) == 0
     assert one.regret(math.inf) == math.inf
-    assert [one.stuck(loss) for loss in (3.1, UNIGRAM - 0.3, UNIGRAM, math.inf)] == [False, True, True, True]
+    assert [one.stuck(loss) for loss in (3.1, UNIGRAM - 0.3, UNIGRAM, math.inf)] == [
+        False,
+        True,
+        True,
+        True,
+    ]
     half = (math.log10(rate_of(2)) + math.log10(rate_of(3))) / 2
     assert one.at(half) == pytest.approx(3.015, abs=1e-3)
     assert one.at(-9.0) == one.nats(min(one.outcomes))
@@ -63,13 +70,23 @@ def looked_at(best, **changes) -> Looked:
 
 
 def planted():
-    """Cases whose best rate falls with the width and is eight times as high with SGD, none alike."""
-    kinds = [("decoder", "toy", "megatron"), ("encoder", "markov", "normal-0.02"), ("gpt2", "pieces", "its-own")]
+    """Cases whose best rate falls with the width and is eight times as high with SGD, none
+    alike.
+    """
+    kinds = [
+        ("decoder", "toy", "megatron"),
+        ("encoder", "markov", "normal-0.02"),
+        ("gpt2", "pieces", "its-own"),
+    ]
     for number in range(24):
         model, text, scheme = kinds[number % 3]
         own = {"placement": "pre-ln" if model in OURS else "its-own", "initialisation": scheme}
         power, sgd = number % 4, number % 2
-        sizes = {"width": 16 * 2**power, "optimizer": "sgd" if sgd else "adam", "blocks": 1 + number}
+        sizes = {
+            "width": 16 * 2**power,
+            "optimizer": "sgd" if sgd else "adam",
+            "blocks": 1 + number,
+        }
         yield looked_at(5 - power + 3 * sgd, model=model, text=text, **own, **sizes)
 
 
@@ -81,8 +98,12 @@ def test_rules_are_fitted_to_cases_that_share_nothing():
     alone = [one for one in every if one.case.model == "decoder"]
     assert rules.naive_rate(every[0], alone) is None
     naive = rules.naive_rate(every[0], every)
-    own = [one.ladder.best for one in every if one.case.model != "decoder" and one.optimizer == "adam"]
-    assert naive == pytest.approx(sorted(own)[len(own) // 2 - 1] / 2 + sorted(own)[len(own) // 2] / 2)
+    own = [
+        one.ladder.best for one in every if one.case.model != "decoder" and one.optimizer == "adam"
+    ]
+    assert naive == pytest.approx(
+        sorted(own)[len(own) // 2 - 1] / 2 + sorted(own)[len(own) // 2] / 2
+    )
 
 
 def test_the_best_constant_is_the_rung_that_costs_least():
@@ -91,7 +112,8 @@ def test_the_best_constant_is_the_rung_that_costs_least():
 
 
 def test_the_law_of_steps_is_that_of_its_paper():
-    # Table 1 of arXiv:2503.04715: η = 1.79 N^-0.713 D^0.307; a billion parameters and a hundred billion tokens.
+    # Table 1 of arXiv:2503.04715: η = 1.79 N^-0.713 D^0.307; a billion parameters and a hundred
+    # billion tokens.
     assert 10 ** rules.step_law(10**9, 10**11) == pytest.approx(1.79 * 1e9**-0.713 * 1e11**0.307)
 
 
@@ -100,7 +122,10 @@ def test_a_rule_loses_less_than_another_by_the_mean_of_what_each_loses():
     three = list(planted())[:3]
     lost = {"ours": (0.1, 0.2, 0.0), "theirs": (0.2, 0.1, 0.0)}
     named = {
-        who: [NamedRate(looked=one, rate=-3.0, nats=3.0 + nats) for one, nats in zip(three, of, strict=True)]
+        who: [
+            NamedRate(looked=one, rate=-3.0, nats=3.0 + nats)
+            for one, nats in zip(three, of, strict=True)
+        ]
         for who, of in lost.items()
     }
     assert len({one.case.family for one in three}) == 3
@@ -114,7 +139,9 @@ def test_a_rule_loses_less_than_another_by_the_mean_of_what_each_loses():
 def test_a_look_goes_on_with_what_was_lowest_so_far():
     one = looked_at(2)
     early = {step: [5.0 - 0.1 * step] * 60 + [4.0] * 940 for step in one.ladder.outcomes}
-    outcomes = {step: {**seen, "train_nats": early[step]} for step, seen in one.ladder.outcomes.items()}
+    outcomes = {
+        step: {**seen, "train_nats": early[step]} for step, seen in one.ladder.outcomes.items()
+    }
     one = replace(one, ladder=replace(one.ladder, outcomes=outcomes))
     chosen = rules.compared_at(one, 50)
     assert chosen.rate == pytest.approx(math.log10(rate_of(max(outcomes))))
@@ -134,7 +161,10 @@ def test_a_wrong_rate_costs_what_its_training_lost():
         assert len(found) == len(several) or abs(rungs) == 3
         # The bowl: 0.03 nats for the square of the rungs, of a gain of one nat.
         assert all(one.regret == pytest.approx(0.03 * rungs**2) for one in found)
-        assert all(one.rate == pytest.approx(one.looked.ladder.best + rungs * math.log10(2), abs=2e-3) for one in found)
+        assert all(
+            one.rate == pytest.approx(one.looked.ladder.best + rungs * math.log10(2), abs=2e-3)
+            for one in found
+        )
 
 
 def test_three_rates_lie_about_the_median_of_others():
@@ -142,8 +172,13 @@ def test_three_rates_lie_about_the_median_of_others():
     for one in every[:6]:
         low, middle, high = rules.about_naive(one, every)
         assert (low + 1, high - 1) == (middle, middle)
-        assert abs(math.log10(rate_of(middle)) - rules.naive_rate(one, every)) <= math.log10(2) / 2 + 1e-3
-    assert rules.about_naive(every[0], [one for one in every if one.case.model == "decoder"]) is None
+        assert (
+            abs(math.log10(rate_of(middle)) - rules.naive_rate(one, every))
+            <= math.log10(2) / 2 + 1e-3
+        )
+    assert (
+        rules.about_naive(every[0], [one for one in every if one.case.model == "decoder"]) is None
+    )
 
 
 def test_claims_of_one_kind_are_judged_together():
@@ -153,7 +188,9 @@ def test_claims_of_one_kind_are_judged_together():
     three = ("Three rates", "Three rates lose", "one")
     (alone,) = advice.less_claims({three: sure})
     assert alone.verdict == "reproduced"
-    among = {three: sure} | {(f"All after {updates}", "They lose", "one"): unsure for updates in range(10, 21)}
+    among = {three: sure} | {
+        (f"All after {updates}", "They lose", "one"): unsure for updates in range(10, 21)
+    }
     assert {claim.verdict for claim in advice.less_claims(among)} == {"undecided"}
 
 
@@ -163,10 +200,14 @@ def test_a_warmup_is_judged_by_the_best_of_those_that_were_tried():
     found = page.by_warmup([one], warmups)
     there = {share: several[0].regret for (group, share), several in found.items() if several}
     assert there == pytest.approx({0.0: 0.15, 0.01: 0.1, 0.08: 0.0})
-    assert {group for (group, _), several in found.items() if several} == {"residual sums are not normed"}
+    assert {group for (group, _), several in found.items() if several} == {
+        "residual sums are not normed"
+    }
     normed = replace(one, facts=facts_of(normed_sums=1.0))
     apart = page.by_warmup([one, normed], warmups)
-    assert [several[0].looked for (group, _), several in apart.items() if page.NORMED[group]] == [normed] * 3
+    assert [several[0].looked for (group, _), several in apart.items() if page.NORMED[group]] == [
+        normed
+    ] * 3
 
 
 def test_optimisers_without_a_rate_learn():
@@ -174,11 +215,15 @@ def test_optimisers_without_a_rate_learn():
     pytest.importorskip("schedulefree")
     case = case_of(text="arithmetic")
     found = {
-        package: [training.train_package(case, package=package, updates=80, **HERE) for _ in range(2)]
+        package: [
+            training.train_package(case, package=package, updates=80, **HERE) for _ in range(2)
+        ]
         for package in training.PACKAGES
     }
     assert all(first == second for first, second in found.values())
-    assert found["schedule-free"][0]["valid_nats"] < found["schedule-free"][0]["train_nats"][0] - 0.05
+    assert (
+        found["schedule-free"][0]["valid_nats"] < found["schedule-free"][0]["train_nats"][0] - 0.05
+    )
     # Prodigy's rate begins at a millionth and grows: so few updates hardly move it.
     assert abs(found["prodigy"][0]["valid_nats"] - found["prodigy"][0]["train_nats"][0]) < 0.2
 
@@ -196,7 +241,8 @@ def test_the_finder_says_what_lightning_says(losses):
     found.results = {"lr": rates, "loss": smoothed}
     expected, ours = found.suggestion(), looks.lightning_suggestion(rates, losses)
     gradients = torch.gradient(
-        torch.tensor(smoothed[10:-1], dtype=torch.float64), spacing=[torch.tensor(rates[10:-1], dtype=torch.float64)]
+        torch.tensor(smoothed[10:-1], dtype=torch.float64),
+        spacing=[torch.tensor(rates[10:-1], dtype=torch.float64)],
     )[0]
     # Lightning counts in float32, in which two places may be equally steep.
     assert gradients[rates[10:-1].index(ours)] <= gradients[rates[10:-1].index(expected)] + 1e-6
@@ -221,13 +267,18 @@ def test_cases_are_as_many_as_claimed_and_mix_families():
     assert {case.decay for case in every} == {"cosine", "linear", "wsd", "inverse-sqrt"}
     assert (sum(case.reach > 2 for case in every), sum(case.reach > 3 for case in every)) == (17, 6)
     # A rule for any of them has some others of its optimiser to be fitted to.
-    assert all(any(one.apart(other) and one.optimizer == other.optimizer for other in every) for one in every)
+    assert all(
+        any(one.apart(other) and one.optimizer == other.optimizer for other in every)
+        for one in every
+    )
 
 
 def test_a_usual_warmup_is_longer_where_sums_are_normed():
     own = {case.placement: case.usual_warmup_share for case in cases() if case.model in OURS}
     assert own == {name: 0.08 if normed_share(name) > 0.5 else 0.01 for name in own}
-    others = {case.model for case in cases() if case.model in FOREIGN and case.usual_warmup_share == 0.08}
+    others = {
+        case.model for case in cases() if case.model in FOREIGN and case.usual_warmup_share == 0.08
+    }
     assert others == {"bert", "torch-post", "torch-encoder"}
 
 
@@ -265,7 +316,9 @@ def test_a_training_learns_and_is_the_same_each_time(model):
     pytest.importorskip("transformers")
     ours = {"placement": "pre-ln", "initialisation": "normal-0.02"} if model in OURS else {}
     text = {"text": "digits", "tokens": 512} if model == "vit" else {"text": "arithmetic"}
-    case = case_of(**{"model": model, **text, "placement": "its-own", "initialisation": "its-own"} | ours)
+    case = case_of(
+        **{"model": model, **text, "placement": "its-own", "initialisation": "its-own"} | ours
+    )
     asked = {"updates": 50, "warmup_updates": 3, "seed": 1, **HERE}
     first, second = (training.train_once(case, 4e-3, **asked) for _ in range(2))
     assert first == second
@@ -311,13 +364,15 @@ def test_the_study_as_a_whole(tmp_path):
     """Small, and everything is trained."""
     config = replace(advice.SCALES["smoke"], processes=1)
     found = advice.run(config, Pieces(tmp_path))
-    # Two shares of known rates, four looks, one each of known rates beside the median and the usual warm-up, and one of
-    # the two warm-ups for each kind of sums that learned.
+    # Two shares of known rates, four looks, one each of known rates beside the median and the usual
+    # warm-up, and one of the two warm-ups for each kind of sums that learned.
     assert len(found.claims) in (9, 10)
     assert [one.title for one in found.tables] == [
-        "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
+        "What a training at the named rate loses, each rule by constants of cases that share "
+        "nothing with it",
         "What a wrong rate costs, in % of the best's gain",
-        "How long one must look: trainings compared after so many updates, of which the best goes on",
+        "How long one must look: trainings compared after so many updates, of which the best goes "
+        "on",
         "Warm-ups at the best rate, against the best of them, in % of the gain",
         "What warm-ups lose at the best rate, in % of the gain",
         "Every case: the best rate, and what each rule loses, in % of the gain",

@@ -11,7 +11,12 @@ import torch
 
 from normscope.errors import UserError
 from normscope.measure import Estimate
-from normscope_studies.concentration.measure import ConcentrationConfig, gaussians, measure_model, summarised
+from normscope_studies.concentration.measure import (
+    ConcentrationConfig,
+    gaussians,
+    measure_model,
+    summarised,
+)
 from normscope_studies.concentration.study import (
     STUDY,
     bounded,
@@ -27,11 +32,21 @@ from normscope_studies.engine.study import run_study
 from normscope_studies.theory import corrected, paper
 
 TINY = ConcentrationConfig(
-    toy_pairs=40, blocks=2, width=32, ffn_width=32, heads=2, max_tokens=200, batches=1, seeds=2, vectors=2000
+    toy_pairs=40,
+    blocks=2,
+    width=32,
+    ffn_width=32,
+    heads=2,
+    max_tokens=200,
+    batches=1,
+    seeds=2,
+    vectors=2000,
 )
 
 
-def numbers(config, delta_above=0.0, delta_outside=0.0, deviation=0.05, shrunk=0.0) -> dict[str, Estimate]:
+def numbers(
+    config, delta_above=0.0, delta_outside=0.0, deviation=0.05, shrunk=0.0
+) -> dict[str, Estimate]:
     """What one depth would give, the same δ at every ε."""
     values = {
         "mean": 1.5,
@@ -52,16 +67,26 @@ def faked(config, above, outside=0.0, **changes) -> dict:
     """δ above by depth, the same in both stacks; the hidden state a norm's output."""
     still = [numbers(config, deviation=1e-7) for _ in range(config.blocks + 1)]
     reads = [numbers(config, delta, outside, **changes) for delta in above]
-    return {"post-ln": {stack: {"state": still, "read": reads, "last": reads[-1:]} for stack in ("encoder", "decoder")}}
+    return {
+        "post-ln": {
+            stack: {"state": still, "read": reads, "last": reads[-1:]}
+            for stack in ("encoder", "decoder")
+        }
+    }
 
 
 @pytest.fixture(scope="module")
 def models():
     corpus = TINY.open_corpus()
-    return {name: measure_model(TINY, name, corpus, 1) for name in ("post-ln", "pre-ln", "hybrid-norm", "rezero")}
+    return {
+        name: measure_model(TINY, name, corpus, 1)
+        for name in ("post-ln", "pre-ln", "hybrid-norm", "rezero")
+    }
 
 
-AT_1, AT_2 = (f"in the encoder at depth {depth} and in the decoder at depth {depth}" for depth in (1, 2))
+AT_1, AT_2 = (
+    f"in the encoder at depth {depth} and in the decoder at depth {depth}" for depth in (1, 2)
+)
 
 
 class TestSummary:
@@ -122,7 +147,10 @@ class TestVerdicts:
         (claim,) = theorem_1(TINY, faked(TINY, [0.5, 0.125], outside=0.2))
         assert "0.765" in claim.statement
         assert claim.verdict == "reproduced"
-        assert "Post-LN: δ = 0.125 gives 0.765; with both sides, δ = 0.200 gives 0.790 for one" in claim.found
+        assert (
+            "Post-LN: δ = 0.125 gives 0.765; with both sides, δ = 0.200 gives 0.790 for one"
+            in claim.found
+        )
         assert claim.found.endswith("0.000 for the mean over 16.")
         assert theorem_1(TINY, faked(TINY, [0.1, 0.13]))[0].verdict == "contradicted"
         nothing = faked(TINY, [0.1, 0.1])
@@ -130,17 +158,23 @@ class TestVerdicts:
             stack["last"] = []
         assert theorem_1(TINY, nothing) == []
 
-    @pytest.mark.parametrize(("shrunk", "verdict"), [(0.0, "reproduced"), (0.09, "reproduced"), (0.2, "contradicted")])
+    @pytest.mark.parametrize(
+        ("shrunk", "verdict"), [(0.0, "reproduced"), (0.09, "reproduced"), (0.2, "contradicted")]
+    )
     def test_shrinking(self, shrunk, verdict):
         claim = shrinking(TINY, faked(TINY, [0.1, 0.1], shrunk=shrunk))
         assert claim.verdict == verdict
-        assert ("So are all" if shrunk == 0 else f"at least {100 * (1 - shrunk):.2f} %") in claim.found
+        assert (
+            "So are all" if shrunk == 0 else f"at least {100 * (1 - shrunk):.2f} %"
+        ) in claim.found
 
     def test_the_counterexample(self, monkeypatch):
         claim = lower_tail(TINY)
         assert claim.verdict == "contradicted"
         assert claim.statement.endswith("= 0.1.")
-        assert "is (0.1, 0.001)-bounded, and at most EZ / 10 with probability 0.999 (" in claim.found
+        assert (
+            "is (0.1, 0.001)-bounded, and at most EZ / 10 with probability 0.999 (" in claim.found
+        )
         assert float(claim.found.partition("0.999 (")[2][:6]) == pytest.approx(0.999, abs=0.0005)
         assert claim.found.endswith("this Z is not bounded.")
         monkeypatch.setattr(paper, "is_bounded", lambda *_, **__: False)
@@ -151,7 +185,10 @@ class TestVerdicts:
         claim = chi_square(TINY, gaussian)
         assert claim.verdict == "reproduced"
         assert f"δ = {math.exp(-32 * 0.01 / 8):.3f}; " in claim.found
-        assert chi_square(TINY, gaussian | {"above": [1.0] * len(TINY.epsilons)}).verdict == "contradicted"
+        assert (
+            chi_square(TINY, gaussian | {"above": [1.0] * len(TINY.epsilons)}).verdict
+            == "contradicted"
+        )
 
     def test_of_the_papers_width(self):
         """exp(-512 · 0.01 / 8) = 0.527; exactly 0.058 above and 0.11 on both sides."""
@@ -161,13 +198,18 @@ class TestVerdicts:
         assert "both sides together 0.1091" in claim.found
 
     def test_an_interval_across_the_limit_decides_nothing(self):
-        """0.12 ± 0.01 against 0.125, where 0.12 alone would read reproduced, and 0.13 ± 0.01 not."""
+        """0.12 ± 0.01 against 0.125, where 0.12 alone would read reproduced, and 0.13 ± 0.01
+        not.
+        """
         found = faked(TINY, [0.12, 0.13])
         for stack in found["post-ln"].values():
             for one in stack["read"]:
                 above = one["above"]
                 one["above"] = Estimate(
-                    count=2, mean=above.mean, deviation=above.deviation, half_width=0 * above.mean + 0.01
+                    count=2,
+                    mean=above.mean,
+                    deviation=above.deviation,
+                    half_width=0 * above.mean + 0.01,
                 )
         (claim,) = [claim for claim in bounded(TINY, found) if "one-sided" in claim.name]
         assert (claim.verdict, claim.conditions) == ("undecided", "")
@@ -191,33 +233,59 @@ class TestMeasured:
             assert of["last"] == of["state"][-1:]
             # x^{pre,3} lies between the state before the block and the one after it.
             assert all(
-                0.95 * a < one["mean"] < 1.05 * b for a, one, b in zip(means, of["read"], means[1:], strict=False)
+                0.95 * a < one["mean"] < 1.05 * b
+                for a, one, b in zip(means, of["read"], means[1:], strict=False)
             )
 
     def test_others(self, models):
-        """Where the feed-forward has no norm there is nothing that it reads; a norm after the stack still reads."""
+        """Where the feed-forward has no norm there is nothing that it reads; a norm after the stack
+        still reads.
+        """
         assert models["rezero"]["encoder"]["read"] == models["rezero"]["encoder"]["last"] == []
         assert models["hybrid-norm"]["decoder"]["read"] == []
-        assert models["hybrid-norm"]["decoder"]["last"] == models["hybrid-norm"]["decoder"]["state"][-1:]
+        assert (
+            models["hybrid-norm"]["decoder"]["last"]
+            == models["hybrid-norm"]["decoder"]["state"][-1:]
+        )
         claims = bounded(TINY, {"rezero": estimated([models["rezero"]] * 2)})
         assert {claim.name.partition(": ")[2] for claim in claims} == {"ReZero, hidden state"}
 
     def test_bits(self, models):
         assert measure_model(TINY, "pre-ln", TINY.open_corpus(), 1) == models["pre-ln"]
         wet = measure_model(replace(TINY, dropout=0.3), "pre-ln", TINY.open_corpus(), 1)
-        assert wet["encoder"]["state"][0]["deviation"] > models["pre-ln"]["encoder"]["state"][0]["deviation"]
+        assert (
+            wet["encoder"]["state"][0]["deviation"]
+            > models["pre-ln"]["encoder"]["state"][0]["deviation"]
+        )
 
 
 class TestStudy:
     def test_from_measurement_to_page(self, tmp_path):
         found, page = run_study(STUDY, TINY, pieces := Pieces(tmp_path), command="")
-        assert pieces.made == [f"{name}/seed-{i}" for name in ("post-ln", "pre-ln") for i in (1, 2)] + ["gaussian"]
+        assert pieces.made == [
+            f"{name}/seed-{i}" for name in ("post-ln", "pre-ln") for i in (1, 2)
+        ] + ["gaussian"]
         results = json.loads((tmp_path / "results.json").read_text("utf-8"))
         assert len(results["found"]["pre-ln"]["decoder"]["state"]) == 3
         html = page.read_text("utf-8")
-        assert all(f"{claim.verdict}</span></span> – {claim.name}" in unescape(html) for claim in found.claims)
-        assert {"Z", "Seeds", "Spread", "Tokens", "Logarithm", "Gradient normalisation"} <= found.conditions.keys()
-        run_study(STUDY, replace(TINY, placements=("pre-ln",), seeds=3), pieces := Pieces(tmp_path), command="")
+        assert all(
+            f"{claim.verdict}</span></span> – {claim.name}" in unescape(html)
+            for claim in found.claims
+        )
+        assert {
+            "Z",
+            "Seeds",
+            "Spread",
+            "Tokens",
+            "Logarithm",
+            "Gradient normalisation",
+        } <= found.conditions.keys()
+        run_study(
+            STUDY,
+            replace(TINY, placements=("pre-ln",), seeds=3),
+            pieces := Pieces(tmp_path),
+            command="",
+        )
         assert pieces.made == ["pre-ln/seed-3"]
 
     @pytest.mark.parametrize(
@@ -237,4 +305,6 @@ class TestStudy:
 
     def test_a_corpus_that_is_not_there(self, tmp_path):
         with pytest.raises(UserError, match="no corpus at"):
-            run_study(STUDY, replace(TINY, corpus=str(tmp_path / "none")), Pieces(tmp_path), command="")
+            run_study(
+                STUDY, replace(TINY, corpus=str(tmp_path / "none")), Pieces(tmp_path), command=""
+            )

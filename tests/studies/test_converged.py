@@ -1,4 +1,6 @@
-"""Placements at their best warm-up and rate: made-up endings judged, the choice, and the smallest scale."""
+"""Placements at their best warm-up and rate: made-up endings judged, the choice, and the smallest
+scale.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +27,12 @@ SMOKE: ConvergedConfig = SCALES["smoke"]
 def run_of(nats: float, bleu: float = 0.0, *losses: float) -> LadderRun:
     """A run that ended there, by way of these losses, one a hundred updates."""
     events = [
-        {"event": "validation", "update": 100 * (place + 1), "nll_nats": loss} for place, loss in enumerate(losses)
+        {"event": "validation", "update": 100 * (place + 1), "nll_nats": loss}
+        for place, loss in enumerate(losses)
     ]
     cell: Any = SimpleNamespace(
-        evaluations=lambda: {"valid": {"bleu": bleu}} if bleu else {}, folder=SimpleNamespace(events=lambda: events)
+        evaluations=lambda: {"valid": {"bleu": bleu}} if bleu else {},
+        folder=SimpleNamespace(events=lambda: events),
     )
     return LadderRun(cell=cell, final_nats=nats, first_nats=9.0, finite=True)
 
@@ -36,7 +40,11 @@ def run_of(nats: float, bleu: float = 0.0, *losses: float) -> LadderRun:
 def ending_of(placement: str, nats: list[float], bleu: list[float]) -> PlacementEnding:
     return PlacementEnding(
         placement=placement,
-        looked={(0.1, 1e-3): run_of(nats[0] + 1), (0.1, 2e-3): run_of(nats[0]), (0.3, 1e-3): run_of(nats[0] + 2)},
+        looked={
+            (0.1, 1e-3): run_of(nats[0] + 1),
+            (0.1, 2e-3): run_of(nats[0]),
+            (0.3, 1e-3): run_of(nats[0] + 2),
+        },
         runs=[run_of(loss, score) for loss, score in zip(nats, bleu, strict=True)],
         split="valid",
     )
@@ -65,13 +73,18 @@ def test_a_placement_is_judged_beside_the_other_in_loss_and_in_bleu() -> None:
 
 
 def test_a_pair_of_which_neither_learned_decides_nothing() -> None:
-    endings = [ending_of(name, nats, [1.0, 1.0]) for name, nats in (("pre-ln", [5.0, 5.0]), ("post-ln", [4.9, 4.91]))]
+    endings = [
+        ending_of(name, nats, [1.0, 1.0])
+        for name, nats in (("pre-ln", [5.0, 5.0]), ("post-ln", [4.9, 4.91]))
+    ]
     assert {claim.verdict for claim in claims(SMOKE, endings, 4.94)} == {"undecided"}
     assert claims(SMOKE, endings, 6.0)[0].verdict == "reproduced"
 
 
 def test_what_the_last_tenth_brought() -> None:
-    runs = [run_of(1.0, 0.0, *losses) for losses in ([3.0] * 8 + [2.0, 1.9], [3.0] * 8 + [2.4, 2.1])]
+    runs = [
+        run_of(1.0, 0.0, *losses) for losses in ([3.0] * 8 + [2.0, 1.9], [3.0] * 8 + [2.4, 2.1])
+    ]
     one = PlacementEnding(placement="pre-ln", looked={}, runs=runs, split="")
     assert one.late_gain == pytest.approx((0.1 + 0.3) / 2)
 
@@ -101,15 +114,21 @@ def test_the_smallest_scale_chooses_by_one_seed_and_judges_by_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
-    findings, page = run_study(STUDY, SMOKE, Pieces(tmp_path), command="normscope study converged", scale="smoke")
-    looked, judged = (sorted(path.name for path in (tmp_path / f"updates-{n}/runs").iterdir()) for n in (10, 20))
+    findings, page = run_study(
+        STUDY, SMOKE, Pieces(tmp_path), command="normscope study converged", scale="smoke"
+    )
+    looked, judged = (
+        sorted(path.name for path in (tmp_path / f"updates-{n}/runs").iterdir()) for n in (10, 20)
+    )
     # Two warm-ups of Pre-LN and one of Post-LN, at two rates; of the best two seeds each.
     assert len(looked) == 3 * 2
     assert {name[-6:] for name in looked} == {"seed-1"}
     assert {name[-6:] for name in judged} == {"seed-2", "seed-3"}
     for found in findings.data["endings"]:
         lowest = min(nats for ladder in found["ladders_nats"].values() for nats in ladder)
-        best = found["ladders_nats"][f"{found['warmup_share']:g}"][SMOKE.peak_lrs.index(found["best_lr"])]
+        best = found["ladders_nats"][f"{found['warmup_share']:g}"][
+            SMOKE.peak_lrs.index(found["best_lr"])
+        ]
         assert best == lowest
         arm = f"{found['placement']}_warmup-{found['warmup_updates']}_lr-{found['best_lr']:g}_"
         names = [name for name in judged if name.startswith(arm)]
@@ -117,6 +136,8 @@ def test_the_smallest_scale_chooses_by_one_seed_and_judges_by_others(
     assert findings.data["bigram_nats"] < findings.data["unigram_nats"]
     assert "Ends lower than Pre-LN" in page.read_text(encoding="utf-8")
     silent = replace(SMOKE, split="")
-    again, _ = run_study(STUDY, silent, Pieces(tmp_path), command="normscope study converged", scale="smoke")
+    again, _ = run_study(
+        STUDY, silent, Pieces(tmp_path), command="normscope study converged", scale="smoke"
+    )
     assert [claim.name for claim in again.claims] == ["Ends lower than Pre-LN"]
     assert not any("bleu" in one for one in again.data["endings"])

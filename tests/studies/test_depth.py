@@ -1,4 +1,6 @@
-"""The depth study: curves with a closed form, what is read again and what is not, and its data, figure and verb."""
+"""The depth study: curves with a closed form, what is read again and what is not, and its data,
+figure and verb.
+"""
 
 import itertools
 import json
@@ -12,7 +14,15 @@ import pytest
 from normscope.cli import main as cli
 from normscope.errors import UserError
 from normscope.placement import Placement, register, registry
-from normscope_studies.depth import STUDY, _Behaviour, _DepthConfig, behaviour, bundled, exponent, picture
+from normscope_studies.depth import (
+    STUDY,
+    _Behaviour,
+    _DepthConfig,
+    behaviour,
+    bundled,
+    exponent,
+    picture,
+)
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import configured, run_study
 from normscope_studies.theory import simulation
@@ -20,13 +30,23 @@ from normscope_studies.theory.simulation import encoder_placements
 
 
 def small(*placements: str, **changes: object) -> _DepthConfig:
-    sizes = {"blocks": 12, "width": 16, "ffn_width": 32, "heads": 2, "seeds": 2, "sentence_tokens": 5}
+    sizes = {
+        "blocks": 12,
+        "width": 16,
+        "ffn_width": 32,
+        "heads": 2,
+        "seeds": 2,
+        "sentence_tokens": 5,
+    }
     return _DepthConfig(placements=placements, **{**sizes, **changes})
 
 
 def hidden_rms(placement: str, config: _DepthConfig, seed: int) -> list[float]:
     """Of one seed."""
-    sizes = {name: getattr(config, name) for name in ("initialisation", "sentences", "sentence_tokens", "depths")}
+    sizes = {
+        name: getattr(config, name)
+        for name in ("initialisation", "sentences", "sentence_tokens", "depths")
+    }
     return simulation.hidden_rms(placement, config.shape, [seed], **sizes)[0]
 
 
@@ -36,24 +56,32 @@ def run(config: _DepthConfig, folder: Path) -> tuple[dict, list[str]]:
 
 
 def theory(**changes: object) -> _DepthConfig:
-    """The setting of Xiong et al. 2020, section 3.3: W_Q = W_K = 0, every matrix from N(0, 1/d), one head."""
+    """The setting of Xiong et al. 2020, section 3.3: W_Q = W_K = 0, every matrix from N(0, 1/d),
+    one head.
+    """
     sizes = {"blocks": 40, "width": 64, "ffn_width": 64, "heads": 1, "initialisation": "theory"}
     return _DepthConfig(placements=("pre-ln", "post-ln", "rezero"), **{**sizes, **changes})
 
 
 class TestClosedForms:
     def test_pre_ln_grows_by_three_halves_a_block_where_a_token_is_alone(self):
-        """Attention of one token is x W_V: LN gives d, W_V keeps it, ReLU halves it: E‖x_l‖² = (1 + 3l/2) d."""
+        """Attention of one token is x W_V: LN gives d, W_V keeps it, ReLU halves it: E‖x_l‖² = (1 +
+        3l/2) d.
+        """
         config, seeds = theory(sentences=48, sentence_tokens=1), 8
         curves = [hidden_rms("pre-ln", config, seed) for seed in range(seeds)]
         for i, blocks in enumerate(config.depths):
             squares = [curve[i] ** 2 for curve in curves]
             # The tokens of a draw share its weights: each ‖x_l‖² spreads by about √(2/d) of itself.
             spread_of_mean = math.sqrt(2 / 64 / seeds)
-            assert math.fsum(squares) / seeds == pytest.approx(1 + 1.5 * blocks, rel=3 * spread_of_mean)
+            assert math.fsum(squares) / seeds == pytest.approx(
+                1 + 1.5 * blocks, rel=3 * spread_of_mean
+            )
 
     def test_pre_ln_keeps_between_the_papers_bounds_where_tokens_are_averaged(self):
-        """Section 3.3, eq. 20: the feed-forward adds d/2, attention between 0 and d; depth counts completed blocks."""
+        """Section 3.3, eq. 20: the feed-forward adds d/2, attention between 0 and d; depth counts
+        completed blocks.
+        """
         config = theory(sentences=4, sentence_tokens=12)
         curves = [hidden_rms("pre-ln", config, seed) for seed in range(3)]
         for i, blocks in enumerate(config.depths[5:], 5):
@@ -96,7 +124,9 @@ class TestBehaviour:
     def test_named(self, f, expected, slope):
         values = self.curve(f)
         assert behaviour(self.DEPTHS, values) == expected
-        assert exponent(self.DEPTHS, values) == (None if slope is None else pytest.approx(slope, abs=0.01))
+        assert exponent(self.DEPTHS, values) == (
+            None if slope is None else pytest.approx(slope, abs=0.01)
+        )
 
     def test_the_recorded_depths(self):
         assert self.DEPTHS[:21] == list(range(21))
@@ -113,8 +143,12 @@ class TestStudy:
         assert [curve["name"] for curve in found["placements"]] == ["pre-ln", "post-ln"]
         pre = found["placements"][0]
         assert len(pre["seeds_rms"]) == 2
-        assert pre["seeds_rms"][0] == [float(f"{x:.6g}") for x in hidden_rms("pre-ln", small("pre-ln"), 1)]
-        assert pre["mean_rms"][5] == pytest.approx((pre["seeds_rms"][0][5] + pre["seeds_rms"][1][5]) / 2, rel=1e-5)
+        assert pre["seeds_rms"][0] == [
+            float(f"{x:.6g}") for x in hidden_rms("pre-ln", small("pre-ln"), 1)
+        ]
+        assert pre["mean_rms"][5] == pytest.approx(
+            (pre["seeds_rms"][0][5] + pre["seeds_rms"][1][5]) / 2, rel=1e-5
+        )
         assert found["settings"]["blocks"] == 12
         assert {"torch", "processor", "threads", "normscope"} <= found["environment"].keys()
         assert found["commands"] == ["normscope study depth"]
@@ -132,7 +166,9 @@ class TestStudy:
         assert found["placements"][0] == first["placements"][0]
         assert run(config, tmp_path)[1] == []
 
-    @pytest.mark.parametrize("change", [{"seeds": 3}, {"blocks": 5}, {"initialisation": "xavier-normal"}])
+    @pytest.mark.parametrize(
+        "change", [{"seeds": 3}, {"blocks": 5}, {"initialisation": "xavier-normal"}]
+    )
     def test_other_settings_are_measured(self, tmp_path, change):
         run(small("pre-ln"), tmp_path)
         found, made = run(small("pre-ln", **change), tmp_path)
@@ -146,7 +182,13 @@ class TestStudy:
             def join(self, x, sublayer, norm):
                 return scale * x + sublayer(norm(x))
 
-            words = {"name": "own-depth", "title": "Own", "citation": "nobody", "year": 2026, "join": join}
+            words = {
+                "name": "own-depth",
+                "title": "Own",
+                "citation": "nobody",
+                "year": 2026,
+                "join": join,
+            }
             return type("OwnDepth", (Placement,), words)
 
         register(placement(0.5))
@@ -161,7 +203,13 @@ class TestStudy:
         def join(self, x, sublayer, norm):
             return 1e4 * x + sublayer(norm(x))
 
-        words = {"name": "own-loud", "title": "Loud", "citation": "nobody", "year": 2026, "join": join}
+        words = {
+            "name": "own-loud",
+            "title": "Loud",
+            "citation": "nobody",
+            "year": 2026,
+            "join": join,
+        }
         register(type("Loud", (Placement,), words))
         found, _ = run(small("own-loud", "post-ln"), tmp_path)
         assert found["placements"][0]["behaviour"] == _Behaviour.OVERFLOWS
@@ -174,7 +222,9 @@ class TestStudy:
         assert "t-fixup" not in names
         found, _ = run(small(*names, blocks=8, seeds=1), tmp_path)
         assert all(None not in curve["mean_rms"] for curve in found["placements"])
-        held = {curve["name"] for curve in found["placements"] if curve["behaviour"] == _Behaviour.HELD}
+        held = {
+            curve["name"] for curve in found["placements"] if curve["behaviour"] == _Behaviour.HELD
+        }
         assert held >= {"post-ln", "deepnorm", "admin", "b2t", "keel", "residual", "ngpt"}
         assert not held & {"pre-ln", "peri-ln", "attn-res", "sub-ln"}
 
@@ -215,12 +265,23 @@ class TestPicture:
     def test_curves_that_coincide_after_a_block_share_a_line(self):
         curves = [self.curve("A", 1, 2, 4), self.curve("B", 9, 2.02, 4), self.curve("C", 1, 2, 4.2)]
         curves += [self.curve("D", 1, 2, None), self.curve("E", 1, 2, None)]
-        assert [[one["title"] for one in bundle] for bundle in bundled(curves)] == [["A", "B"], ["C"], ["D", "E"]]
+        assert [[one["title"] for one in bundle] for bundle in bundled(curves)] == [
+            ["A", "B"],
+            ["C"],
+            ["D", "E"],
+        ]
 
     def test_a_panel_for_each_behaviour_that_there_is(self):
-        curves = [self.curve("$x$ & <y>", 1, 2, 4), self.curve("B", 1, 2, 4), self.curve("C", 1, 1, 1, what="falls")]
+        curves = [
+            self.curve("$x$ & <y>", 1, 2, 4),
+            self.curve("B", 1, 2, 4),
+            self.curve("C", 1, 1, 1, what="falls"),
+        ]
         drawn = picture(self.DEPTHS, curves)
-        assert [[one.label for one in panel.series] for panel in drawn.panels] == [["$x$ & <y> and 1 other"], ["C"]]
+        assert [[one.label for one in panel.series] for panel in drawn.panels] == [
+            ["$x$ & <y> and 1 other"],
+            ["C"],
+        ]
         assert drawn.panels[0].series[0].x == [1, 10]
         assert "$x$ &amp; &lt;y&gt;" in drawn.svg
 
@@ -234,8 +295,19 @@ class TestVerb:
 
     def test_runs(self, tmp_path, monkeypatch, capsys):
         out = tmp_path / "out"
-        settings = ("blocks=6", "width=16", "ffn_width=64", "seeds=1", 'placements=["pre-ln", "post-ln"]')
-        assert self.call(monkeypatch, *(word for one in settings for word in ("--set", one)), "--out", out) == 0
+        settings = (
+            "blocks=6",
+            "width=16",
+            "ffn_width=64",
+            "seeds=1",
+            'placements=["pre-ln", "post-ln"]',
+        )
+        assert (
+            self.call(
+                monkeypatch, *(word for one in settings for word in ("--set", one)), "--out", out
+            )
+            == 0
+        )
         printed = capsys.readouterr().out
         first_words = [line.split()[0] for line in printed.splitlines()]
         assert [one for one in first_words if one in ("placement", "pre-ln", "post-ln")] == [
@@ -251,7 +323,9 @@ class TestVerb:
 
     def test_a_mistake_is_one_line(self, tmp_path, monkeypatch, capsys):
         assert self.call(monkeypatch, "--set", 'placements=["post-lm"]', "--out", tmp_path) == 2
-        assert capsys.readouterr().err.startswith("error: unknown placement 'post-lm'; did you mean ")
+        assert capsys.readouterr().err.startswith(
+            "error: unknown placement 'post-lm'; did you mean "
+        )
 
     def test_an_interruption_says_how_to_go_on(self, tmp_path, monkeypatch, capsys):
         def interrupt(*_: object) -> None:

@@ -1,4 +1,6 @@
-"""What studies are declared with: claims judged and worded, checks of settings, tables and figures from values."""
+"""What studies are declared with: claims judged and worded, checks of settings, tables and figures
+from values.
+"""
 
 import math
 from dataclasses import dataclass
@@ -27,7 +29,9 @@ NEAR, ABOVE, BELOW = (estimate([mean - 0.01, mean, mean + 0.01]) for mean in (0.
 
 
 def claimed(holds: dict[str, Estimate | bool | None], **bounds: float | dict[str, float]) -> Claim:
-    return claim("name", "statement", source="source", value="the loss, in nats", holds=holds, **bounds)  # type: ignore[arg-type]
+    return claim(
+        "name", "statement", source="source", value="the loss, in nats", holds=holds, **bounds
+    )  # type: ignore[arg-type]
 
 
 def test_a_claim_is_judged_and_worded_from_its_values():
@@ -36,7 +40,10 @@ def test_a_claim_is_judged_and_worded_from_its_values():
         "undecided",
         "toy; not text; undecided: speech",
     )
-    assert made.found == "the loss, in nats: toy: 0.500 ± 0.025; text: −0.500 ± 0.025; speech: 0.000 ± 0.025"
+    assert (
+        made.found
+        == "the loss, in nats: toy: 0.500 ± 0.025; text: −0.500 ± 0.025; speech: 0.000 ± 0.025"
+    )
     assert claimed({"toy": ABOVE, "text": ABOVE}, least=0.0, greatest=1.0).verdict == "reproduced"
     assert claimed({"toy": ABOVE}, greatest=0.0).verdict == "contradicted"
 
@@ -57,7 +64,8 @@ def test_a_claim_of_a_value_has_bounds_on_both_sides_of_it():
         "greatest": {"toy": 1.5, "text": 2.5},
     }
     assert (
-        claimed({"toy": ABOVE, "text": BELOW}, **around({"toy": 0.5, "text": 0.5}, 0.1)).conditions == "toy; not text"
+        claimed({"toy": ABOVE, "text": BELOW}, **around({"toy": 0.5, "text": 0.5}, 0.1)).conditions
+        == "toy; not text"
     )
 
 
@@ -70,9 +78,17 @@ def test_what_was_foretold_is_judged_curve_by_curve():
         name: [mean_over_draws(off * (1 + 1e-5 * np.array([[1.0, 0.0], [0.0, 1.0]])), [1.0, 1.0])]
         for name, off in {"a": 1.01, "b": 1.2}.items()
     }
-    made = foretold(name="n", statement="s", source="t", of="2 stacks", spread=spread_of(curves, limit_percent=5.0))
+    made = foretold(
+        name="n",
+        statement="s",
+        source="t",
+        of="2 stacks",
+        spread=spread_of(curves, limit_percent=5.0),
+    )
     assert (made.verdict, made.conditions) == ("undecided", "a; not b")
-    assert made.found.startswith("2 stacks: at most 20.00 % off (b, l = 0; standard error 0.00 %), 14.16 % root mean")
+    assert made.found.startswith(
+        "2 stacks: at most 20.00 % off (b, l = 0; standard error 0.00 %), 14.16 % root mean"
+    )
     assert made.found.endswith("; 1 of 2 surely within the limit")
 
 
@@ -111,22 +127,43 @@ def test_a_table_has_a_row_a_record_and_writes_estimates_with_their_intervals():
 
 def test_a_prediction_is_drawn_beside_what_was_measured():
     """Of two draws that differ by 1 the standard error of the mean is 1/2."""
-    seen, told = beside_prediction("a", 2, mean_over_draws([[0.5, 3.0], [1.5, 3.0]], [2.0, 4.0]), first=1)
-    assert (seen.label, seen.kind, seen.x, seen.low) == ("a, measured", "measured", [1.0, 2.0], [0.0, 3.0])
+    seen, told = beside_prediction(
+        "a", 2, mean_over_draws([[0.5, 3.0], [1.5, 3.0]], [2.0, 4.0]), first=1
+    )
+    assert (seen.label, seen.kind, seen.x, seen.low) == (
+        "a, measured",
+        "measured",
+        [1.0, 2.0],
+        [0.0, 3.0],
+    )
     assert (seen.y, seen.high) == ([1.0, 3.0], [2.0, 3.0])
     assert (told.label, told.kind, told.hue, told.y) == ("a, predicted", "predicted", 2, [2.0, 4.0])
 
 
 def test_curves_are_means_in_the_range_of_the_seeds_and_others_stand_before_them():
     theory = line("theory", "claimed", -1, [1.0, 2.0], 3.0)
-    panel = curves("Panel", {"a": [[1.0, 2.0], [3.0, 6.0]]}, x=[1.0, 2.0], xlabel="x", ylabel="y", beside=[theory])
+    panel = curves(
+        "Panel",
+        {"a": [[1.0, 2.0], [3.0, 6.0]]},
+        x=[1.0, 2.0],
+        xlabel="x",
+        ylabel="y",
+        beside=[theory],
+    )
     first, second = panel.series
     assert (first.label, first.y) == ("theory", [3.0, 3.0])
-    assert (second.y, second.low, second.high, second.hue) == ([2.0, 4.0], [1.0, 2.0], [3.0, 6.0], 0)
+    assert (second.y, second.low, second.high, second.hue) == (
+        [2.0, 4.0],
+        [1.0, 2.0],
+        [3.0, 6.0],
+        0,
+    )
 
 
 def test_points_have_the_hue_of_their_label():
-    panel = scatter("Panel", {"b": [(1.0, 2.0)], "a": [(3.0, 4.0)]}, xlabel="x", ylabel="y", log_y=True)
+    panel = scatter(
+        "Panel", {"b": [(1.0, 2.0)], "a": [(3.0, 4.0)]}, xlabel="x", ylabel="y", log_y=True
+    )
     assert [(one.kind, one.hue, one.x, one.y) for one in panel.series] == [
         ("points", 0, [1.0], [2.0]),
         ("points", 1, [3.0], [4.0]),
@@ -154,9 +191,21 @@ class Settings:
             Settings(rates=(2.0, 1.0)),
             "rates must be positive and rise",
         ),
-        (lambda config: checks.check_least(config, count=4), Settings(), "count must be at least 4, got 3"),
-        (lambda config: checks.check_positive(config, "count"), Settings(count=0), "count must be positive, got 0"),
-        (lambda config: checks.check_positive(config, "rates"), Settings(rates=(1.0, -1.0)), "rates must be positive"),
+        (
+            lambda config: checks.check_least(config, count=4),
+            Settings(),
+            "count must be at least 4, got 3",
+        ),
+        (
+            lambda config: checks.check_positive(config, "count"),
+            Settings(count=0),
+            "count must be positive, got 0",
+        ),
+        (
+            lambda config: checks.check_positive(config, "rates"),
+            Settings(rates=(1.0, -1.0)),
+            "rates must be positive",
+        ),
         (
             lambda config: checks.check_choices(config, "placements", ("post-ln",)),
             Settings(),

@@ -1,4 +1,6 @@
-"""Norms of the expected gradient against all batches' gradients in one table, and against what a known noise gives."""
+"""Norms of the expected gradient against all batches' gradients in one table, and against what a
+known noise gives.
+"""
 
 import math
 
@@ -80,7 +82,9 @@ def test_the_order_of_batches_does_not_matter(order):
 
 
 def test_the_bias_and_its_removal():
-    """g ~ N(μ, σ²I) in 20 dimensions, 4 batches: ‖ḡ‖² has the mean ‖μ‖² + 20σ²/4, four times ‖μ‖²."""
+    """g ~ N(μ, σ²I) in 20 dimensions, 4 batches: ‖ḡ‖² has the mean ‖μ‖² + 20σ²/4, four times
+    ‖μ‖².
+    """
     torch.manual_seed(0)
     mu, sigma = torch.full((20,), 0.1), (0.6 * 4 / 20) ** 0.5
     model = nn.ParameterDict({"w": nn.Parameter(torch.zeros(20))})
@@ -126,7 +130,9 @@ def test_memory_does_not_grow_with_the_batches():
 
 
 def test_unused_and_frozen_parameters():
-    model = nn.ModuleDict({name: nn.Linear(2, 1, bias=False) for name in ("always", "once", "never", "frozen")})
+    model = nn.ModuleDict(
+        {name: nn.Linear(2, 1, bias=False) for name in ("always", "once", "never", "frozen")}
+    )
     model["frozen"].weight.requires_grad_(False)
 
     def loss(batch: int) -> torch.Tensor:
@@ -144,11 +150,15 @@ def test_unused_and_frozen_parameters():
 
 def test_sparse_and_bfloat16_gradients():
     table_ = nn.Embedding(6, 3, sparse=True)
-    found = expected_gradient_norms(table_, torch.tensor([[0, 0], [0, 4]]), lambda rows: table_(rows).sum())
+    found = expected_gradient_norms(
+        table_, torch.tensor([[0, 0], [0, 4]]), lambda rows: table_(rows).sum()
+    )
     assert found["weight"].norm_of_mean == pytest.approx(math.sqrt(3 * (1.5**2 + 0.5**2)))
     half = nn.Linear(1, 1, bias=False).to(torch.bfloat16)
     # A mean kept in bfloat16 would stop at 1: the 1000th part of 1 is below its precision.
-    scales = [torch.ones(1, dtype=torch.bfloat16)] * 500 + [torch.zeros(1, dtype=torch.bfloat16)] * 500
+    scales = [torch.ones(1, dtype=torch.bfloat16)] * 500 + [
+        torch.zeros(1, dtype=torch.bfloat16)
+    ] * 500
     found = expected_gradient_norms(half, scales, lambda x: half(x).sum())
     assert found["weight"].norm_of_mean == pytest.approx(0.5, rel=1e-4)
 
@@ -156,7 +166,9 @@ def test_sparse_and_bfloat16_gradients():
 def test_a_broken_batch_shows():
     model, batches = small(), data(3)
     batches[1][0, 0] = math.nan
-    assert math.isnan(expected_gradient_norms(model, batches, loss_of(model))["2.weight"].norm_of_mean)
+    assert math.isnan(
+        expected_gradient_norms(model, batches, loss_of(model))["2.weight"].norm_of_mean
+    )
 
 
 def test_refusals():

@@ -1,4 +1,6 @@
-"""The study of appendix F: closed forms that measurement must meet, verdicts that turn, and what is kept."""
+"""The study of appendix F: closed forms that measurement must meet, verdicts that turn, and what is
+kept.
+"""
 
 import json
 import math
@@ -32,7 +34,9 @@ class TestMeasurement:
         return profile(placement, ONE_TOKEN, model, norms_SL)
 
     def test_one_token_follows_the_stream_in_pre_ln(self):
-        """Attention of one token is x W_V and telescopes as the feed-forward does: √(q_L / q_l), q = 1 + 3l/2."""
+        """Attention of one token is x W_V and telescopes as the feed-forward does: √(q_L / q_l), q
+        = 1 + 3l/2.
+        """
         one = self.profiles("pre-ln")
         closed = [math.sqrt((1 + 1.5 * 8) / (1 + 1.5 * block)) for block in range(1, 9)]
         np.testing.assert_allclose(pre_profile(one), closed, rtol=1e-12)
@@ -55,7 +59,9 @@ class TestMeasurement:
         for key, most in (("crossed", 1.0), ("paper", 0.5)):
             case = CASES[key]
             model = case.model(blocks=6, width=16, tokens=8, vocabulary=64)
-            found = profile("post-ln", case, model, {name: np.ones((2, 6)) for name in LETTERS}).cross_share
+            found = profile(
+                "post-ln", case, model, {name: np.ones((2, 6)) for name in LETTERS}
+            ).cross_share
             assert most / 8 < found < most
         assert self.profiles("post-ln", 2).cross_share == 0
 
@@ -75,7 +81,9 @@ def made_up(placement: str, case: StackCase, blocks: int, norms_L, scatter: floa
 
 
 def verdicts(*, post_slope, pre_profile_of, scatter=1e-3):
-    """Of made-up curves: Post-LN decays by `post_slope(case)` a block, Pre-LN is `pre_profile_of(case, blocks)`."""
+    """Of made-up curves: Post-LN decays by `post_slope(case)` a block, Pre-LN is
+    `pre_profile_of(case, blocks)`.
+    """
     post, pre = [], []
     for key, case in CASES.items():
         for blocks in (6, 12, 24):
@@ -86,7 +94,9 @@ def verdicts(*, post_slope, pre_profile_of, scatter=1e-3):
 
 
 def as_corrected(case: StackCase, blocks: int):
-    stream = corrected.pre_ln_stream(blocks, tokens=case.model(blocks=2, width=8, tokens=16, vocabulary=9).tokens)
+    stream = corrected.pre_ln_stream(
+        blocks, tokens=case.model(blocks=2, width=8, tokens=16, vocabulary=9).tokens
+    )
     return [1 / math.sqrt(q) for q, _ in stream[1:]]
 
 
@@ -103,27 +113,44 @@ class TestVerdicts:
         found = verdicts(post_slope=cross_slope, pre_profile_of=as_corrected)
         decay = found["Appendix F, Post-LN: exponential decay"]
         assert decay.verdict == "contradicted"  # in most settings
-        assert decay.conditions.endswith("; but decoder with cross-attention and the paper's decoder")
-        assert found["Corrected, Post-LN: decoders decay through cross-attention"].verdict == "reproduced"
+        assert decay.conditions.endswith(
+            "; but decoder with cross-attention and the paper's decoder"
+        )
+        assert (
+            found["Corrected, Post-LN: decoders decay through cross-attention"].verdict
+            == "reproduced"
+        )
         assert found["Corrected, Post-LN: no decay without cross-attention"].verdict == "reproduced"
         assert found["Appendix F, Pre-LN: independent of the layer"].verdict == "contradicted"
         assert found["Corrected, Pre-LN: as 1/√q"].verdict == "reproduced"
         assert found["Section 3.3, Pre-LN: 1/√L for all parameters"].verdict == "contradicted"
-        assert found["Corrected, Pre-LN: the bottom does not fall with depth"].verdict == "reproduced"
+        assert (
+            found["Corrected, Pre-LN: the bottom does not fall with depth"].verdict == "reproduced"
+        )
 
     def test_as_the_paper_has_it(self):
         found = verdicts(post_slope=lambda key: DECAY, pre_profile_of=as_the_paper_has_it)
         assert found["Appendix F, Post-LN: exponential decay"].verdict == "reproduced"
-        assert found["Corrected, Post-LN: no decay without cross-attention"].verdict == "contradicted"
-        assert found["Corrected, Post-LN: decoders decay through cross-attention"].verdict != "reproduced"
+        assert (
+            found["Corrected, Post-LN: no decay without cross-attention"].verdict == "contradicted"
+        )
+        assert (
+            found["Corrected, Post-LN: decoders decay through cross-attention"].verdict
+            != "reproduced"
+        )
         assert found["Appendix F, Pre-LN: independent of the layer"].verdict == "reproduced"
         assert found["Corrected, Pre-LN: as 1/√q"].verdict == "contradicted"
         for name in ("1/√L at the top", "1/√L for all parameters"):
             assert found[f"Section 3.3, Pre-LN: {name}"].verdict == "reproduced"
-        assert found["Corrected, Pre-LN: the bottom does not fall with depth"].verdict == "contradicted"
+        assert (
+            found["Corrected, Pre-LN: the bottom does not fall with depth"].verdict
+            == "contradicted"
+        )
 
     def test_a_top_that_stays_is_not_one_over_the_root_of_depth(self):
-        found = verdicts(post_slope=cross_slope, pre_profile_of=lambda case, blocks: np.ones(blocks))
+        found = verdicts(
+            post_slope=cross_slope, pre_profile_of=lambda case, blocks: np.ones(blocks)
+        )
         assert found["Section 3.3, Pre-LN: 1/√L at the top"].verdict == "contradicted"
 
     def test_scattered_seeds_reproduce_neither(self):
@@ -150,7 +177,9 @@ class TestStudy:
         assert again.made == []
         more = Pieces(tmp_path)
         STUDY.run(replace(SMOKE, seeds=SMOKE.seeds + 1), more)
-        assert more.made == [f"{placement}/seed-{SMOKE.seeds + 1}" for placement in ("post-ln", "pre-ln")]
+        assert more.made == [
+            f"{placement}/seed-{SMOKE.seeds + 1}" for placement in ("post-ln", "pre-ln")
+        ]
 
     @pytest.mark.thorough
     @pytest.mark.usefixtures("_without_figures")
@@ -179,7 +208,16 @@ class TestStudy:
     @pytest.mark.thorough
     def test_the_verb(self, tmp_path, monkeypatch, capsys):
         out = tmp_path / "out"
-        arguments = ["study", "extended-theory", "--scale", "smoke", "--set", "seeds=3", "--out", str(out)]
+        arguments = [
+            "study",
+            "extended-theory",
+            "--scale",
+            "smoke",
+            "--set",
+            "seeds=3",
+            "--out",
+            str(out),
+        ]
         monkeypatch.setattr(sys, "argv", ["normscope", *arguments])
         with pytest.raises(SystemExit) as stopped:
             cli.main()
@@ -187,7 +225,11 @@ class TestStudy:
         said = capsys.readouterr().out
         results = json.loads((out / "results.json").read_text())
         assert all(claim["name"] in said for claim in results["claims"])
-        assert {path.name for path in out.glob("*.svg")} == {"encoders.svg", "decoders.svg", "ends.svg"}
+        assert {path.name for path in out.glob("*.svg")} == {
+            "encoders.svg",
+            "decoders.svg",
+            "ends.svg",
+        }
         stacks = {(one["placement"], one["case"], one["blocks"]) for one in results["profiles"]}
         assert len(stacks) == len(results["profiles"]) == 2 * len(CASES) * 2
         one = results["profiles"][0]

@@ -1,4 +1,6 @@
-"""Model types are looked at one by one, each in a process that may hang or end without taking the study with it."""
+"""Model types are looked at one by one, each in a process that may hang or end without taking the
+study with it.
+"""
 
 import json
 import os
@@ -8,13 +10,20 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
+pytest.importorskip(
+    "transformers", reason="needs Hugging Face transformers (the `huggingface` extra)"
+)
 
 from normscope.placement import registered
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.families import measure, study
-from normscope_studies.families.judging import _SourceWiring, false_warnings, judged_model, source_wirings
+from normscope_studies.families.judging import (
+    _SourceWiring,
+    false_warnings,
+    judged_model,
+    source_wirings,
+)
 from normscope_studies.families.measure import in_child
 from normscope_studies.families.small import families
 from normscope_studies.families.study import _FamiliesConfig
@@ -26,7 +35,11 @@ LOOK = {"tokens": 12, "sequences": 2, "largest": 15_000_000, "seed": 0}
 
 def test_a_diagnosed_type_tells_its_placements_and_findings():
     found = measure.looked_at(family="gpt2", **LOOK)
-    assert (found["stage"], found["model"], found["placements"]) == ("diagnosed", "GPT2LMHeadModel", ["pre-ln"])
+    assert (found["stage"], found["model"], found["placements"]) == (
+        "diagnosed",
+        "GPT2LMHeadModel",
+        ["pre-ln"],
+    )
     assert [(one["kind"], one["placement"], one["count"]) for one in found["sublayers"]] == [
         ("attention", "pre-ln", 4),
         ("feed_forward", "pre-ln", 4),
@@ -42,7 +55,9 @@ def test_parts_of_larger_models_are_looked_at_too():
 
 @pytest.mark.parametrize("family", ["detr", "mask2former"])
 def test_decoders_that_begin_at_zero_and_flags_of_other_parts_are_no_errors(family):
-    """The queries of DETR are zeros, and the setting pre_norm of Mask2Former is not its backbone's."""
+    """The queries of DETR are zeros, and the setting pre_norm of Mask2Former is not its
+    backbone's.
+    """
     found = measure.looked_at(family=family, **LOOK)
     assert (found["stage"], found["errors"]) == ("diagnosed", [])
 
@@ -87,9 +102,21 @@ def test_the_limit_is_of_the_processor():
     assert in_child(_spin, 1.0) == "too long"
 
 
-def found_of(placement: str, confidence: str, kind: str = "attention", **changes: object) -> dict[str, object]:
-    one = {"kind": kind, "placement": placement, "confidence": confidence, "formula": "x ← x + F(x)", "count": 4}
-    return {"sublayers": [one | changes], "errors": [], "warnings": [["no-norm", "h", "none"], ["dead", "h", "it is"]]}
+def found_of(
+    placement: str, confidence: str, kind: str = "attention", **changes: object
+) -> dict[str, object]:
+    one = {
+        "kind": kind,
+        "placement": placement,
+        "confidence": confidence,
+        "formula": "x ← x + F(x)",
+        "count": 4,
+    }
+    return {
+        "sublayers": [one | changes],
+        "errors": [],
+        "warnings": [["no-norm", "h", "none"], ["dead", "h", "it is"]],
+    }
 
 
 @pytest.mark.parametrize(
@@ -105,7 +132,10 @@ def found_of(placement: str, confidence: str, kind: str = "attention", **changes
 )
 def test_what_is_said_is_judged_by_the_source(row, judged):
     truth = _SourceWiring(
-        placements={"attention": frozenset({"pre-ln", "sandwich"}), "feed_forward": frozenset({"x ← x + F(x)"})},
+        placements={
+            "attention": frozenset({"pre-ln", "sandwich"}),
+            "feed_forward": frozenset({"x ← x + F(x)"}),
+        },
         read="Block",
         warnings=frozenset({"no-norm"}),
     )
@@ -135,7 +165,9 @@ def test_types_are_counted_by_where_they_ended_and_not_looked_at_twice(tmp_path:
         "t5": {"stage": "refused", "why": "no residual stream found"},
     }
     # The pieces are named by what measures them, which is the study's own function still.
-    monkeypatch.setattr(measure, "in_child", lambda function, limit, *, family, **options: rows[family])
+    monkeypatch.setattr(
+        measure, "in_child", lambda function, limit, *, family, **options: rows[family]
+    )
     config = _FamiliesConfig(families=tuple(rows))
     run_study(study.STUDY, config, first := Pieces(tmp_path), command="normscope study families")
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

@@ -1,4 +1,6 @@
-"""Figure 2: what made-up curves are judged to say of warm-up and of summed rate, and a run of the smallest scale."""
+"""Figure 2: what made-up curves are judged to say of warm-up and of summed rate, and a run of the
+smallest scale.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +26,12 @@ CONFIG = Figure2Config(adam_lrs=(1e-3, 2e-3), sgd_lrs=(0.2, 1.0))
 EPOCH = CONFIG.epoch_updates
 
 
-def losses(group: RateGroup, warmup: float, summed: float, short: float = 0.0) -> dict[TranslationArm, float]:
-    """The long warm-up ends at 3.0; none costs `warmup` nats, little summed rate `summed`, a short one `short`."""
+def losses(
+    group: RateGroup, warmup: float, summed: float, short: float = 0.0
+) -> dict[TranslationArm, float]:
+    """The long warm-up ends at 3.0; none costs `warmup` nats, little summed rate `summed`, a short
+    one `short`.
+    """
     found = {
         group.without: 3.0 + warmup + summed,
         group.long: 3.0,
@@ -60,7 +66,10 @@ PICTURE = ((2.0, 0.5, 0.2), (2.5, 0.5, 1.0), (2.0, 0.5), (2.0, 0.5))
 def test_the_paper_s_picture_is_reproduced_where_it_is_seen() -> None:
     found = verdicts(made(*PICTURE))
     # With warm-up all of these end at 3.0, whatever the optimiser and the rate.
-    alike = [found.pop(name)[0] for name in ("SGD ends worse than Adam", "after the warm-up large rates train")]
+    alike = [
+        found.pop(name)[0]
+        for name in ("SGD ends worse than Adam", "after the warm-up large rates train")
+    ]
     assert alike == ["undecided", "undecided"]
     assert {verdict for verdict, _ in found.values()} == {"reproduced"}
     assert list(found) == [
@@ -76,9 +85,13 @@ def test_the_paper_s_picture_is_reproduced_where_it_is_seen() -> None:
 
 
 def test_the_shares_of_a_gap_are_those_it_was_made_of() -> None:
-    """Costs that add up: both ways give the summed rate's cost as a part of the whole, whatever the order."""
+    """Costs that add up: both ways give the summed rate's cost as a part of the whole, whatever the
+    order.
+    """
     found = made(*PICTURE, spread=0.0)
-    for group, (warmup, summed, *_) in zip([*CONFIG.groups("adam"), *CONFIG.groups("sgd")], PICTURE, strict=True):
+    for group, (warmup, summed, *_) in zip(
+        [*CONFIG.groups("adam"), *CONFIG.groups("sgd")], PICTURE, strict=True
+    ):
         share = shares_of(group, found)
         assert float(share["gap"].mean) == pytest.approx(warmup + summed)
         for way in (share["given back"], share["taken away"], share["summed rate"]):
@@ -89,24 +102,33 @@ def test_the_shares_of_a_gap_are_those_it_was_made_of() -> None:
 def test_costs_that_do_not_add_up_give_two_shares_and_their_mean() -> None:
     group = CONFIG.groups("adam")[0]
     lasts = losses(group, 2.0, 0.0)
-    # Little learning rate costs a model with warm-up 1.6 of the 2.0 nats, and one without nothing at all.
+    # Little learning rate costs a model with warm-up 1.6 of the 2.0 nats, and one without nothing
+    # at all.
     found = trained_of(lasts | {group.long_equal_sum: 4.6}, epoch=EPOCH, spread=0.0)
     share = shares_of(group, found)
     assert [
         float(way.mean) for way in (share["given back"], share["taken away"], share["summed rate"])
     ] == pytest.approx([0.0, 0.8, 0.4])
-    assert [between(share[way], greatest=0.5) for way in ("given back", "taken away")] == [True, False]
+    assert [between(share[way], greatest=0.5) for way in ("given back", "taken away")] == [
+        True,
+        False,
+    ]
 
 
 def test_a_gap_that_is_mostly_summed_rate_is_not_the_warm_up_s() -> None:
     found = verdicts(made((0.3, 2.2, 0.1), (0.3, 2.2, 0.3), *PICTURE[2:]))
     assert found["most of the gap is the warm-up, under Adam"][0] == "contradicted"
     assert found["warm-up is essential under Adam"] == ("reproduced", "")
-    assert found["warm-up is essential under Adam, as much cumulative learning rate"][0] == "contradicted"
+    assert (
+        found["warm-up is essential under Adam, as much cumulative learning rate"][0]
+        == "contradicted"
+    )
 
 
 def test_where_nothing_is_learned_with_warm_up_nothing_is_decided() -> None:
-    """A run with warm-up that does no better than the baseline shows nothing of what is lost without it."""
+    """A run with warm-up that does no better than the baseline shows nothing of what is lost
+    without it.
+    """
     lasts: dict[TranslationArm, float] = {}
     for name in CONFIG.optimizers:
         for group in CONFIG.groups(name):
@@ -179,9 +201,18 @@ def test_the_pictures_have_every_family_and_rate(drawn: list[list[Panel]]) -> No
     names = [one.name for one in figures(CONFIG, made(*PICTURE))]
     assert names == ["adam_paper", "adam_controlled", "sgd_paper", "sgd_controlled", "over_rates"]
     paper, controlled, *_, over_rates = drawn
-    assert [panel.title for panel in paper] == ["Adam, rate 0.001", "Adam, rate 0.001"] + ["Adam, rate 0.002"] * 2
-    assert [one.label for one in paper[0].series] == ["unigram baseline", "no warm-up", "warm-up 255", "warm-up 32"]
-    assert "no warm-up, cumulative learning rate of warm-up 255" in [one.label for one in controlled[0].series]
+    assert [panel.title for panel in paper] == ["Adam, rate 0.001", "Adam, rate 0.001"] + [
+        "Adam, rate 0.002"
+    ] * 2
+    assert [one.label for one in paper[0].series] == [
+        "unigram baseline",
+        "no warm-up",
+        "warm-up 255",
+        "warm-up 32",
+    ]
+    assert "no warm-up, cumulative learning rate of warm-up 255" in [
+        one.label for one in controlled[0].series
+    ]
     assert [one.x for one in over_rates[0].series] == [[1e-3, 2e-3]] * 3
     assert [list(one.x) for one in over_rates[3].series] == [[0.2, 1.0]] * 2
     # As many colours as there are, and each of one thing.
@@ -195,7 +226,10 @@ def test_a_run_that_broke_off_at_once_is_drawn_and_judged(drawn: list[list[Panel
     arm = CONFIG.groups("sgd")[1].without
     runs = found.curves[arm]
     found.curves[arm] = [
-        replace(run, updates=[], nll_nats=[], loss_nats=[], bleu=[], summed_lr=[], ended="non-finite") for run in runs
+        replace(
+            run, updates=[], nll_nats=[], loss_nats=[], bleu=[], summed_lr=[], ended="non-finite"
+        )
+        for run in runs
     ]
     assert verdicts(found)["warm-up is essential under SGD"][0] == "reproduced"
     figures(CONFIG, found)
@@ -211,7 +245,9 @@ def test_a_run_that_broke_off_at_once_is_drawn_and_judged(drawn: list[list[Panel
         ({"sgd_lrs": ()}, "sgd_lrs: give one or more"),
     ],
 )
-def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_a_configuration_that_cannot_be_meant_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         replace(CONFIG, **changes)
 

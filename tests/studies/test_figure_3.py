@@ -1,4 +1,6 @@
-"""The study of figure 3: gradients against autograd by hand, verdicts that turn, and what is not measured twice."""
+"""The study of figure 3: gradients against autograd by hand, verdicts that turn, and what is not
+measured twice.
+"""
 
 import itertools
 import json
@@ -39,7 +41,13 @@ from normscope_studies.figure_3.numbers import KINDS, Figure3Numbers, measure
 from normscope_studies.figure_3.study import SCALES, STUDY, claims
 
 TINY = replace(
-    SCALES["smoke"], width=16, ffn_width=32, heads=2, warm_up_width=16, warm_up_ffn_width=32, warm_up_updates=4
+    SCALES["smoke"],
+    width=16,
+    ffn_width=32,
+    heads=2,
+    warm_up_width=16,
+    warm_up_ffn_width=32,
+    warm_up_updates=4,
 )
 BLOCKS = (6, 8, 10, 12, 14)
 LARGE, SMALL = TINY.conditions[0], TINY.conditions[-1]
@@ -79,18 +87,24 @@ class TestMeasurement:
     def test_gradients_are_those_of_the_mean_loss_of_a_token(self, bench, placement, condition):
         config = TINY.model(placement, 2, condition.dropout)
         found = bench.at_start(config, condition, 1)
-        model = TRANSLATION.build(TranslationRunConfig(seed=1, model=config), bench.corpus.codec).train()
+        model = TRANSLATION.build(
+            TranslationRunConfig(seed=1, model=config), bench.corpus.codec
+        ).train()
         batches = []
         for number in range(condition.batches):
             model.zero_grad()
             loss_by_hand(bench, model, condition, number).backward()
-            batches.append({key: [w.grad.clone() for w in weights] for key, weights in matrices(model).items()})
+            batches.append(
+                {key: [w.grad.clone() for w in weights] for key, weights in matrices(model).items()}
+            )
         for matrix in MATRICES:
             for stack in STACKS:
                 for layer in range(2):
                     gradients = torch.stack([batch[matrix, stack][layer] for batch in batches])
                     norms = found[matrix][stack]
-                    assert norms["norm_of_mean"][layer] == pytest.approx(float(gradients.mean(0).norm()), rel=1e-4)
+                    assert norms["norm_of_mean"][layer] == pytest.approx(
+                        float(gradients.mean(0).norm()), rel=1e-4
+                    )
                     mean_of_norms = float(gradients.flatten(1).norm(dim=1).mean())
                     assert norms["mean_of_norms"][layer] == pytest.approx(mean_of_norms, rel=1e-4)
 
@@ -99,16 +113,22 @@ class TestMeasurement:
         every, alone = (bench.at_start(model, LARGE, 2, last_only=last) for last in (False, True))
         assert alone["W2"].keys() == {"decoder"}
         for kind in ("mean_of_norms", "norm_of_mean"):
-            assert alone["W2"]["decoder"][kind] == pytest.approx(every["W2"]["decoder"][kind][-1:], rel=1e-5)
+            assert alone["W2"]["decoder"][kind] == pytest.approx(
+                every["W2"]["decoder"][kind][-1:], rel=1e-5
+            )
 
     def test_matrices_come_in_the_order_of_the_forward_pass(self, bench):
-        model = TRANSLATION.build(TranslationRunConfig(model=TINY.model(POST, 3, 0.0)), bench.corpus.codec)
+        model = TRANSLATION.build(
+            TranslationRunConfig(model=TINY.model(POST, 3, 0.0)), bench.corpus.codec
+        )
         names = {weight: name for name, weight in model.named_parameters()}
         listed = [names[weight] for weight in matrices(model)["W1", "decoder"]]
         assert listed == [f"decoder.blocks.{i}.feed_forward.f.ffn_in.weight" for i in range(3)]
 
     def test_seeds_have_other_weights_and_batches_models_the_same_batches(self, bench):
-        first, again, other = (bench.at_start(TINY.model(POST, 2, 0.0), SMALL, seed) for seed in (1, 1, 2))
+        first, again, other = (
+            bench.at_start(TINY.model(POST, 2, 0.0), SMALL, seed) for seed in (1, 1, 2)
+        )
         assert first == again
         assert first["W2"] != other["W2"]
         deeper = bench.at_start(TINY.model(PRE, 3, 0.0), SMALL, 1)
@@ -119,7 +139,9 @@ def numbers(
     *, post: float = 0.0, pre: float = -0.5, size: float = 1.6, grows: float = 0.2, pre_layers: float = 0.0,
     after: float = 0.2, spread: float = 0.01, seeds: int = 10,
 ) -> Figure3Numbers:  # fmt: skip
-    """Made up: exponents of depth, the size of Post-LN, slopes over layers, and what the warm-up leaves."""
+    """Made up: exponents of depth, the size of Post-LN, slopes over layers, and what the warm-up
+    leaves.
+    """
     draw, depths, layers = np.random.default_rng(0), np.array(BLOCKS), np.arange(6)
 
     def noisy(values: np.ndarray) -> np.ndarray:
@@ -136,7 +158,9 @@ def numbers(
         last={LARGE: last, SMALL: {POST: last[POST] / 2, PRE: last[PRE]}},
         before=by_layer(grows),
         after=by_layer(grows, after),
-        predicted_last={condition: {PRE: [depth**-0.37 for depth in BLOCKS]} for condition in (LARGE, SMALL)},
+        predicted_last={
+            condition: {PRE: [depth**-0.37 for depth in BLOCKS]} for condition in (LARGE, SMALL)
+        },
         predicted_layers={
             name: dict.fromkeys(itertools.product(MATRICES, STACKS), np.exp(factor * layers))
             for name, factor in ((POST, 0.15), (PRE, -0.1))
@@ -177,14 +201,18 @@ class TestVerdicts:
 
     def test_corrected_slopes_are_the_predicted_ones(self):
         found = verdicts(pre=-0.37, grows=0.15, pre_layers=-0.1)
-        assert [found.pop(name) for name in list(found) if "predicted" in name] == ["reproduced"] * 3
+        assert [found.pop(name) for name in list(found) if "predicted" in name] == [
+            "reproduced"
+        ] * 3
 
     def test_what_the_seeds_cannot_tell_is_undecided(self):
         assert claims(numbers(spread=0.8, seeds=3))[0].verdict == "undecided"
 
     def test_one_trained_seed_does_not_decide_what_the_warm_up_leaves(self):
         found = numbers()
-        found.after["norm_of_mean"] = {key: values[:1] for key, values in found.after["norm_of_mean"].items()}
+        found.after["norm_of_mean"] = {
+            key: values[:1] for key, values in found.after["norm_of_mean"].items()
+        }
         assert claims(found)[-1].verdict == "undecided"
 
     def test_nothing_is_said_of_a_warm_up_that_was_not_run(self):
@@ -202,7 +230,9 @@ class TestStudy:
         assert np.mean(one["seeds"], axis=0) == pytest.approx(one["mean"], rel=1e-5)
         assert data["warm_up"]["after"]["W2"]["decoder"]["norm_of_mean"]["seeds"] == 1
         environment = json.loads(next(folder.rglob("environment.json")).read_text(encoding="utf-8"))
-        assert [one["source_sha256"] for one in data["runs"].values()] == [environment["source_sha256"]]
+        assert [one["source_sha256"] for one in data["runs"].values()] == [
+            environment["source_sha256"]
+        ]
         for figure in ("figure_3", "noise", "warm_up"):
             assert (folder / f"{figure}.svg").read_text(encoding="utf-8").startswith("<svg")
         assert "Post-LN after the warm-up" in (folder / "report.html").read_text(encoding="utf-8")
@@ -210,13 +240,19 @@ class TestStudy:
     @pytest.mark.thorough
     def test_what_was_measured_is_not_measured_again(self, folder, tmp_path):
         shutil.copytree(folder, again := tmp_path / "again")
-        lost = [again / "pieces" / "layers" / f"{PRE}_seed-2.json", again / "pieces" / "after-warm-up"]
+        lost = [
+            again / "pieces" / "layers" / f"{PRE}_seed-2.json",
+            again / "pieces" / "after-warm-up",
+        ]
         lost[0].unlink()
         shutil.rmtree(lost[1])
         pieces = Pieces(again)
         run_study(STUDY, TINY, pieces, command="again")
         assert pieces.made == [f"layers/{PRE}_seed-2", f"after-warm-up/{POST}_seed-1"]
-        results = [json.loads((path / "results.json").read_text(encoding="utf-8")) for path in (folder, again)]
+        results = [
+            json.loads((path / "results.json").read_text(encoding="utf-8"))
+            for path in (folder, again)
+        ]
         assert results[0]["layers"] == results[1]["layers"]
         assert results[0]["warm_up"] == results[1]["warm_up"]
 
@@ -246,7 +282,9 @@ class TestStudy:
 
 class TestCommand:
     def test_a_missing_corpus_is_one_line_and_exit_code_2(self, tmp_path, monkeypatch, capsys):
-        monkeypatch.setattr(sys, "argv", ["normscope", "study", "figure-3", "--out", str(tmp_path / "out")])
+        monkeypatch.setattr(
+            sys, "argv", ["normscope", "study", "figure-3", "--out", str(tmp_path / "out")]
+        )
         monkeypatch.chdir(tmp_path)
         with pytest.raises(SystemExit, match="2"):
             cli.main()
@@ -278,7 +316,11 @@ class TestCommand:
         config = SCALES["cpu"]
         model = config.model(POST, 6, config.dropout)
         assert (model.width, model.ffn_width, model.heads, model.dropout) == (512, 1024, 4, 0.1)
-        assert (model.initialisation, model.embeddings, config.label_smoothing) == ("paper", "separate", 0.1)
+        assert (model.initialisation, model.embeddings, config.label_smoothing) == (
+            "paper",
+            "separate",
+            0.1,
+        )
         assert config.blocks == BLOCKS
         assert config.training().schedule.warmup_updates == config.training().train.duration == 4000
         assert math.isinf(config.training().train.clip_norm)

@@ -1,4 +1,6 @@
-"""Figure 4: what made-up curves are judged to say of the two placements, and a run of the smallest scale."""
+"""Figure 4: what made-up curves are judged to say of the two placements, and a run of the smallest
+scale.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,13 +25,17 @@ from normscope_studies.translation.runs import Trained, sooner
 
 CONFIG = Figure4Config(lrs=(1e-3, 2e-3), curve_lrs=(4e-3,), en_de_lrs=(1e-3,))
 EPOCH = CONFIG.epoch_updates
-SQUARE = {f"{placement[:-3]}_{optimizer}": arm for (placement, optimizer), arm in CONFIG.square().items()}
+SQUARE = {
+    f"{placement[:-3]}_{optimizer}": arm for (placement, optimizer), arm in CONFIG.square().items()
+}
 
 
 def losses(
     post: float = 3.5, pre: float = 3.0, post_bare: float = 5.5, **special: float
 ) -> dict[TranslationArm, float]:
-    """By placement, and of Post-LN without warm-up; `special`: those of the square of optimisers."""
+    """By placement, and of Post-LN without warm-up; `special`: those of the square of
+    optimisers.
+    """
     found = {}
     for arm in CONFIG.arms():
         warm = arm.schedule.warmup_updates > 0
@@ -37,7 +43,12 @@ def losses(
     return found | {SQUARE[name]: loss for name, loss in special.items()}
 
 
-PICTURE: Mapping[str, float] = {"post_radam": 3.6, "post_adam": 5.5, "pre_radam": 3.01, "pre_adam": 3.0}
+PICTURE: Mapping[str, float] = {
+    "post_radam": 3.6,
+    "post_adam": 5.5,
+    "pre_radam": 3.01,
+    "pre_adam": 3.0,
+}
 """As the paper has it: RAdam saves Post-LN and does nothing for Pre-LN."""
 
 
@@ -95,8 +106,8 @@ def test_pre_ln_that_is_ahead_on_the_paper_s_schedule_alone_is_said_to_be() -> N
     verdict, conditions = found["Pre-LN does without warm-up"]
     assert verdict == "undecided"
     assert conditions == (
-        "rate 0.001, the paper's schedules and rate 0.002, the paper's schedules; not rate 0.001, one decay and rate "
-        "0.002, one decay"
+        "rate 0.001, the paper's schedules and rate 0.002, the paper's schedules; not rate 0.001, "
+        "one decay and rate 0.002, one decay"
     )
     assert found["Pre-LN is faster"][0] == "reproduced"
     assert found["Pre-LN is faster on the same schedule"][0] == "contradicted"
@@ -110,7 +121,10 @@ def test_a_pair_that_is_left_out_is_not_judged() -> None:
 
 
 def test_a_difference_that_nobody_would_choose_by_is_competitive() -> None:
-    assert verdicts(made(losses(post=3.0, pre=3.02), spread=0.002))["Pre-LN does without warm-up"][0] == "reproduced"
+    assert (
+        verdicts(made(losses(post=3.0, pre=3.02), spread=0.002))["Pre-LN does without warm-up"][0]
+        == "reproduced"
+    )
 
 
 def test_the_share_of_updates_is_where_the_line_crosses() -> None:
@@ -132,7 +146,9 @@ def test_the_share_of_updates_is_where_the_line_crosses() -> None:
         ([0.9, 1.0], None),
     ],
 )
-def test_faster_is_said_where_all_seeds_are(shares: list[float | None], answer: bool | None) -> None:
+def test_faster_is_said_where_all_seeds_are(
+    shares: list[float | None], answer: bool | None
+) -> None:
     found = sooner(shares)
     assert (between(found, greatest=1.0) if isinstance(found, Estimate) else found) is answer
 
@@ -163,7 +179,9 @@ def test_each_placement_has_a_best_rate_of_its_own() -> None:
 
 
 def test_one_seed_decides_nothing() -> None:
-    assert {verdict for verdict, _ in verdicts(made(losses(**PICTURE), seeds=1)).values()} == {"undecided"}
+    assert {verdict for verdict, _ in verdicts(made(losses(**PICTURE), seeds=1)).values()} == {
+        "undecided"
+    }
 
 
 def test_what_is_alike_differs_in_placement_alone() -> None:
@@ -198,11 +216,19 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[Panel]]:
 
 def test_the_pictures_have_every_pairing(drawn: list[list[Panel]]) -> None:
     found = made(losses(**PICTURE))
-    assert [one.name for one in figures(CONFIG, found)] == ["de_en", "en_de", "optimisers", "over_rates"]
+    assert [one.name for one in figures(CONFIG, found)] == [
+        "de_en",
+        "en_de",
+        "optimisers",
+        "over_rates",
+    ]
     assert [len(panels) for panels in drawn] == [4, 2, 2, 1]
     labels = [one.label for one in drawn[0][0].series]
     assert labels[1:3] == ["Post-LN with warm-up", "Pre-LN, the paper's schedules"]
-    assert [one.label for one in drawn[1][0].series][3:5] == ["Post-LN with warm-up, one decay", "Pre-LN, one decay"]
+    assert [one.label for one in drawn[1][0].series][3:5] == [
+        "Post-LN with warm-up, one decay",
+        "Pre-LN, one decay",
+    ]
     assert [list(one.x) for one in drawn[3][0].series] == [[1e-3, 2e-3, 4e-3]] * 4
 
 
@@ -215,12 +241,16 @@ def test_the_pictures_have_every_pairing(drawn: list[list[Panel]]) -> None:
         ({"en_de_lrs": ()}, "a rate each"),
     ],
 )
-def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_a_configuration_that_cannot_be_meant_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         replace(CONFIG, **changes)
 
 
-def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]) -> None:
+def test_the_smallest_scale_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]
+) -> None:
     monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     found, page = run_study(STUDY, SCALES["smoke"], Pieces(tmp_path / "figure-4"), command="test")
     assert page.is_file()
@@ -232,6 +262,14 @@ def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_paper_s_model_and_batches_differ_by_text() -> None:
     """Appendix A.1."""
     config: Figure4Config = SCALES["paper"]
-    german, english = (config.training(pair, ScheduleConfig(), config.updates) for pair in ("de-en", "en-de"))
-    assert [(one.model.heads, one.model.ffn_width) for one in (german, english)] == [(4, 1024), (8, 2048)]
-    assert [one.data.max_tokens * one.train.accumulation for one in (german, english)] == [4096, 16 * 8192]
+    german, english = (
+        config.training(pair, ScheduleConfig(), config.updates) for pair in ("de-en", "en-de")
+    )
+    assert [(one.model.heads, one.model.ffn_width) for one in (german, english)] == [
+        (4, 1024),
+        (8, 2048),
+    ]
+    assert [one.data.max_tokens * one.train.accumulation for one in (german, english)] == [
+        4096,
+        16 * 8192,
+    ]

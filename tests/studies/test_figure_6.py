@@ -1,4 +1,6 @@
-"""Figure 6: what made-up curves are judged to say of a small fixed rate, and a run of the smallest scale."""
+"""Figure 6: what made-up curves are judged to say of a small fixed rate, and a run of the smallest
+scale.
+"""
 
 from pathlib import Path
 
@@ -20,7 +22,9 @@ NAMES = [
 ]
 
 
-def made(small: float, *, without: float = 5.8, long: float = 3.0, large: float = 6.0, seeds: int = 3) -> Trained:
+def made(
+    small: float, *, without: float = 5.8, long: float = 3.0, large: float = 6.0, seeds: int = 3
+) -> Trained:
     """The small rate's line goes from 8 before its first update to `small` after its last."""
     lasts = dict(zip(CONFIG.arms(), (small, without, long, large, large), strict=True))
     return trained_of(lasts, epoch=CONFIG.epoch_updates, seeds=seeds)
@@ -72,5 +76,11 @@ def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     found, page = run_study(STUDY, SCALES["smoke"], Pieces(tmp_path / "figure-6"), command="test")
     assert page.is_file()
-    assert [len(one["seeds"][0]["updates"]) for one in found.data["configurations"]] == [3, 2, 2, 2, 2]
+    assert [len(one["seeds"][0]["updates"]) for one in found.data["configurations"]] == [
+        3,
+        2,
+        2,
+        2,
+        2,
+    ]
     assert len(found.data["small_less_others_nats"]) == 4

@@ -1,4 +1,6 @@
-"""The study of the hidden state: deviations by hand, verdicts that turn, and predictions that are made fresh."""
+"""The study of the hidden state: deviations by hand, verdicts that turn, and predictions that are
+made fresh.
+"""
 
 import json
 from dataclasses import replace
@@ -33,7 +35,10 @@ TINY = _HiddenStateConfig(
 def curve(measured, predicted, error=0.0) -> Compared:
     measured = np.array(measured, dtype=np.float64)
     return Compared(
-        measured=measured, error=np.full_like(measured, error), predicted=np.array(predicted, float), draws=3
+        measured=measured,
+        error=np.full_like(measured, error),
+        predicted=np.array(predicted, float),
+        draws=3,
     )
 
 
@@ -58,7 +63,10 @@ class TestDeviation:
         assert np.isnan(mean_over_draws([[1.0]], [1.0]).error).all()
 
     def test_spread(self):
-        curves = {"a": [curve([1.02, 2.0], [1.0, 2.0])], "b": [curve([1.0], [1.0]), curve([1.0, 1.9], [1.0, 2.0])]}
+        curves = {
+            "a": [curve([1.02, 2.0], [1.0, 2.0])],
+            "b": [curve([1.0], [1.0]), curve([1.0, 1.9], [1.0, 2.0])],
+        }
         found = spread_of(curves, limit_percent=3.0, first=1)
         assert (found.where, found.place) == ("b", 2)
         assert found.largest == pytest.approx(5.0)
@@ -75,13 +83,18 @@ class TestDeviation:
         ],
     )
     def test_verdicts(self, limit, verdict, conditions):
-        curves = {name: [curve([1 + off], [1.0])] for name, off in {"a": 0.01, "b": -0.03, "c": 0.07}.items()}
+        curves = {
+            name: [curve([1 + off], [1.0])]
+            for name, off in {"a": 0.01, "b": -0.03, "c": 0.07}.items()
+        }
         found = spread_of(curves, limit_percent=limit).holds
         assert (verdict_of(found), conditions_of(found)) == (verdict, conditions)
 
     @pytest.mark.parametrize(("error", "verdict"), [(0.001, "reproduced"), (0.01, "undecided")])
     def test_an_interval_across_the_limit_decides_nothing(self, error, verdict):
-        """2 % off, a limit of 3 %, 3 draws, so t = 4.30: 0.1 % of standard error lies within and 1 % does not."""
+        """2 % off, a limit of 3 %, 3 draws, so t = 4.30: 0.1 % of standard error lies within and 1
+        % does not.
+        """
         found = spread_of({"a": [curve([1.02], [1.0], error)]}, limit_percent=3.0)
         assert verdict_of(found.holds) == verdict
         assert found.standard_error == pytest.approx(100 * error)
@@ -104,10 +117,15 @@ def drawn_as_predicted(name, case, off=1.0):
 
 
 class TestVerdicts:
-    @pytest.mark.parametrize(("off", "q", "gradient"), [(1.0, True, True), (1.04, False, True), (0.9, False, False)])
+    @pytest.mark.parametrize(
+        ("off", "q", "gradient"), [(1.0, True, True), (1.04, False, True), (0.9, False, False)]
+    )
     def test_they_turn(self, off, q, gradient):
         cases = TINY.cases()
-        found = {c.name: {n: compared(n, c, drawn_as_predicted(n, c, off)) for n in c.placements} for c in cases}
+        found = {
+            c.name: {n: compared(n, c, drawn_as_predicted(n, c, off)) for n in c.placements}
+            for c in cases
+        }
         claims, data = claims_of(cases, found, TINY)
         by_name = {claim.name: claim.verdict for claim in claims}
         assert len(claims) == len(cases) + 3
@@ -120,10 +138,16 @@ class TestVerdicts:
 
     def test_what_is_quoted_stands_in_the_data(self):
         cases = TINY.cases()
-        found = {c.name: {n: compared(n, c, drawn_as_predicted(n, c, 1.0123)) for n in c.placements} for c in cases}
+        found = {
+            c.name: {n: compared(n, c, drawn_as_predicted(n, c, 1.0123)) for n in c.placements}
+            for c in cases
+        }
         claims, data = claims_of(cases, found, TINY)
         assert f"{data['deep']['largest']:.2f} % off" in claims[0].found
-        assert f"{data['deep, value']['root_mean_square']:.2f} % root mean square" in claims[len(cases)].found
+        assert (
+            f"{data['deep, value']['root_mean_square']:.2f} % root mean square"
+            in claims[len(cases)].found
+        )
 
 
 class TestStudy:
@@ -135,14 +159,18 @@ class TestStudy:
         real = predict
 
         def doubled(name, model):
-            return {kind: replace(one, q=2 * np.array(one.q)) for kind, one in real(name, model).items()}
+            return {
+                kind: replace(one, q=2 * np.array(one.q)) for kind, one in real(name, model).items()
+            }
 
         monkeypatch.setattr(hidden_state, "predict", doubled)
         second, page = run_study(STUDY, TINY, pieces := Pieces(tmp_path), command="")
         assert pieces.made == []
         assert (tmp_path / "pieces" / "deep" / "pre-ln.json").read_text("utf-8") == stored
         assert second.claims[0].verdict == "contradicted"
-        assert '<span class="word">contradicted</span></span> – q, deep encoders' in page.read_text("utf-8")
+        assert '<span class="word">contradicted</span></span> – q, deep encoders' in page.read_text(
+            "utf-8"
+        )
         results = json.loads((tmp_path / "results.json").read_text("utf-8"))
         q = results["curves"]["deep"]["pre-ln"]["encoder"]["q"]
         assert len(q["measured"]) == len(q["predicted"]) == 4
@@ -177,5 +205,7 @@ def test_what_theory_refuses_is_left_out_and_said(tmp_path):
     config = replace(TINY, others=("pre-ln", "mhc-deepseek-v4"), width=512)
     found = hidden_state.run(config, Pieces(tmp_path))
     assert list(found.data["curves"]["theory"]) == ["pre-ln"]
-    assert found.conditions["Left out"].startswith("Encoders, theory's setting: Manifold-constrained")
+    assert found.conditions["Left out"].startswith(
+        "Encoders, theory's setting: Manifold-constrained"
+    )
     assert "cannot be predicted" in found.conditions["Left out"]

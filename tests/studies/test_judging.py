@@ -70,7 +70,12 @@ def test_an_interval_lies_within_or_outside_or_is_too_wide_to_tell(seeds, expect
 
 def test_all_values_must_lie_within_and_one_outside_is_enough():
     near, far, wide = [0.99, 1.0, 1.01], [1.19, 1.2, 1.21], [0.5, 1.0, 1.5]
-    for columns, expected in (([near, near], True), ([near, far], False), ([near, wide], None), ([wide, far], False)):
+    for columns, expected in (
+        ([near, near], True),
+        ([near, far], False),
+        ([near, wide], None),
+        ([wide, far], False),
+    ):
         assert lies_within(estimate(np.transpose(columns)), 1.0, 0.1) is expected
 
 
@@ -88,7 +93,11 @@ def test_all_values_must_lie_within_and_one_outside_is_enough():
         ({"a": True, "b": False}, Verdict.UNDECIDED, "a; not b"),
         # Nothing for and something against is never undecided, whatever is open.
         ({"a": None, "b": False}, Verdict.CONTRADICTED, "not b; undecided: a"),
-        ({"a": None, "b": False, "c": None, "d": None}, Verdict.CONTRADICTED, "not b; undecided: a, c and d"),
+        (
+            {"a": None, "b": False, "c": None, "d": None},
+            Verdict.CONTRADICTED,
+            "not b; undecided: a, c and d",
+        ),
         ({"a": True, "b": False, "c": False}, Verdict.CONTRADICTED, "not b and c; but a"),
     ],
 )
@@ -109,7 +118,9 @@ def test_one_seed_has_no_interval_and_decides_nothing():
 
 
 def test_a_family_is_judged_as_strictly_as_it_is_large() -> None:
-    """Levels of 0.01, 0.02, 0.03 and 0.04 of four: the first stands at 0.05 / 4, the second at 0.05 / 3 no more."""
+    """Levels of 0.01, 0.02, 0.03 and 0.04 of four: the first stands at 0.05 / 4, the second at 0.05
+    / 3 no more.
+    """
 
     def at_level(level: float, mean: float = 1.0) -> Estimate:
         return Estimate(
@@ -120,7 +131,8 @@ def test_a_family_is_judged_as_strictly_as_it_is_large() -> None:
         )
 
     family = {
-        name: (at_level(level), 0.0, math.inf) for name, level in zip("abcd", (0.01, 0.02, 0.03, 0.04), strict=True)
+        name: (at_level(level), 0.0, math.inf)
+        for name, level in zip("abcd", (0.01, 0.02, 0.03, 0.04), strict=True)
     }
     assert holm(family) == {"a": True, "b": None, "c": None, "d": None}
     assert holm({name: family[name] for name in "bc"}) == {"b": True, "c": True}
@@ -130,7 +142,9 @@ def test_a_family_is_judged_as_strictly_as_it_is_large() -> None:
     assert holm({"a": (at_level(0.06), -5.0, 2.0)}) == {"a": None}
 
 
-@pytest.mark.parametrize("seeds", [[0.5, 0.51, 0.49], [0.5, 0.9, 0.2], [-0.5, -0.51, -0.49], [0.5], [0.5, 0.5]])
+@pytest.mark.parametrize(
+    "seeds", [[0.5, 0.51, 0.49], [0.5, 0.9, 0.2], [-0.5, -0.51, -0.49], [0.5], [0.5, 0.5]]
+)
 def test_a_family_of_one_is_judged_by_its_interval(seeds: list[float]) -> None:
     found = estimate(seeds)
     for bounds in ((0.0, math.inf), (0.4, 0.6), (-math.inf, 0.45), (0.5, 0.505)):
@@ -138,12 +152,21 @@ def test_a_family_of_one_is_judged_by_its_interval(seeds: list[float]) -> None:
 
 
 def test_a_training_has_learned_that_ends_well_below_the_baseline() -> None:
-    assert [learned(nats, 5.957) for nats in (4.0, 5.906, 5.908, 5.957, 6.1, math.inf)] == [True, True, *[False] * 4]
+    assert [learned(nats, 5.957) for nats in (4.0, 5.906, 5.908, 5.957, 6.1, math.inf)] == [
+        True,
+        True,
+        *[False] * 4,
+    ]
 
 
 def test_the_share_beyond_t_is_that_of_the_table() -> None:
     """Fisher's table: 12.706, 4.303, 2.776 and 2.576 leave 5, 5, 5 and 1 %."""
-    for t, degrees, share in ((12.7062, 1, 0.05), (4.30265, 2, 0.05), (2.77645, 4, 0.05), (2.5758, 10**6, 0.01)):
+    for t, degrees, share in (
+        (12.7062, 1, 0.05),
+        (4.30265, 2, 0.05),
+        (2.77645, 4, 0.05),
+        (2.5758, 10**6, 0.01),
+    ):
         assert t_beyond(t, degrees) == pytest.approx(share, rel=1e-3)
 
 
@@ -166,7 +189,9 @@ def test_settings_that_are_named_together_each_count():
     found = by_place([False, False, *[True] * 3], "layer")
     assert verdict_of(found) is Verdict.UNDER_CONDITIONS
     assert verdict_of(by_place([False, False, False, True], "layer")) is Verdict.CONTRADICTED
-    by_depth = by_setting({("a", 2): True, ("a", 4): True, ("a", 8): True, ("b", 2): False}, "blocks")
+    by_depth = by_setting(
+        {("a", 2): True, ("a", 4): True, ("a", 8): True, ("b", 2): False}, "blocks"
+    )
     assert (verdict_of(by_depth), conditions_of(by_depth)) == (Verdict.UNDER_CONDITIONS, "a; not b")
 
 
@@ -176,7 +201,8 @@ def test_many_settings_are_counted_and_exceptions_named():
 
 
 def test_the_interval_of_a_proportion():
-    """Agresti and Coull 1998, table 1's neighbours: Wilson's interval of 0 of 10 is 0 to 0.278, of 32 of 35 0.776 to
+    """Agresti and Coull 1998, table 1's neighbours: Wilson's interval of 0 of 10 is 0 to 0.278, of
+    32 of 35 0.776 to
     0.970."""
     assert proportion(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
     assert proportion(32, 35) == pytest.approx((0.7762, 0.9704), abs=1e-4)
@@ -184,10 +210,13 @@ def test_the_interval_of_a_proportion():
 
 
 def test_cases_of_a_family_count_for_less_than_as_many_that_stand_alone() -> None:
-    """Each case its own family: Wilson's with t of n - 1. Families that agree within: as if each were one case."""
+    """Each case its own family: Wilson's with t of n - 1. Families that agree within: as if each
+    were one case.
+    """
     alone = clustered_proportion([True] * 45 + [False] * 15, range(60))
     assert alone == pytest.approx(proportion(45, 60), abs=0.004)
-    # Six families of ten that agree within are five cases: Wilson's ends lie t standard errors from the share.
+    # Six families of ten that agree within are five cases: Wilson's ends lie t standard errors from
+    # the share.
     families = [family for family in "abcdef" for _ in range(10)]
     together = clustered_proportion([family not in "ab" for family in families], families)
     for end in together:
@@ -212,8 +241,16 @@ def test_a_claim_that_was_looked_at_nowhere_has_no_verdict():
 
 def test_depths_that_agree_are_one_setting():
     holds = {("a", 2): True, ("a", 4): True, ("b", 2): True, ("b", 4): False, ("b", 8): True}
-    assert by_setting(holds, "blocks") == {"a": True, "b of 2 and 8 blocks": True, "b of 4 blocks": False}
+    assert by_setting(holds, "blocks") == {
+        "a": True,
+        "b of 2 and 8 blocks": True,
+        "b of 4 blocks": False,
+    }
 
 
 def test_one_that_does_not_hold_outweighs_those_that_cannot_tell():
-    assert [all_hold(a) for a in ([True, True], [True, None], [None, False, True])] == [True, None, False]
+    assert [all_hold(a) for a in ([True, True], [True, None], [None, False, True])] == [
+        True,
+        None,
+        False,
+    ]

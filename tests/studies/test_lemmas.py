@@ -1,4 +1,6 @@
-"""The study of the lemmas: measurements against closed forms, and verdicts that turn with what they are given."""
+"""The study of the lemmas: measurements against closed forms, and verdicts that turn with what they
+are given.
+"""
 
 import json
 import math
@@ -19,14 +21,21 @@ SMALL = LemmasConfig(width=64, tokens=32, blocks=6, seeds=6, vectors=300, singul
 
 def estimate(mean, half_width=0.0) -> Estimate:
     mean = np.asarray(mean, dtype=np.float64)
-    return Estimate(count=9, mean=mean, deviation=np.full_like(mean, 0.1), half_width=np.full_like(mean, half_width))
+    return Estimate(
+        count=9,
+        mean=mean,
+        deviation=np.full_like(mean, 0.1),
+        half_width=np.full_like(mean, half_width),
+    )
 
 
 def faked(config: LemmasConfig, half_width: float = 0.0, **changes) -> dict[str, Estimate]:
     """What would be found if everything were just as the theory has it."""
     n, means = config.blocks, np.array(config.means)
     rho = corrected.post_ln_cosines(n - 1, tokens=config.tokens)
-    attention = np.array([corrected.uniform_attention_share(one, tokens=config.tokens) for one in rho])
+    attention = np.array(
+        [corrected.uniform_attention_share(one, tokens=config.tokens) for one in rho]
+    )
     true, claimed = np.ones(len(means)), (1 + means**2) ** -0.5
     found = {
         "relu": [0.5] * len(config.sigmas),
@@ -42,8 +51,12 @@ def faked(config: LemmasConfig, half_width: float = 0.0, **changes) -> dict[str,
     of = {name: estimate(value, half_width) for name, value in (found | changes).items()}
     return of | {
         "relu deviation": estimate([math.sqrt(5 / config.width)] * len(config.sigmas)),
-        "relu beyond": estimate(changes.get("relu beyond", [0.001] * len(config.sigmas)), half_width),
-        **dict.fromkeys(("layer-norm", "layer-norm exact", "rms-norm over claimed"), estimate(true)),
+        "relu beyond": estimate(
+            changes.get("relu beyond", [0.001] * len(config.sigmas)), half_width
+        ),
+        **dict.fromkeys(
+            ("layer-norm", "layer-norm exact", "rms-norm over claimed"), estimate(true)
+        ),
         **dict.fromkeys(("claimed", "rms-norm", "rms-norm exact"), estimate(claimed)),
     }
 
@@ -59,8 +72,14 @@ def verdicts(config=SMALL, hidden_off=1e-6, singular=None, **changes) -> dict[st
 
 
 STEPS, LAST = "Lemma 2, Post-LN, the steps of Table 1", "Lemma 2, Post-LN, before the last norm"
-COUNTED, COMPLETED = "Lemma 2, Pre-LN, l as section 3.1 counts", "Lemma 2, Pre-LN, l completed blocks"
-POST_DIGEST, PRE_DIGEST = "Lemma 2, Post-LN, as digests have it", "Lemma 2, Pre-LN, as digests have it"
+COUNTED, COMPLETED = (
+    "Lemma 2, Pre-LN, l as section 3.1 counts",
+    "Lemma 2, Pre-LN, l completed blocks",
+)
+POST_DIGEST, PRE_DIGEST = (
+    "Lemma 2, Post-LN, as digests have it",
+    "Lemma 2, Pre-LN, as digests have it",
+)
 SPHERE, FEATURES = "The sphere of LayerNorm", "Theorem 1, the 0.99 of one position"
 VALUE, EXACT, STATED, RMS = (
     "Pre-LN, the value between the bounds",
@@ -76,8 +95,14 @@ class TestVerdicts:
         holds = {"Lemma 1", LAST, STEPS, COMPLETED, VALUE, EXACT, RMS, SPHERE, FEATURES}
         assert {name for name, (verdict, _) in found.items() if verdict == "reproduced"} == holds
         assert {found[name][0] for name in (POST_DIGEST, PRE_DIGEST)} == {"contradicted"}
-        assert found[COUNTED] == ("reproduced under conditions", "layers 5 to 12; not layers 1 to 4")
-        assert found[STATED][1] == "a mean of 0, a mean of 0.1 and a mean of 0.3; not a mean of 1 and a mean of 3"
+        assert found[COUNTED] == (
+            "reproduced under conditions",
+            "layers 5 to 12; not layers 1 to 4",
+        )
+        assert (
+            found[STATED][1]
+            == "a mean of 0, a mean of 0.1 and a mean of 0.3; not a mean of 1 and a mean of 3"
+        )
 
     @pytest.mark.parametrize(
         ("name", "changes", "expected"),
@@ -92,7 +117,11 @@ class TestVerdicts:
             (POST_DIGEST, {"step 0": [1.5] * 6}, "reproduced"),
             (COUNTED, {"pre-ln": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]}, "reproduced"),
             (COMPLETED, {"pre-ln": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2]}, "contradicted"),
-            (COMPLETED, {"pre-ln": [1.0, 1.6, 2.2, 2.7, 3.2, 3.7, 99.0]}, "reproduced under conditions"),
+            (
+                COMPLETED,
+                {"pre-ln": [1.0, 1.6, 2.2, 2.7, 3.2, 3.7, 99.0]},
+                "reproduced under conditions",
+            ),
             (PRE_DIGEST, {"pre-ln": [1.0, 3.0, 5.0, 7.0, 9.0, 11.0, 13.0]}, "reproduced"),
             (VALUE, {"pre-ln": [1.0] * 7}, "contradicted"),
             (STATED, {"layer-norm over claimed": [1.0] * 5}, "reproduced"),
@@ -131,7 +160,9 @@ class TestVerdicts:
 
 class TestMeasured:
     def test_relu(self):
-        """Lemma 1, and Var ‖ReLU(X)‖² = (5/4) σ⁴ d, so that one vector's deviation is √(5/d) of the mean."""
+        """Lemma 1, and Var ‖ReLU(X)‖² = (5/4) σ⁴ d, so that one vector's deviation is √(5/d) of the
+        mean.
+        """
         config = replace(SMALL, vectors=20_000)
         found = relu(config, 1)
         error = math.sqrt(5 / config.width / config.vectors)
@@ -140,7 +171,9 @@ class TestMeasured:
         assert relu(config, 1) == found != relu(config, 2)
 
     def test_features_beyond_the_edge_are_as_rare_as_a_gaussian_s(self):
-        """P(max over d of N(0, 1) > √(2 ln 100 d)), which is no more than 0.01, counted among 60,000 vectors."""
+        """P(max over d of N(0, 1) > √(2 ln 100 d)), which is no more than 0.01, counted among
+        60,000 vectors.
+        """
         beyond = relu(replace(SMALL, vectors=60_000), 1)["beyond"]
         tail = math.erfc(math.sqrt(math.log(100 * SMALL.width))) / 2
         expected = 1 - (1 - tail) ** SMALL.width
@@ -153,7 +186,9 @@ class TestMeasured:
         steps = np.mean([post_ln(config, seed)["steps"] for seed in range(40)], axis=0)
         assert steps.shape == (6, 2)
         for step, expected in enumerate([1.0, 1.0, 2.0, 1.0, 0.5, 1.5]):
-            assert steps[step] == pytest.approx([expected] * 2, rel=0.05 if step not in (0, 3) else 1e-4)
+            assert steps[step] == pytest.approx(
+                [expected] * 2, rel=0.05 if step not in (0, 3) else 1e-4
+            )
         assert post_ln(config, 1)["hidden_off"] < 1e-4
 
     def test_pre_ln_follows_the_recursion(self):
@@ -185,7 +220,9 @@ class TestMeasured:
         found = estimated(runs)
         assert found.keys() == faked(SMALL).keys()
         assert found["pre-ln"].mean == pytest.approx(np.mean(runs["pre-ln"], axis=0))
-        assert found["step 5"].mean == pytest.approx(np.mean([one["steps"][5] for one in runs["post-ln"]], axis=0))
+        assert found["step 5"].mean == pytest.approx(
+            np.mean([one["steps"][5] for one in runs["post-ln"]], axis=0)
+        )
         assert found["relu"].half_width.shape == (3,)
 
 
@@ -202,7 +239,10 @@ class TestStudy:
             "Logarithm",
             "Gradient normalisation",
         }
-        html, results = page.read_text(encoding="utf-8"), json.loads((tmp_path / "results.json").read_text("utf-8"))
+        html, results = (
+            page.read_text(encoding="utf-8"),
+            json.loads((tmp_path / "results.json").read_text("utf-8")),
+        )
         for claim in found.claims:
             assert f'<span class="word">{claim.verdict}</span></span> – {claim.name}' in html
         assert {figure.name for figure in found.figures} == {"pre_ln", "post_ln", "jacobian"}
@@ -219,7 +259,10 @@ class TestStudy:
             ({"sigmas": (1.0, 0.0)}, "sigmas must be positive"),
             ({"means": ()}, "means needs at least one"),
             ({"singular_width": 2}, "singular_width must lie between 3"),
-            ({"width": 8}, r"singular_width must lie between 3 and 8 \(it is a part of the width of 8\)"),
+            (
+                {"width": 8},
+                r"singular_width must lie between 3 and 8 \(it is a part of the width of 8\)",
+            ),
         ],
     )
     def test_settings_that_it_cannot_take(self, change, message):

@@ -1,4 +1,6 @@
-"""The list of the paper's claims: against the paper's text, against the notes on it, and against the studies' data."""
+"""The list of the paper's claims: against the paper's text, against the notes on it, and against
+the studies' data.
+"""
 
 import json
 import re
@@ -55,14 +57,18 @@ def committed() -> list[_ClaimRow]:
     return rows(CLAIMS, STUDIES, RESULTS)
 
 
-@pytest.mark.parametrize("one", CLAIMS, ids=lambda one: f"{one.study}: {one.claim or one.statement[:40]}")
+@pytest.mark.parametrize(
+    "one", CLAIMS, ids=lambda one: f"{one.study}: {one.claim or one.statement[:40]}"
+)
 def test_what_is_called_published_stands_at_the_place_that_is_named(one: _ListedClaim) -> None:
     place = section(text(one.text), one.section)
     for quote in one.quotes:
         assert quote in place
     words = " ".join(one.quotes)
     for number in re.findall(r"\d+(?:\.\d+)?", one.published):
-        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", words), f"{number} of {one.published!r}"
+        assert re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", words), (
+            f"{number} of {one.published!r}"
+        )
     # Each BLEU score and loss of a statement is the paper's own; 1e-3 is written otherwise there.
     for number in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.e])", one.statement):
         assert number in text(one.text)
@@ -89,21 +95,31 @@ def test_what_was_not_run_is_named_where_it_is_counted(tmp_path: Path) -> None:
 def test_every_lemma_theorem_figure_appendix_and_score_of_the_paper_is_in_the_list() -> None:
     paper = text(PAPER)
     places = " ".join(one.place for one in CLAIMS)
-    named = {f"{kind.lower()} {number}" for kind, number in re.findall(r"\*\*(Lemma|Theorem|Definition) (\d)", paper)}
-    # Lemmas 4 and 5 are steps of the proof of theorem 1; figure 1 is a drawing of the two placements.
+    named = {
+        f"{kind.lower()} {number}"
+        for kind, number in re.findall(r"\*\*(Lemma|Theorem|Definition) (\d)", paper)
+    }
+    # Lemmas 4 and 5 are steps of the proof of theorem 1; figure 1 is a drawing of the two
+    # placements.
     named -= {"lemma 4", "lemma 5"}
-    figures = {f"figure {number}" for number in re.findall(r"Figure (\d)[.(]", paper)} - {"figure 1"}
-    appendices = {f"appendix {letter}" for letter in re.findall(r"^#+ ([B-H])\. ", paper, re.MULTILINE)}
+    figures = {f"figure {number}" for number in re.findall(r"Figure (\d)[.(]", paper)} - {
+        "figure 1"
+    }
+    appendices = {
+        f"appendix {letter}" for letter in re.findall(r"^#+ ([B-H])\. ", paper, re.MULTILINE)
+    }
     assert {"lemma 1", "lemma 3", "theorem 1"} < named
     assert figures == {f"figure {number}" for number in (2, 3, 4, 5, 6)}
     assert len(appendices) == 7
     for place in named | figures | appendices:
         assert place in places, place
-    # Every score of a translation or loss with decimals in the sections of results, wherever it stands.
+    # Every score of a translation or loss with decimals in the sections of results, wherever it
+    # stands.
     results = "".join(section(paper, heading) for heading in ("3.2.", "3.4.", "4.2.", "A.2.", "H."))
     scores = set(
         re.findall(
-            r"(?<![\d.])\d+\.\d+(?= (?:test )?BLEU|\. As a comparison| and 2| in term|\)| validation| in 27)", results
+            r"(?<![\d.])\d+\.\d+(?= (?:test )?BLEU|\. As a comparison| and 2| in term|\)| validation| in 27)",
+            results,
         )
     )
     assert scores >= {"8.45", "31.16", "2.77", "1.69", "1.6", "35.5", "4.3"}
@@ -116,7 +132,8 @@ def test_every_note_on_the_papers_claims_is_in_the_list() -> None:
     errors = re.findall(r"^(\d+)\. ", section(text(NOTES), "2."), re.MULTILINE)
     schedules = re.findall(r"^(\d+)\. ", section(text(NOTES), "4."), re.MULTILINE)
     noted = {f"2.{number}" for number in errors} | {f"4.{number}" for number in schedules}
-    # A caption, another text than the paper, slips of the pen, other libraries' conventions: no claims of the paper.
+    # A caption, another text than the paper, slips of the pen, other libraries' conventions: no
+    # claims of the paper.
     assert noted - {one.note for one in CLAIMS} == {"2.9", "2.10", "2.11", "4.3"}
 
 
@@ -126,7 +143,11 @@ def test_what_no_study_judges_names_a_test_that_there_is_or_says_why_nothing_tes
         if test := row.listed.test:
             file, *names = test.split("::")
             source = (RESULTS.parent / file).read_text("utf-8")
-            assert [name for name in names if not re.search(rf"^ *(?:def|class) {name}\b", source, re.MULTILINE)] == []
+            assert [
+                name
+                for name in names
+                if not re.search(rf"^ *(?:def|class) {name}\b", source, re.MULTILINE)
+            ] == []
             assert row.tested, test
         ((cells,),) = (made.rows for made in tables([row], RESULTS, RESULTS / "paper"))
         words = (row.tested, test, HELD) if test else ("nothing", row.listed.untested, NOT_TESTED)
@@ -141,8 +162,16 @@ def test_each_row_has_what_stands_in_the_data_of_its_study() -> None:
         if row.verdict is None:
             assert not file.is_file() or not row.listed.claim
             continue
-        (claim,) = [c for c in json.loads(file.read_text("utf-8"))["claims"] if c["name"] == row.listed.claim]
-        assert (row.found, row.verdict_words, row.where) == (claim["found"], claim["verdict"], claim["conditions"])
+        (claim,) = [
+            c
+            for c in json.loads(file.read_text("utf-8"))["claims"]
+            if c["name"] == row.listed.claim
+        ]
+        assert (row.found, row.verdict_words, row.where) == (
+            claim["found"],
+            claim["verdict"],
+            claim["conditions"],
+        )
         assert row.tested == (row.listed.tested or claim["statement"])
     assert sum(row.verdict is not None for row in found) > 30
 
@@ -150,7 +179,9 @@ def test_each_row_has_what_stands_in_the_data_of_its_study() -> None:
 def test_where_a_study_has_results_every_claim_of_it_has_a_name() -> None:
     """But for those that a command of their own measures."""
     there = {name for name in STUDIES if (RESULTS / name / "results.json").is_file()}
-    assert [one.statement for one in CLAIMS if one.study in there and not (one.claim or one.command)] == []
+    assert [
+        one.statement for one in CLAIMS if one.study in there and not (one.claim or one.command)
+    ] == []
 
 
 def test_the_committed_page_is_that_of_the_committed_results() -> None:
@@ -159,7 +190,9 @@ def test_the_committed_page_is_that_of_the_committed_results() -> None:
     assert [(row["claim"], row["found"], row["verdict"]) for row in saved] == [
         (row.listed.claim, row.found or None, row.verdict_words) for row in committed()
     ]
-    assert (RESULTS / "paper/claims.md").read_text("utf-8") == markdown(committed(), RESULTS, RESULTS / "paper")
+    assert (RESULTS / "paper/claims.md").read_text("utf-8") == markdown(
+        committed(), RESULTS, RESULTS / "paper"
+    )
 
 
 @pytest.fixture
@@ -181,12 +214,15 @@ def changed(folder: Path, name: str, change: Any) -> None:
 def test_what_nobody_has_run_says_so_with_its_command(made: Path) -> None:
     found = rows(CLAIMS, STUDIES, made)
     for row in found:
-        assert (row.verdict_words == NOT_RUN) == (row.listed.study not in ("lemmas", "theorem1", ""))
+        assert (row.verdict_words == NOT_RUN) == (
+            row.listed.study not in ("lemmas", "theorem1", "")
+        )
     (footnote,) = [row for row in found if "35.5" in row.listed.published]
     assert footnote.command == "normscope train docs/iwslt14_pre_ln.toml --run runs/iwslt14_pre_ln"
     held, left = sum(bool(one.test) for one in CLAIMS), sum(bool(one.untested) for one in CLAIMS)
-    assert f"{held} {HELD}, {sum(row.verdict is None for row in found) - held - left} not run, {left} {NOT_TESTED}" in (
-        tally(found)
+    assert (
+        f"{held} {HELD}, {sum(row.verdict is None for row in found) - held - left} not run, {left} "
+        f"{NOT_TESTED}" in (tally(found))
     )
 
 
@@ -223,7 +259,9 @@ def test_a_study_that_has_been_run_fills_its_rows(made: Path) -> None:
         (lambda table: table.pop("conditions"), "are not those of a study"),
     ],
 )
-def test_results_that_do_not_hold_what_the_list_says_are_refused(made: Path, change: Any, says: str) -> None:
+def test_results_that_do_not_hold_what_the_list_says_are_refused(
+    made: Path, change: Any, says: str
+) -> None:
     changed(made, "lemmas", change)
     with pytest.raises(UserError, match=says):
         rows(CLAIMS, STUDIES, made)
@@ -231,7 +269,9 @@ def test_results_that_do_not_hold_what_the_list_says_are_refused(made: Path, cha
 
 def test_damaged_results_are_refused_by_name(made: Path) -> None:
     (made / "lemmas/results.json").write_text('{"claims": [', "utf-8")
-    with pytest.raises(UserError, match=r"lemmas/results\.json cannot be read .*make the study's results again"):
+    with pytest.raises(
+        UserError, match=r"lemmas/results\.json cannot be read .*make the study's results again"
+    ):
         rows(CLAIMS, STUDIES, made)
 
 
@@ -258,11 +298,21 @@ def test_the_paper_s_claims_stand_apart_from_ours_and_from_summaries() -> None:
     found = committed()
     own, ours, digests = tables(found, RESULTS, RESULTS / "paper")
     assert own.title.startswith(f"The paper's own claims, {len(own.rows)}: ")
-    assert all("corrected" not in row[0] and "digests" not in row[0] for row in own.rows if isinstance(row[0], str))
-    assert len(ours.rows) + len(digests.rows) == sum(one.whose != "the paper" for one in CLAIMS) == 20
+    assert all(
+        "corrected" not in row[0] and "digests" not in row[0]
+        for row in own.rows
+        if isinstance(row[0], str)
+    )
+    assert (
+        len(ours.rows) + len(digests.rows) == sum(one.whose != "the paper" for one in CLAIMS) == 20
+    )
     # Every published score that no model here has reached says what was tested in its place.
     for one in CLAIMS:
-        if one.whose == "the paper" and re.search(r"BLEU|around 4|1\.69", one.published) and one.claim:
+        if (
+            one.whose == "the paper"
+            and re.search(r"BLEU|around 4|1\.69", one.published)
+            and one.claim
+        ):
             assert one.tested, one.statement
 
 
@@ -277,7 +327,9 @@ def test_cells_that_link_and_judge() -> None:
 
 
 def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no folder of results at '.*absent'.* --set results=FOLDER"):
+    with pytest.raises(
+        UserError, match=r"no folder of results at '.*absent'.* --set results=FOLDER"
+    ):
         STUDY.run(_PaperConfig(results=str(tmp_path / "absent")), Pieces(tmp_path))
     with pytest.raises(ValueError, match="claims must be at least 0"):
         _PaperConfig(claims=-1)

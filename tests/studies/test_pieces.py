@@ -1,4 +1,6 @@
-"""Pieces know the source that measured them: an edited measurement is made again, an edited page is not."""
+"""Pieces know the source that measured them: an edited measurement is made again, an edited page is
+not.
+"""
 
 import json
 import shutil
@@ -47,7 +49,9 @@ def made(folder: Path) -> list[str]:
 
 
 @pytest.mark.thorough
-def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: Path, tmp_path: Path):
+def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(
+    package: Path, tmp_path: Path
+):
     folder = tmp_path / "study"
     assert len(made(folder)) == 8
     assert made(folder) == []
@@ -55,7 +59,9 @@ def test_an_edited_measurement_is_made_again_and_an_edited_page_is_not(package: 
     edit(package.parent / "normscope_studies" / "lemmas" / "study.py")
     edit(package / "report" / "chart_svg.py")
     assert made(folder) == []
-    assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"] != source
+    assert (
+        json.loads((folder / "results.json").read_text(encoding="utf-8"))["source_sha256"] != source
+    )
     edit(package.parent / "normscope_studies" / "lemmas" / "measure.py")
     assert len(made(folder)) == 8
     edit(package / "model" / "sublayers.py")
@@ -97,7 +103,9 @@ MEASURED_BY = {
     "depth": "theory.simulation",
     "hidden-state": "theory.simulation",
 }
-"""Modules of the functions that are handed to `Pieces.get`, where they are not the study's own `measure`."""
+"""Modules of the functions that are handed to `Pieces.get`, where they are not the study's own
+`measure`.
+"""
 
 
 @pytest.mark.sampled(one_in=4)
@@ -105,11 +113,21 @@ MEASURED_BY = {
 def test_what_measures_does_not_depend_on_pages(name: str):
     """Else an edited caption would throw hours of measurements away.
 
-    Figures 2, 4 and 6, the cross of optimisers and converged measure by runs alone, the studies of families
-    and spikes by the doctor, whose room makes findings; that of the paper reads the others.
+    Figures 2, 4 and 6, the cross of optimisers and converged measure by runs alone, the studies of
+    families and spikes by the doctor, whose room makes findings; that of the paper reads the
+    others.
     """
     module = f"normscope_studies.{MEASURED_BY.get(name, name.replace('-', '_') + '.measure')}"
-    places = {path.relative_to(provenance.ROOT.parent).as_posix() for path in provenance.files_behind(module)}
+    places = {
+        path.relative_to(provenance.ROOT.parent).as_posix()
+        for path in provenance.files_behind(module)
+    }
     assert f"{module.replace('.', '/')}.py" in places
-    assert not {place for place in places if place.startswith(("normscope/report/", "normscope/cli/"))}
-    assert not {place for place in places if Path(place).name in ("page.py", "claims.py", "figures.py", "study.py")}
+    assert not {
+        place for place in places if place.startswith(("normscope/report/", "normscope/cli/"))
+    }
+    assert not {
+        place
+        for place in places
+        if Path(place).name in ("page.py", "claims.py", "figures.py", "study.py")
+    }

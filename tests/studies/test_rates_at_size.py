@@ -1,4 +1,6 @@
-"""The study of larger models: what is trained, what a rate between rungs loses, and what µP changes."""
+"""The study of larger models: what is trained, what a rate between rungs loses, and what µP
+changes.
+"""
 
 import math
 from dataclasses import replace
@@ -19,9 +21,26 @@ SMALL = study.SCALES["smoke"].models[0]
 def texts(tmp_path_factory):
     """A text in which each word tells the next."""
     folder = tmp_path_factory.mktemp("texts")
-    words = ["the", "norm", "of", "each", "block", "comes", "before", "its", "branch", "and", "after", "that", "sum"]
+    words = [
+        "the",
+        "norm",
+        "of",
+        "each",
+        "block",
+        "comes",
+        "before",
+        "its",
+        "branch",
+        "and",
+        "after",
+        "that",
+        "sum",
+    ]
     for name, count in (("train", 600), ("valid", 200)):
-        lines = (" ".join(words[(place + step) % len(words)] for step in range(30)) for place in range(count))
+        lines = (
+            " ".join(words[(place + step) % len(words)] for step in range(30))
+            for place in range(count)
+        )
         (folder / f"{name}.txt").write_text("\n".join(lines), encoding="utf-8")
     return str(folder / "train.txt"), str(folder / "valid.txt")
 
@@ -47,14 +66,23 @@ def test_ids_are_kept_and_frequencies_are_those_of_the_text(texts, tmp_path):
 def test_a_model_by_the_rates_of_a_narrower_one_takes_smaller_steps():
     wide = replace(SMALL, narrower=4.0)
     model = training.built(wide, 1)
-    groups = {group["role"]: group["lr_factor"] for group in training.optimizer_of(wide, model, 1e-3).param_groups}
+    groups = {
+        group["role"]: group["lr_factor"]
+        for group in training.optimizer_of(wide, model, 1e-3).param_groups
+    }
     assert groups == {"embedding": 1.0, "matrix": 0.25, "norm": 1.0, "head": 0.25}
-    widths = {name: float(weight.detach().std()) for name, weight in model.named_parameters() if weight.dim() > 1}
+    widths = {
+        name: float(weight.detach().std())
+        for name, weight in model.named_parameters()
+        if weight.dim() > 1
+    }
     assert widths["model.embed_tokens.weight"] == pytest.approx(0.02, rel=0.02)
     assert widths["lm_head.weight"] == pytest.approx(0.01, rel=0.02)
     plain = training.optimizer_of(SMALL, training.built(SMALL, 1), 1e-3)
     assert {group["lr_factor"] for group in plain.param_groups} == {1.0}
-    assert named_rate(replace(SMALL, sizes={**SMALL.sizes, "hidden_size": 128}, narrower=4.0)) == named_rate(SMALL)
+    assert named_rate(
+        replace(SMALL, sizes={**SMALL.sizes, "hidden_size": 128}, narrower=4.0)
+    ) == named_rate(SMALL)
 
 
 def test_between_rungs_a_rate_loses_what_a_straight_line_says():
@@ -85,7 +113,11 @@ def test_the_study_as_a_whole(texts, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"models": (SMALL, SMALL)}, "a name of its own"), ({"steps": (1, 1)}, "different"), ({"updates": 5}, "at least")],
+    [
+        ({"models": (SMALL, SMALL)}, "a name of its own"),
+        ({"steps": (1, 1)}, "different"),
+        ({"updates": 5}, "at least"),
+    ],
 )
 def test_what_cannot_be_asked(changes, message):
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,6 @@
-"""Stacks as drawn: their moments and gradients against plain autograd, and draws that come again."""
+"""Stacks as drawn: their moments and gradients against plain autograd, and draws that come
+again.
+"""
 
 import numpy as np
 import pytest
@@ -10,13 +12,24 @@ from normscope_studies.theory.simulation import SEQUENCES, Simulation, drawn, sq
 
 ENCODER = ModelSetting(blocks=2, width=16, ffn_width=24, tokens=5, vocabulary=30)
 PAIR = ModelSetting(
-    stack="encoder-decoder", blocks=2, width=16, ffn_width=24, heads=2, tokens=5, vocabulary=30, setting="paper"
+    stack="encoder-decoder",
+    blocks=2,
+    width=16,
+    ffn_width=24,
+    heads=2,
+    tokens=5,
+    vocabulary=30,
+    setting="paper",
 )
 
 
-@pytest.mark.parametrize(("placement", "model"), [("post-ln", ENCODER), ("pre-ln", PAIR), ("admin", ENCODER)])
+@pytest.mark.parametrize(
+    ("placement", "model"), [("post-ln", ENCODER), ("pre-ln", PAIR), ("admin", ENCODER)]
+)
 def test_squares_are_those_of_the_weights_own_gradients(placement, model, monkeypatch):
-    """One backward pass a sequence, with weights that take gradients, against the products that draw() sums."""
+    """One backward pass a sequence, with weights that take gradients, against the products that
+    draw() sums.
+    """
     simulation = Simulation(placement, model)
     expected: dict[str, dict[str, list[float]]] = {kind: {} for kind in simulation.stacks}
     cross_entropy = torch.nn.functional.cross_entropy
@@ -28,12 +41,18 @@ def test_squares_are_those_of_the_weights_own_gradients(placement, model, monkey
             for at, s in enumerate(stack.sublayers())
             for name, linear in s.f.matrices()
         }
-        losses = cross_entropy(logits, targets, reduction="none").view(SEQUENCES, -1).sum(1) / model.tokens
+        losses = (
+            cross_entropy(logits, targets, reduction="none").view(SEQUENCES, -1).sum(1)
+            / model.tokens
+        )
         weights = [linear.weight for linear in linears.values()]
         squares = np.zeros(len(weights))
         for loss in losses:
             gradients = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
-            squares += [0.0 if g is None else float(g.double().square().sum()) / SEQUENCES for g in gradients]
+            squares += [
+                0.0 if g is None else float(g.double().square().sum()) / SEQUENCES
+                for g in gradients
+            ]
         for (kind, name, _), square in zip(linears, squares, strict=True):
             expected[kind].setdefault(name, []).append(square)
         for _, recorded in simulation.found.values():
@@ -48,17 +67,27 @@ def test_squares_are_those_of_the_weights_own_gradients(placement, model, monkey
         for name, squares in expected[kind].items():
             if name in ("query", "key") and not any(squares):
                 continue  # W_Q = W_K = 0: the softmax is flat, and so is its gradient
-            np.testing.assert_allclose(stack.squares[name], squares, rtol=2e-3, atol=1e-9, err_msg=f"{kind} {name}")
+            np.testing.assert_allclose(
+                stack.squares[name], squares, rtol=2e-3, atol=1e-9, err_msg=f"{kind} {name}"
+            )
 
 
 def test_moments_by_hand():
     simulation = Simulation("rezero", ENCODER)
     seen = []
-    simulation.stacks["encoder"].blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    simulation.stacks["encoder"].blocks[0].register_forward_pre_hook(
+        lambda _, inputs: seen.append(inputs[0].detach())
+    )
     drawn = simulation.draw(1)["encoder"]
     x_BTD = seen[-1].double().view(SEQUENCES, ENCODER.tokens, ENCODER.width)
     q = float(x_BTD.square().sum(-1).mean()) / ENCODER.width
-    pairs = [float(a @ b) for x_TD in x_BTD for i, a in enumerate(x_TD) for j, b in enumerate(x_TD) if i != j]
+    pairs = [
+        float(a @ b)
+        for x_TD in x_BTD
+        for i, a in enumerate(x_TD)
+        for j, b in enumerate(x_TD)
+        if i != j
+    ]
     assert drawn.q == pytest.approx([q] * 3, rel=1e-5)
     assert drawn.p == pytest.approx([np.mean(pairs) / ENCODER.width] * 3, abs=1e-6)
     assert all(not square.any() for square in drawn.squares.values())
@@ -82,11 +111,15 @@ def test_what_cannot_be_drawn():
 
 @pytest.mark.parametrize("placement", ["post-ln", "pre-ln"])
 def test_attention_of_the_theory_s_setting_is_a_plain_mean(placement):
-    """Section 3.3 of the paper: with W_Q = W_K = 0 and one head it is (1/n) Σ_j x_j W_V at every position."""
+    """Section 3.3 of the paper: with W_Q = W_K = 0 and one head it is (1/n) Σ_j x_j W_V at every
+    position.
+    """
     stack = drawn(placement, square_encoder(2, 32), "theory", 1)
     seen = []
     for block in stack.blocks:
-        next(block.sublayers()).f.register_forward_hook(lambda f, given, output: seen.append((f, given[0], output)))
+        next(block.sublayers()).f.register_forward_hook(
+            lambda f, given, output: seen.append((f, given[0], output))
+        )
     for tokens in (1, 7):
         with torch.no_grad():
             stack(torch.randn(tokens, 32), Context(layout=Layout(torch.tensor([tokens]))))

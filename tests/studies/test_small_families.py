@@ -1,9 +1,13 @@
-"""Small models of whole families, and a sample of those that `normscope study families` looks at: none has an error."""
+"""Small models of whole families, and a sample of those that `normscope study families` looks at:
+none has an error.
+"""
 
 import pytest
 import torch
 
-pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `huggingface` extra)")
+pytest.importorskip(
+    "transformers", reason="needs Hugging Face transformers (the `huggingface` extra)"
+)
 
 from normscope.adapters.hugging_face_inputs import sample
 from normscope.doctor.diagnose import diagnose
@@ -39,7 +43,11 @@ def test_a_family_as_its_authors_meant_it_has_no_error(family):
 def test_sizes_are_small_and_everything_else_is_as_it_was():
     config = small_model("llama").config
     whole = type(config)()
-    assert (config.hidden_size, config.num_hidden_layers, config.vocab_size) == (WIDTH, BLOCKS, VOCABULARY)
+    assert (config.hidden_size, config.num_hidden_layers, config.vocab_size) == (
+        WIDTH,
+        BLOCKS,
+        VOCABULARY,
+    )
     assert (config.hidden_act, config.rms_norm_eps) == (whole.hidden_act, whole.rms_norm_eps)
 
 

@@ -1,4 +1,6 @@
-"""The frame of studies: measurements that are not made twice, settings from the command line, and what is written."""
+"""The frame of studies: measurements that are not made twice, settings from the command line, and
+what is written.
+"""
 
 import json
 import math
@@ -57,9 +59,23 @@ def run(config: DiceConfig, pieces: Pieces) -> Findings:
     verdict = Verdict.REPRODUCED if mean <= config.limit else Verdict.CONTRADICTED
     return Findings(
         conditions={"Seeds": "none"},
-        claims=[Claim(name="Mean", statement="small", source="here", found=f"{mean:.2f}", verdict=verdict)],
-        figures=[StudyFigure(name="dice", title="Dice", caption="None.", svg="<svg><title>x</title></svg>")],
-        tables=[StudyTable(title="Throws", columns=["throw", "value"], rows=[[i, v] for i, v in enumerate(values)])],
+        claims=[
+            Claim(
+                name="Mean", statement="small", source="here", found=f"{mean:.2f}", verdict=verdict
+            )
+        ],
+        figures=[
+            StudyFigure(
+                name="dice", title="Dice", caption="None.", svg="<svg><title>x</title></svg>"
+            )
+        ],
+        tables=[
+            StudyTable(
+                title="Throws",
+                columns=["throw", "value"],
+                rows=[[i, v] for i, v in enumerate(values)],
+            )
+        ],
         data={"mean": mean, "values": np.array(values)},
     )
 
@@ -74,7 +90,9 @@ DICE = Study(
 
 
 def studied(config: DiceConfig, folder: Path) -> tuple[list[str], dict[str, object]]:
-    """Pieces that were made, and results.json without when it was written and how long processors worked for it."""
+    """Pieces that were made, and results.json without when it was written and how long processors
+    worked for it.
+    """
     pieces = Pieces(folder)
     run_study(DICE, config, pieces, command="normscope study dice")
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
@@ -92,11 +110,16 @@ class TestPieces:
         assert again == first
         assert studied(DiceConfig(), tmp_path / "a") == ([], first)
 
-    def test_a_piece_with_another_value_is_refused_and_measured_again_once_it_is_removed(self, tmp_path):
+    def test_a_piece_with_another_value_is_refused_and_measured_again_once_it_is_removed(
+        self, tmp_path
+    ):
         _, first = studied(DiceConfig(), tmp_path / "a")
         file = tmp_path / "a" / "pieces" / "throws" / "2.json"
         file.write_text(file.read_text().replace("33", "43", 1))
-        with pytest.raises(UserError, match=r"throws/2\.json is damaged \(its SHA-256 .*\); remove it and try again"):
+        with pytest.raises(
+            UserError,
+            match=r"throws/2\.json is damaged \(its SHA-256 .*\); remove it and try again",
+        ):
             studied(DiceConfig(), tmp_path / "a")
         file.unlink()
         assert studied(DiceConfig(), tmp_path / "a") == (["throws/2"], first)
@@ -123,7 +146,8 @@ class TestPieces:
         made, results = studied(DiceConfig(faces=(20,)), tmp_path)
         assert len(made) == 4
         assert results["settings"]["faces"] == [20]
-        # More of the same asks for the new ones alone, and what no measurement depends on asks for none.
+        # More of the same asks for the new ones alone, and what no measurement depends on asks for
+        # none.
         assert studied(DiceConfig(faces=(20,), throws=6), tmp_path)[0] == ["throws/4", "throws/5"]
         assert studied(DiceConfig(faces=(20,), throws=6, limit=99.0), tmp_path)[0] == []
 
@@ -201,7 +225,11 @@ class TestWritten:
         assert results["claims"][0]["verdict"] == verdict
 
     def test_plain_values(self):
-        nested = {"a": np.array([[1.0, np.nan]]), 2: (1, True, None, "x"), "c": np.float64(1e-9 / 3)}
+        nested = {
+            "a": np.array([[1.0, np.nan]]),
+            2: (1, True, None, "x"),
+            "c": np.float64(1e-9 / 3),
+        }
         assert plain(nested) == {"a": [[1.0, None]], "2": [1, True, None, "x"], "c": 3.33333e-10}
 
     def test_a_row_of_numbers_is_one_line_and_reads_back(self):

@@ -1,4 +1,6 @@
-"""The study of Theorem 1: gradients against autograd, verdicts that turn, and what is measured only once."""
+"""The study of Theorem 1: gradients against autograd, verdicts that turn, and what is measured only
+once.
+"""
 
 import json
 import math
@@ -40,14 +42,23 @@ class TestMeasurement:
         """The draws in the same order, one sequence's mean loss at a time, and its .grad."""
         width, tokens, sequences, vocabulary = 16, 3, 2, 50
         found = last_layer_gradients(
-            placement, blocks=2, width=width, tokens=[tokens], sequences=sequences, vocabulary=vocabulary, seed=5
+            placement,
+            blocks=2,
+            width=width,
+            tokens=[tokens],
+            sequences=sequences,
+            vocabulary=vocabulary,
+            seed=5,
         )
         seed_weights(5)
         shape = StackShape(kind="encoder", width=width, ffn_width=width, heads=1, encoder_blocks=2)
         stack = Stack(named(placement)(shape), StackConfig())
         initialise(stack, "theory", named(placement))
         rows = torch.randn(vocabulary, width)
-        x, targets = torch.randn(sequences, tokens, width), torch.randint(vocabulary, (sequences, tokens))
+        x, targets = (
+            torch.randn(sequences, tokens, width),
+            torch.randint(vocabulary, (sequences, tokens)),
+        )
         for one, scale in zip(found.values(), (width**-0.5, 1.0), strict=True):
             for i in range(sequences):
                 stack.zero_grad()
@@ -57,36 +68,54 @@ class TestMeasurement:
                 gradient = stack.blocks[-1].feed_forward.f.ffn_out.weight.grad.norm()
                 torch.testing.assert_close(one["gradient_norms"][i], gradient, rtol=1e-4, atol=0)
                 loss_gradient = tokens * output.grad.norm(dim=1).max()
-                torch.testing.assert_close(one["loss_gradient_norms"][i], loss_gradient, rtol=1e-4, atol=0)
+                torch.testing.assert_close(
+                    one["loss_gradient_norms"][i], loss_gradient, rtol=1e-4, atol=0
+                )
 
     @pytest.mark.parametrize(("placement", "power"), [("post-ln", 1.5), ("pre-ln", 1 + 1.5 * 3)])
     def test_one_token_has_the_size_of_a_rank_one_matrix(self, placement, power):
-        """√(d/2) / √q at three blocks; a token's ‖h‖² spreads by √(5/d) = 14 % of itself, 96 of them agree better."""
+        """√(d/2) / √q at three blocks; a token's ‖h‖² spreads by √(5/d) = 14 % of itself, 96 of
+        them agree better.
+        """
         found = [
-            last_layer_gradients(placement, blocks=3, width=256, tokens=[1], sequences=48, vocabulary=1000, seed=seed)[
-                f"1, {SHORT}"
-            ]
+            last_layer_gradients(
+                placement, blocks=3, width=256, tokens=[1], sequences=48, vocabulary=1000, seed=seed
+            )[f"1, {SHORT}"]
             for seed in (1, 2)
         ]
         size = math.sqrt(np.mean([float(one["gradient_norms"].square().mean()) for one in found]))
         assert size == pytest.approx(math.sqrt(128 / power), rel=0.06)
-        assert SIDES[placement].predicted(3, 256, tokens=1, rows=SHORT, vocabulary=0) == pytest.approx(
-            math.sqrt(128 / power), rel=0.01
-        )
+        assert SIDES[placement].predicted(
+            3, 256, tokens=1, rows=SHORT, vocabulary=0
+        ) == pytest.approx(math.sqrt(128 / power), rel=0.01)
 
     def test_long_rows_make_the_softmax_pick_one(self):
-        found = last_layer_gradients("post-ln", blocks=1, width=256, tokens=[1], sequences=32, vocabulary=500, seed=1)
+        found = last_layer_gradients(
+            "post-ln", blocks=1, width=256, tokens=[1], sequences=32, vocabulary=500, seed=1
+        )
         assert list(found) == [f"1, {rows}" for rows in ROWS]
         short, long_ = found.values()
         assert float(short["loss_gradient_norms"].mean()) == pytest.approx(1, rel=0.1)
-        assert float(long_["loss_gradient_norms"].mean()) == pytest.approx(saturated_loss_gradient(256), rel=0.1)
+        assert float(long_["loss_gradient_norms"].mean()) == pytest.approx(
+            saturated_loss_gradient(256), rel=0.1
+        )
 
 
-def made_up(placement="post-ln", *, over, tokens, rows, depth_power, width_power, factor=1.0, scatter=1e-3):
-    """Gradients that are factor times the one-token value at (8, 128) and powers of depth and width around it."""
+def made_up(
+    placement="post-ln", *, over, tokens, rows, depth_power, width_power, factor=1.0, scatter=1e-3
+):
+    """Gradients that are factor times the one-token value at (8, 128) and powers of depth and width
+    around it.
+    """
     side = SIDES[placement]
-    shapes = [(blocks, 128) for blocks in DEPTHS] if over == "blocks" else [(8, width) for width in WIDTHS]
-    value = np.array([(blocks / 8) ** depth_power * (width / 128) ** width_power for blocks, width in shapes])
+    shapes = (
+        [(blocks, 128) for blocks in DEPTHS]
+        if over == "blocks"
+        else [(8, width) for width in WIDTHS]
+    )
+    value = np.array(
+        [(blocks / 8) ** depth_power * (width / 128) ** width_power for blocks, width in shapes]
+    )
     value *= factor * side.predicted(8, 128, tokens=1, rows=SHORT, vocabulary=0)
     noise = 1 + scatter * np.random.default_rng(0).standard_normal((SEEDS, len(shapes), SEQUENCES))
     return Sweep(
@@ -102,16 +131,22 @@ def made_up(placement="post-ln", *, over, tokens, rows, depth_power, width_power
 
 
 def verdicts(**changes):
-    """Of claims about made-up gradients of both placements; `changes` apply to output rows of length 1."""
+    """Of claims about made-up gradients of both placements; `changes` apply to output rows of
+    length 1.
+    """
     sweeps = []
     for placement, depth_power in (("post-ln", 0.0), ("pre-ln", -0.5)):
         for tokens in (1, TOKENS):
             powers = {"depth_power": depth_power, "width_power": 0.5, **changes}
             sweeps += [
-                made_up(placement, over=over, tokens=tokens, rows=SHORT, **powers) for over in ("blocks", "width")
+                made_up(placement, over=over, tokens=tokens, rows=SHORT, **powers)
+                for over in ("blocks", "width")
             ]
         long_powers = {"depth_power": depth_power, "width_power": 1.0}
-        sweeps += [made_up(placement, over="width", tokens=n, rows=LONG, **long_powers) for n in (1, TOKENS)]
+        sweeps += [
+            made_up(placement, over="width", tokens=n, rows=LONG, **long_powers)
+            for n in (1, TOKENS)
+        ]
     return {claim.name: claim.verdict for claim in claims(sweeps)}
 
 
@@ -137,18 +172,23 @@ class TestVerdicts:
         assert found["Corrected, Post-LN: the value"] != "reproduced"
 
     @pytest.mark.parametrize(
-        ("factor", "papers", "corrected"), [(10, "reproduced", "contradicted"), (1e4, "contradicted", "contradicted")]
+        ("factor", "papers", "corrected"),
+        [(10, "reproduced", "contradicted"), (1e4, "contradicted", "contradicted")],
     )
     def test_bounds_are_broken_by_gradients_above_them(self, factor, papers, corrected):
         found = verdicts(factor=factor)
         for side in ("Post-LN", "Pre-LN"):
             assert found[f"Theorem 1, {side}: the bound"] == papers
             # With 16 positions its probability is 0, so that nothing can break it there.
-            assert (found[f"Corrected, {side}: the bound"] == "reproduced") == (corrected == "reproduced")
+            assert (found[f"Corrected, {side}: the bound"] == "reproduced") == (
+                corrected == "reproduced"
+            )
 
     def test_pre_ln_s_gradient_is_beside_post_ln_s_of_as_many_blocks(self):
         def beside(**changes):
-            sides = {placement: {"depth_power": 0.0, "width_power": 0.5} | changes for placement in SIDES}
+            sides = {
+                placement: {"depth_power": 0.0, "width_power": 0.5} | changes for placement in SIDES
+            }
             sides["pre-ln"]["depth_power"] -= 0.5
             sweeps = [
                 made_up(placement, over="blocks", tokens=tokens, rows=SHORT, **powers)
@@ -159,7 +199,9 @@ class TestVerdicts:
 
         # √(1.5 / 13) at 8 blocks of one token, and √(8 / L) times that at L; scale drops out.
         claim = beside(factor=3.0)
-        share = math.sqrt(SIDES["post-ln"].one_token_power(8, 128) / SIDES["pre-ln"].one_token_power(8, 128))
+        share = math.sqrt(
+            SIDES["post-ln"].one_token_power(8, 128) / SIDES["pre-ln"].one_token_power(8, 128)
+        )
         assert claim.found.startswith("Pre-LN's over Post-LN's from 4 blocks to 32: one token")
         found = [float(word) for word in re.findall(r"0\.\d+", claim.found)]
         assert found == pytest.approx([math.sqrt(2) * share, share / 2] * 2, abs=0.001)
@@ -188,7 +230,9 @@ class TestStudy:
         assert repeated.claims == found.claims
         assert page.is_file()
         more = Pieces(tmp_path)
-        run_study(STUDY, replace(SMOKE, seeds=SMOKE.seeds + 1), more, command="normscope study theorem-1")
+        run_study(
+            STUDY, replace(SMOKE, seeds=SMOKE.seeds + 1), more, command="normscope study theorem-1"
+        )
         assert more.made == [f"{placement}/seed-{SMOKE.seeds + 1}" for placement in SIDES]
 
     @pytest.mark.thorough
@@ -216,7 +260,9 @@ class TestStudy:
     @pytest.mark.thorough
     def test_the_verb(self, tmp_path, monkeypatch, capsys):
         out = tmp_path / "out"
-        monkeypatch.setattr(sys, "argv", ["normscope", "study", "theorem-1", "--scale", "smoke", "--out", str(out)])
+        monkeypatch.setattr(
+            sys, "argv", ["normscope", "study", "theorem-1", "--scale", "smoke", "--out", str(out)]
+        )
         with pytest.raises(SystemExit) as stopped:
             cli.main()
         assert not stopped.value.code
@@ -227,7 +273,11 @@ class TestStudy:
         }  # fmt: skip
         assert all(claim["name"] in said for claim in results["claims"])
         assert {path.name for path in out.glob("*.svg")} == {"depth.svg", "width.svg"}
-        stated = next(one["statement"] for one in results["claims"] if one["name"].endswith("Post-LN: the bound"))
+        stated = next(
+            one["statement"]
+            for one in results["claims"]
+            if one["name"].endswith("Post-LN: the bound")
+        )
         assert f"probability {0.99 - 0.125 - 0.1 / 1.0:.3f} at least" in stated
 
     @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The runs that figures 2, 4 and 6 share: their schedules, what identifies them, and what is trained how often."""
+"""The runs that figures 2, 4 and 6 share: their schedules, what identifies them, and what is
+trained how often.
+"""
 
 import json
 import math
@@ -46,11 +48,16 @@ def summed(schedule: ScheduleConfig, updates: int) -> float:
 
 
 def test_the_paper_s_schedules_sum_up_to_what_is_known_of_them() -> None:
-    """By Euler and Maclaurin: Σ 1/√u to N is 2√N + ζ(1/2) + 1/(2√N); from T on the integral and half of both ends."""
+    """By Euler and Maclaurin: Σ 1/√u to N is 2√N + ζ(1/2) + 1/(2√N); from T on the integral and
+    half of both ends.
+    """
     updates, warmup = 16_500, 4_000
     zeta = -1.4603545088095868
     without = 2 * math.sqrt(updates) + zeta + 1 / (2 * math.sqrt(updates))
-    tail = 2 * (math.sqrt(updates) - math.sqrt(warmup)) + (1 / math.sqrt(updates) + 1 / math.sqrt(warmup)) / 2
+    tail = (
+        2 * (math.sqrt(updates) - math.sqrt(warmup))
+        + (1 / math.sqrt(updates) + 1 / math.sqrt(warmup)) / 2
+    )
     with_it = (warmup - 1) / 2 + math.sqrt(warmup) * tail
     assert summed(coupled(1), updates) == pytest.approx(without, rel=1e-6)
     assert summed(coupled(warmup), updates) == pytest.approx(with_it, rel=1e-6)
@@ -80,11 +87,15 @@ def test_the_arms_of_equal_sum_have_it() -> None:
 def test_the_start_of_equal_sum_is_the_nearest_one() -> None:
     wanted, updates = summed(coupled(40), 200), 200
     found = of_equal_sum(coupled(40), updates).decay_from_updates
-    nearest = min(range(1, updates + 1), key=lambda at: abs(summed(controlled(0, at), updates) - wanted))
+    nearest = min(
+        range(1, updates + 1), key=lambda at: abs(summed(controlled(0, at), updates) - wanted)
+    )
     assert found == nearest
     with pytest.raises(ValueError, match="no decay without warm-up"):
         of_equal_sum(coupled(100_000), 200)
-    assert peak_of_equal_sum(controlled(0, 200), coupled(40), 2.0, 200) == pytest.approx(2 * wanted / 200, rel=1e-5)
+    assert peak_of_equal_sum(controlled(0, 200), coupled(40), 2.0, 200) == pytest.approx(
+        2 * wanted / 200, rel=1e-5
+    )
 
 
 def test_the_warm_ups_take_the_paper_s_part_of_a_run() -> None:
@@ -100,12 +111,17 @@ def test_the_warm_ups_take_the_paper_s_part_of_a_run() -> None:
 def test_figures_share_what_they_have_in_common(scale: str, tmp_path: Path) -> None:
     scales = [of[scale] for of in (FIGURE_2, FIGURE_4, FIGURE_6)]
     configs = [replace(one, corpus="toy", en_de_corpus="toy") for one in scales]
-    folders = {folder_of(config, Pieces(tmp_path / f"figure-{n}")) for n, config in enumerate(configs)}
+    folders = {
+        folder_of(config, Pieces(tmp_path / f"figure-{n}")) for n, config in enumerate(configs)
+    }
     assert folders == {tmp_path / "translation-cells"}
-    names = [{cell.folder.path for cell in runs(config, config.arms(), *folders)} for config in configs]
+    names = [
+        {cell.folder.path for cell in runs(config, config.arms(), *folders)} for config in configs
+    ]
     two, four, six = configs
     seeds = two.seeds
-    # The large rate without warm-up, with it, and on its decay; only the two fixed rates are figure 6's own.
+    # The large rate without warm-up, with it, and on its decay; only the two fixed rates are figure
+    # 6's own.
     assert len(names[0] & names[2]) == 3 * seeds
     assert len(names[2] - names[0]) == 2 * seeds
     # Post-LN with warm-up, and, where there is a curve over rates, without it.
@@ -118,7 +134,13 @@ def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None
         return runs(config, [arm], tmp_path)[0].folder.path
 
     same = name(SMALL)
-    for changes in ({"width": 16}, {"toy_pairs": 200}, {"epoch_updates": 4}, {"bleu_sentences": 2}, {"dropout": 0.1}):
+    for changes in (
+        {"width": 16},
+        {"toy_pairs": 200},
+        {"epoch_updates": 4},
+        {"bleu_sentences": 2},
+        {"dropout": 0.1},
+    ):
         assert name(replace(SMALL, **changes)) != same
     for changes in ({"seeds": 3}, {"epochs": 3}, {"en_de_accumulation": 2}, {"device": "auto"}):
         assert name(replace(SMALL, **changes)) == same
@@ -127,7 +149,9 @@ def test_a_run_s_name_has_all_that_its_numbers_depend_on(tmp_path: Path) -> None
 
 
 def results(cells: Iterable[Cell]) -> dict[str, bytes]:
-    return {cell.folder.path.parents[1].name: cell.folder.metrics_file.read_bytes() for cell in cells}
+    return {
+        cell.folder.path.parents[1].name: cell.folder.metrics_file.read_bytes() for cell in cells
+    }
 
 
 def runs(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> list[Cell]:
@@ -135,7 +159,9 @@ def runs(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> li
     return [cell for cells in cells_of(config, arms, folder).values() for cell in cells]
 
 
-def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_study_goes_on_and_trains_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
     whole, killed = (runs(SMALL, ARMS, tmp_path / name) for name in ("whole", "killed"))
     shown: list[tuple[str, int, int]] = []
@@ -176,8 +202,12 @@ def test_a_killed_study_goes_on_and_trains_nothing_twice(tmp_path: Path, monkeyp
     assert curve_of(killed[1]).summed_lr[-1] == pytest.approx(LONG.summed_lr, rel=1e-12)
 
 
-def test_progress_is_counted_in_updates_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that ended early takes no more updates, or the time left would never come to nothing."""
+def test_progress_is_counted_in_updates_of_all_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ended early takes no more updates, or the time left would never come to
+    nothing.
+    """
 
     def pool(cells: list[Cell], *, watch: Any, **options: object) -> list[Any]:
         states = [CellState(cell) for cell in cells]
@@ -226,7 +256,9 @@ def test_missing_text_is_told_with_the_setting_that_names_it(tmp_path: Path) -> 
         ({"small_epochs": 1}, "small_epochs"),
     ],
 )
-def test_a_configuration_that_cannot_be_meant_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_a_configuration_that_cannot_be_meant_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         replace(SMALL, **changes)
 
@@ -267,5 +299,7 @@ def test_the_footnote_s_recipe_is_the_footnote_s() -> None:
     assert (config.optimizer.name, config.optimizer.peak_lr) == ("adam", 7.5e-4)
     assert (config.data.max_tokens, config.model.placement) == (8192, "pre-ln")
     assert (config.model.dropout, config.model.attention_dropout) == (0.3, 0.1)
-    rates = [factor(config.schedule, update, horizon_updates=30_000) for update in (1, 8_000, 32_000)]
+    rates = [
+        factor(config.schedule, update, horizon_updates=30_000) for update in (1, 8_000, 32_000)
+    ]
     assert rates == [1.0, 1.0, 0.5]

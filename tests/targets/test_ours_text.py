@@ -29,12 +29,16 @@ SIZES = (
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("task", ["masked-lm", "language-model"])
 @pytest.mark.parametrize("trained", [False, True])
-def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, tmp_path: Path) -> None:
+def test_the_loss_of_a_target_is_that_of_its_training(
+    task: str, trained: bool, tmp_path: Path
+) -> None:
     config = load(None, [f'task="{task}"', *SIZES])
     (tmp_path / "mine.toml").write_text(to_toml(config))
     if trained:
         train_run(config, tmp_path / "run")
-    target = opened(str(tmp_path / ("run" if trained else "mine.toml")), [], tokens=8, sequences=2, seed=0)
+    target = opened(
+        str(tmp_path / ("run" if trained else "mine.toml")), [], tokens=8, sequences=2, seed=0
+    )
     found = target.loss(target.inputs(target.model.eval()), target.inputs)
     task = task_of(config)
     work = task.objective(config, task.open(config), torch.device("cpu"))
@@ -50,12 +54,19 @@ def test_the_loss_of_a_target_is_that_of_its_training(task: str, trained: bool, 
 @pytest.mark.parametrize(
     "settings",
     [
-        ['task="language-model"', "data.batch_sequences=300", "data.sequence_length=24", "model.positions=24"],
+        [
+            'task="language-model"',
+            "data.batch_sequences=300",
+            "data.sequence_length=24",
+            "model.positions=24",
+        ],
         ["data.max_tokens=8000", "data.toy_pairs=3000"],
     ],
     ids=["language-model", "translation"],
 )
-def test_a_diagnosis_looks_at_a_few_thousand_tokens_of_a_large_batch(settings: list[str], tmp_path: Path) -> None:
+def test_a_diagnosis_looks_at_a_few_thousand_tokens_of_a_large_batch(
+    settings: list[str], tmp_path: Path
+) -> None:
     """Every tensor of that pass is kept; the training's own batches are larger."""
     sizes = ["model.width=8", "model.ffn_width=8", "model.heads=2"]
     (tmp_path / "mine.toml").write_text(to_toml(load(None, [*settings, *sizes])))

@@ -1,4 +1,6 @@
-"""What the doctor can be pointed at, beside Hugging Face: factories, our configurations and runs; what is refused."""
+"""What the doctor can be pointed at, beside Hugging Face: factories, our configurations and runs;
+what is refused.
+"""
 
 import sys
 from collections.abc import Callable
@@ -110,7 +112,9 @@ def folder(tmp_path_factory) -> Path:
     (folder / "models_helper.py").write_text("WIDTH = 16\n")
     (folder / "broken_models.py").write_text("def f(:\n    pass\n")
     (folder / "needy_models.py").write_text("import package_that_nobody_has\n")
-    (folder / "bare_models.py").write_text("import sys\nsys.modules['transformers'] = None\nimport transformers\n")
+    (folder / "bare_models.py").write_text(
+        "import sys\nsys.modules['transformers'] = None\nimport transformers\n"
+    )
     return folder
 
 
@@ -121,7 +125,9 @@ def user(folder, monkeypatch) -> Callable[..., Target]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
 
-    def call(text: object, *settings: str, tokens: int = 7, sequences: int = 2, seed: int = 0) -> Target:
+    def call(
+        text: object, *settings: str, tokens: int = 7, sequences: int = 2, seed: int = 0
+    ) -> Target:
         return opened(str(text), settings, tokens=tokens, sequences=sequences, seed=seed)
 
     yield call
@@ -186,7 +192,9 @@ def test_a_language_model_of_x_transformers(user):
     assert user("doctored_models:wrapper", "causal=false").loss is None
 
 
-@pytest.mark.parametrize(("function", "stacks"), [("autoregressive", 1), ("translating", 2), ("layers", 1)])
+@pytest.mark.parametrize(
+    ("function", "stacks"), [("autoregressive", 1), ("translating", 2), ("layers", 1)]
+)
 def test_other_models_of_x_transformers(user, function, stacks):
     pytest.importorskip("x_transformers")
     target = user(f"doctored_models:{function}")
@@ -207,7 +215,9 @@ def test_our_model_gives_logits_and_their_loss(user):
 
 
 def test_what_a_factory_may_return(user):
-    pair, triple, mapping = (user(f"doctored_models:{name}") for name in ("pair", "triple", "mapping"))
+    pair, triple, mapping = (
+        user(f"doctored_models:{name}") for name in ("pair", "triple", "mapping")
+    )
     assert torch.equal(pair.inputs, torch.ones(1, 3, 16))
     assert pair.loss is None
     assert float(triple.loss(torch.tensor([1.0, 3.0]))) == 5.0
@@ -248,7 +258,10 @@ def test_a_batch_that_the_model_does_not_take_is_told_as_training_tells_it(user,
         "def batches(number): return {'ids': torch.ones(2, 3)}\n"
     )
     target = user("named_models.py:build")
-    with pytest.raises(UserError, match=r"^\S+named_models\.py: the model raised TypeError: .*keyword argument 'ids'"):
+    with pytest.raises(
+        UserError,
+        match=r"^\S+named_models\.py: the model raised TypeError: .*keyword argument 'ids'",
+    ):
         find_stacks(target.model, target.inputs)
 
 
@@ -273,7 +286,9 @@ def test_an_optimiser_may_be_a_name(user):
 
 
 def test_the_seed_is_the_factorys_too(user):
-    weights = [next(user("doctored_models:encoder", seed=seed).model.parameters()) for seed in (3, 3, 4)]
+    weights = [
+        next(user("doctored_models:encoder", seed=seed).model.parameters()) for seed in (3, 3, 4)
+    ]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 
@@ -287,20 +302,33 @@ def test_the_seed_is_the_factorys_too(user):
         ("doctored_models:encoder", ["dept=3"], "has no such argument; did you mean 'depth'?"),
         ("doctored_models:INSTANCE", ["depth=3"], "is a model already"),
         ("doctored_models:NUMBER", [], "is of type int; it must be a function"),
-        ("doctored_models:number", [], "returned an object of class int; it must return a model, (model, inputs)"),
+        (
+            "doctored_models:number",
+            [],
+            "returned an object of class int; it must return a model, (model, inputs)",
+        ),
         ("doctored_models:nothing", [], "returned None"),
         ("doctored_models:four", [], "returned a tuple of 4"),
         (
             "doctored_models:unknown_key",
             [],
-            "unknown key 'batch'; its keys are model, inputs, loss, optimizer, clip_norm, warmup_updates",
+            "unknown key 'batch'; its keys are model, inputs, loss, optimizer, clip_norm, "
+            "warmup_updates",
         ),
         ("doctored_models:no_model", [], "no key 'model'"),
         ("doctored_models:inputs_of_no_kind", [], "class int as inputs; it must be a tensor"),
         ("doctored_models:loss_of_no_kind", [], "class str as loss; it must be a function"),
-        ("doctored_models:optimizer_of_no_kind", [], "class str as optimizer; it must be a torch.optim.Optimizer"),
+        (
+            "doctored_models:optimizer_of_no_kind",
+            [],
+            "class str as optimizer; it must be a torch.optim.Optimizer",
+        ),
         ("doctored_models:Own", [], "no sample inputs are known for Own: give them, a tensor"),
-        ("doctored_models.py", [], "is no target: give package.module:function or file.py:function"),
+        (
+            "doctored_models.py",
+            [],
+            "is no target: give package.module:function or file.py:function",
+        ),
         ("doctored_models.py:", [], "name the function too"),
         ("broken_models:f", [], "SyntaxError"),
         ("needy_models:f", [], "ModuleNotFoundError: No module named 'package_that_nobody_has'"),
@@ -319,12 +347,16 @@ def test_mistakes_are_one_line(said, text, settings, expected):
 
 def test_an_error_in_the_users_code_comes_with_its_innermost_line(said, folder):
     line = FACTORIES.splitlines().index('    raise RuntimeError("two\\nlines")') + 1
-    assert said("doctored_models:raising").endswith(f"({folder / 'doctored_models.py'}, line {line})")
+    assert said("doctored_models:raising").endswith(
+        f"({folder / 'doctored_models.py'}, line {line})"
+    )
     assert f"({folder / 'broken_models.py'}, line 1)" in said("broken_models:f")
     assert f"({folder / 'needy_models.py'}, line 1)" in said("needy_models.py:f")
 
 
-def test_a_library_that_an_extra_brings_is_named_with_the_command_that_installs_it(said, monkeypatch):
+def test_a_library_that_an_extra_brings_is_named_with_the_command_that_installs_it(
+    said, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert said("bare_models.py:f").endswith(f", line 3): {installation('huggingface')}")
 
@@ -346,16 +378,25 @@ def assert_first_batch(target: Target, model: nn.Module, config: object) -> None
     """Its loss is that of the run's task, which is computed without logits, on the first batch."""
     corpus, device = open_corpus(config.data), torch.device("cpu")
     task = TranslationObjective(
-        corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
+        corpus,
+        config.translation,
+        max_tokens=config.data.max_tokens,
+        seed=config.seed,
+        device=device,
     )
     batch = task.micro_batch(0)
     expected = task.loss_sums(model.eval(), batch)[0] / batch.target_tokens
-    torch.testing.assert_close(target.loss(output(target), target.inputs), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        target.loss(output(target), target.inputs), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_configuration_of_ours(user, tmp_path):
     config = tiny(
-        "model.placement=sandwich", "optimizer.name=sgd", "optimizer.peak_lr=0.5", "schedule.warmup_updates=7"
+        "model.placement=sandwich",
+        "optimizer.name=sgd",
+        "optimizer.peak_lr=0.5",
+        "schedule.warmup_updates=7",
     )
     file = tmp_path / "mine.toml"
     file.write_text(to_toml(config))
@@ -364,17 +405,27 @@ def test_a_configuration_of_ours(user, tmp_path):
     assert isinstance(target.optimizer, torch.optim.SGD)
     assert target.optimizer.param_groups[0]["lr"] == 0.5
     assert target.warmup_updates == 7
-    assert (target.wanted_placement, target.loading, target.title) == ("sandwich", None, f"EncoderDecoder ({file})")
+    assert (target.wanted_placement, target.loading, target.title) == (
+        "sandwich",
+        None,
+        f"EncoderDecoder ({file})",
+    )
     changed = tiny("model.placement=sandwich", "seed=4", "model.decoder_blocks=2")
     model = TRANSLATION.build(changed, open_corpus(changed.data).codec)
-    assert all(torch.equal(a, b) for a, b in zip(target.model.parameters(), model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(target.model.parameters(), model.parameters(), strict=True)
+    )
     assert_first_batch(target, model, changed)
 
 
 def test_a_run_of_ours(user, said, run):
     target = user(run)
     loaded = load_run(run, device="cpu")
-    assert all(torch.equal(a, b) for a, b in zip(target.model.parameters(), loaded.model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(target.model.parameters(), loaded.model.parameters(), strict=True)
+    )
     assert (target.loading.missing, target.loading.unexpected) == ((), ())
     assert f"short, update {loaded.update}" in target.title
     assert_first_batch(target, loaded.model, loaded.config)

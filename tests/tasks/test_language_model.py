@@ -38,7 +38,9 @@ def corpus() -> DocumentCorpus:
     )
 
 
-def task(corpus: DocumentCorpus, *, seed: int = 1, batch: int = 5, length: int = 24, **config: float):
+def task(
+    corpus: DocumentCorpus, *, seed: int = 1, batch: int = 5, length: int = 24, **config: float
+):
     asked = language_model.LanguageModelRunConfig(
         seed=seed,
         data=TextDataConfig(sequence_length=length, batch_sequences=batch),
@@ -48,7 +50,9 @@ def task(corpus: DocumentCorpus, *, seed: int = 1, batch: int = 5, length: int =
 
 
 def theirs_of(ours: LanguageModel, vocabulary: int, dtype: torch.dtype) -> nn.Module:
-    transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `bench` extra)")
+    transformers = pytest.importorskip(
+        "transformers", reason="needs Hugging Face transformers (the `bench` extra)"
+    )
     config = transformers.GPT2Config(
         vocab_size=vocabulary,
         n_positions=POSITIONS,
@@ -63,12 +67,16 @@ def theirs_of(ours: LanguageModel, vocabulary: int, dtype: torch.dtype) -> nn.Mo
         eos_token_id=3,
     )
     model = transformers.GPT2LMHeadModel(config).to(dtype).train()
-    model.load_state_dict(in_their_names({n: p.detach() for n, p in ours.named_parameters()}), strict=False)
+    model.load_state_dict(
+        in_their_names({n: p.detach() for n, p in ours.named_parameters()}), strict=False
+    )
     return model
 
 
 def in_their_names(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Values under our names -> under theirs: matrices the other way round, query, key and value side by side."""
+    """Values under our names -> under theirs: matrices the other way round, query, key and value
+    side by side.
+    """
     found = {
         "transformer.wte.weight": values["embedding.weight"],
         "transformer.wpe.weight": values["embedding.positions"],
@@ -77,11 +85,15 @@ def in_their_names(values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         found[f"transformer.ln_f.{leaf}"] = values[f"decoder.finish.norm.main.{leaf}"]
         for block in range(BLOCKS):
             ours, theirs = f"decoder.blocks.{block}", f"transformer.h.{block}"
-            attention = [values[f"{ours}.attention.f.{name}.{leaf}"] for name in ("query", "key", "value")]
+            attention = [
+                values[f"{ours}.attention.f.{name}.{leaf}"] for name in ("query", "key", "value")
+            ]
             found[f"{theirs}.attn.c_attn.{leaf}"] = torch.cat([part.t() for part in attention], -1)
             found[f"{theirs}.attn.c_proj.{leaf}"] = values[f"{ours}.attention.f.output.{leaf}"].t()
             found[f"{theirs}.mlp.c_fc.{leaf}"] = values[f"{ours}.feed_forward.f.ffn_in.{leaf}"].t()
-            found[f"{theirs}.mlp.c_proj.{leaf}"] = values[f"{ours}.feed_forward.f.ffn_out.{leaf}"].t()
+            found[f"{theirs}.mlp.c_proj.{leaf}"] = values[
+                f"{ours}.feed_forward.f.ffn_out.{leaf}"
+            ].t()
             found[f"{theirs}.ln_1.{leaf}"] = values[f"{ours}.attention.norm.main.{leaf}"]
             found[f"{theirs}.ln_2.{leaf}"] = values[f"{ours}.feed_forward.norm.main.{leaf}"]
     return found
@@ -104,11 +116,15 @@ def test_the_loss_and_every_gradient_are_those_of_transformers(
     loss, nll = made.loss_sums(ours, batch)
 
     def padded(values: torch.Tensor, fill: int) -> torch.Tensor:
-        return nn.utils.rnn.pad_sequence(values.split(lengths), batch_first=True, padding_value=fill)
+        return nn.utils.rnn.pad_sequence(
+            values.split(lengths), batch_first=True, padding_value=fill
+        )
 
     keep = padded(torch.ones_like(batch.tokens_N), 0)
     logits = theirs(input_ids=padded(batch.tokens_N, 0), attention_mask=keep).logits
-    wanted = nn.functional.cross_entropy(logits.flatten(0, 1), padded(batch.targets_N, -100).flatten())
+    wanted = nn.functional.cross_entropy(
+        logits.flatten(0, 1), padded(batch.targets_N, -100).flatten()
+    )
     count, tolerance = made.target_tokens(batch), {"rtol": close, "atol": close}
     assert count == sum(lengths)
     torch.testing.assert_close(loss / count, wanted, **tolerance)
@@ -119,11 +135,15 @@ def test_the_loss_and_every_gradient_are_those_of_transformers(
     ours_renamed = in_their_names({name: p.grad for name, p in ours.named_parameters()})
     assert ours_renamed.keys() == gradients.keys()
     for name, gradient in ours_renamed.items():
-        torch.testing.assert_close(gradient, gradients[name], **tolerance, msg=lambda t, name=name: f"{name}: {t}")
+        torch.testing.assert_close(
+            gradient, gradients[name], **tolerance, msg=lambda t, name=name: f"{name}: {t}"
+        )
         assert gradient.abs().max() > 1e-4
 
 
-def test_a_model_that_knows_nothing_has_the_vocabulary_for_its_perplexity(corpus: DocumentCorpus) -> None:
+def test_a_model_that_knows_nothing_has_the_vocabulary_for_its_perplexity(
+    corpus: DocumentCorpus,
+) -> None:
     model = LanguageModel(CONFIG, len(corpus.tokeniser)).double()
     with torch.no_grad():
         model.embedding.weight.zero_()
@@ -156,7 +176,11 @@ def test_an_epoch_tells_every_token_of_the_text_once(corpus: DocumentCorpus) -> 
     batches = [made.micro_batch(i) for i in range(made.micro_batches_per_epoch)]
     told = torch.cat([batch.targets_N for batch in batches])
     split = corpus.splits["train"]
-    assert sum(made.target_tokens(batch) for batch in batches) == len(told) == len(split.tokens) + len(split)
+    assert (
+        sum(made.target_tokens(batch) for batch in batches)
+        == len(told)
+        == len(split.tokens) + len(split)
+    )
     end = corpus.tokeniser.ids["[SEP]"]
     assert sorted(told[told != end].tolist()) == sorted(split.tokens.tolist())
     assert int((told == end).sum()) == len(split)
@@ -173,11 +197,15 @@ def test_a_model_gone_wrong_has_a_finite_perplexity(corpus: DocumentCorpus) -> N
 
 def test_mistakes(corpus: DocumentCorpus) -> None:
     without = DocumentCorpus.in_memory(corpus.tokeniser, {"train": corpus.splits["train"]})
-    with pytest.raises(UserError, match="the corpus has no valid split with text in it; it has train"):
+    with pytest.raises(
+        UserError, match="the corpus has no valid split with text in it; it has train"
+    ):
         task(without)
     with pytest.raises(UserError, match="no test split with text"):
-        task(DocumentCorpus.of_texts(corpus.tokeniser, {"train": [["a"]], "valid": [["a"]], "test": [[""]]})).evaluate(
-            LanguageModel(CONFIG, len(corpus.tokeniser)), "test"
-        )
+        task(
+            DocumentCorpus.of_texts(
+                corpus.tokeniser, {"train": [["a"]], "valid": [["a"]], "test": [[""]]}
+            )
+        ).evaluate(LanguageModel(CONFIG, len(corpus.tokeniser)), "test")
     with pytest.raises(ValueError, match=r"label_smoothing must lie in \[0, 1\), got 1"):
         language_model._LanguageModelConfig(label_smoothing=1.0)

@@ -11,7 +11,9 @@ from torch.nn import functional
 from normscope.tasks.loss import plain_chunk, smoothed_cross_entropy
 
 
-def _reference(hidden_MD: Tensor, weight_VD: Tensor, target_M: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+def _reference(
+    hidden_MD: Tensor, weight_VD: Tensor, target_M: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
     """A distribution over the vocabulary for each target, and its cross-entropy: no algebra."""
     log_p_MV = functional.log_softmax(hidden_MD @ weight_VD.T, -1)
     one_hot_MV = functional.one_hot(target_M, len(weight_VD)).to(log_p_MV)
@@ -21,7 +23,9 @@ def _reference(hidden_MD: Tensor, weight_VD: Tensor, target_M: Tensor, smoothing
 
 def _inputs(dtype: torch.dtype = torch.float64, tokens: int = 37) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(tokens, 8, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    hidden = (
+        torch.randn(tokens, 8, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
+    )
     weight = torch.randn(23, 8, generator=generator, dtype=torch.float64).to(dtype).requires_grad_()
     return hidden, weight, torch.randint(0, 23, (tokens,), generator=generator)
 
@@ -37,7 +41,10 @@ def test_sums_and_gradients_match_log_softmax(smoothing: float, chunk_tokens: in
     # A cotangent other than 1, as a trainer divides the sum by its tokens.
     ours_gradients = torch.autograd.grad(ours[0] / 7, (hidden, weight))
     torch.testing.assert_close(
-        ours_gradients, torch.autograd.grad(reference[0] / 7, (hidden, weight)), rtol=1e-12, atol=1e-12
+        ours_gradients,
+        torch.autograd.grad(reference[0] / 7, (hidden, weight)),
+        rtol=1e-12,
+        atol=1e-12,
     )
 
 
@@ -61,11 +68,15 @@ def test_without_gradients_the_sums_are_the_same():
     with torch.no_grad():
         ours = smoothed_cross_entropy(hidden, weight, target, 0.1, chunk_tokens=10)
     assert not ours[0].requires_grad
-    torch.testing.assert_close(ours, _reference(hidden.detach(), weight.detach(), target, 0.1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        ours, _reference(hidden.detach(), weight.detach(), target, 0.1), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_far_logits_do_not_underflow():
-    """The target lies 2,000 nats below the best entry: its probability is 0 in every float type, its loss is not."""
+    """The target lies 2,000 nats below the best entry: its probability is 0 in every float type,
+    its loss is not.
+    """
     hidden, weight = torch.tensor([[1.0]]), torch.tensor([[2000.0], [0.0], [-3.0]])
     smoothed, nll = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), 0.0)
     assert smoothed == nll == 2000.0
@@ -81,13 +92,19 @@ def test_bf16_autocast_is_as_near_float64_as_bf16_products_allow():
     assert [g.dtype for g in gradients] == [torch.float32, torch.float32]
     # A factor in bfloat16 errs by 2^-9 of its value; a logit has two of them and is itself rounded.
     torch.testing.assert_close(torch.stack(ours).double(), torch.stack(exact), rtol=2**-8, atol=0)
-    for gradient, other in zip(gradients, torch.autograd.grad(exact[0], (hidden, weight)), strict=True):
+    for gradient, other in zip(
+        gradients, torch.autograd.grad(exact[0], (hidden, weight)), strict=True
+    ):
         assert (gradient - other).norm() / other.norm() < 3 * 2**-8
 
 
-@pytest.mark.parametrize("name", ["post_shared_1", "post_separate_2", "pre_shared_1", "pre_separate_2"])
+@pytest.mark.parametrize(
+    "name", ["post_shared_1", "post_separate_2", "pre_shared_1", "pre_separate_2"]
+)
 def test_sums_match_fairseq(shared: Path, name: str):
-    """The smoothed sum is what fairseq's criterion gave: it works in float32 whatever the model's dtype is."""
+    """The smoothed sum is what fairseq's criterion gave: it works in float32 whatever the model's
+    dtype is.
+    """
     fixture = np.load(shared / "fixtures" / f"fairseq_{name}.npz")
     target = torch.from_numpy(fixture["tgt"])
     real = target != 1
@@ -111,7 +128,8 @@ def test_a_devices_chunk_has_torchs_loss_and_gradient_to_the_last_place(dtype: t
     assert exact_CV.grad is not None
     gradient_CV, sums_2 = plain_chunk(logits_CV, target_C)
     assert gradient_CV.dtype == dtype
-    # An element's own rounding; and that of the logarithm of a sum near 1, against 1e-4 of the target nearly certain.
+    # An element's own rounding; and that of the logarithm of a sum near 1, against 1e-4 of the
+    # target nearly certain.
     exact = torch.promote_types(dtype, torch.float32)
     torch.testing.assert_close(
         gradient_CV.double(),

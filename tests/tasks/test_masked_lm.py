@@ -1,4 +1,6 @@
-"""BERT's losses against `transformers.BertForPreTraining`: the two losses, every gradient, and what validation says."""
+"""BERT's losses against `transformers.BertForPreTraining`: the two losses, every gradient, and what
+validation says.
+"""
 
 import math
 from dataclasses import replace
@@ -45,9 +47,13 @@ def corpus() -> DocumentCorpus:
     )
 
 
-def task(corpus: DocumentCorpus, *, seed: int = 1, batch_sequences: int = 6, **config: object) -> Any:
+def task(
+    corpus: DocumentCorpus, *, seed: int = 1, batch_sequences: int = 6, **config: object
+) -> Any:
     data = TextDataConfig(sequence_length=LENGTH, batch_sequences=batch_sequences)
-    asked = masked_lm.MaskedRunConfig(seed=seed, data=data, masked_lm=masked_lm._MaskedConfig(**config))
+    asked = masked_lm.MaskedRunConfig(
+        seed=seed, data=data, masked_lm=masked_lm._MaskedConfig(**config)
+    )
     return masked_lm._MaskedObjective(corpus, asked, torch.device("cpu"))
 
 
@@ -62,7 +68,10 @@ def names() -> dict[str, str]:
     }
     for block in range(BLOCKS):
         ours, theirs = f"encoder.blocks.{block}", f"bert.encoder.layer.{block}"
-        modules |= {f"{ours}.attention.f.{n}": f"{theirs}.attention.self.{n}" for n in ("query", "key", "value")}
+        modules |= {
+            f"{ours}.attention.f.{n}": f"{theirs}.attention.self.{n}"
+            for n in ("query", "key", "value")
+        }
         modules |= {
             f"{ours}.attention.f.output": f"{theirs}.attention.output.dense",
             f"{ours}.attention.norm.main": f"{theirs}.attention.output.LayerNorm",
@@ -76,11 +85,15 @@ def names() -> dict[str, str]:
         "embedding.segments": "bert.embeddings.token_type_embeddings.weight",
         "output_bias": "cls.predictions.bias",
     }
-    return tables | {f"{o}.{leaf}": f"{t}.{leaf}" for o, t in modules.items() for leaf in ("weight", "bias")}
+    return tables | {
+        f"{o}.{leaf}": f"{t}.{leaf}" for o, t in modules.items() for leaf in ("weight", "bias")
+    }
 
 
 def theirs_of(ours: MaskedEncoder, vocabulary: int, dtype: torch.dtype) -> nn.Module:
-    transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `bench` extra)")
+    transformers = pytest.importorskip(
+        "transformers", reason="needs Hugging Face transformers (the `bench` extra)"
+    )
     config = transformers.BertConfig(
         vocab_size=vocabulary,
         hidden_size=WIDTH,
@@ -101,7 +114,9 @@ def theirs_of(ours: MaskedEncoder, vocabulary: int, dtype: torch.dtype) -> nn.Mo
 
 
 def padded(batch: PairBatch, values: Tensor, fill: int) -> Tensor:
-    return nn.utils.rnn.pad_sequence(values.split(batch.lengths_B.tolist()), batch_first=True, padding_value=fill)
+    return nn.utils.rnn.pad_sequence(
+        values.split(batch.lengths_B.tolist()), batch_first=True, padding_value=fill
+    )
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-10)])
@@ -127,13 +142,18 @@ def test_losses_and_every_gradient_are_those_of_transformers(
         "token_type_ids": padded(batch, batch.segments_N, 0),
         "attention_mask": padded(batch, real, 0),
     }
-    out = theirs(**inputs, labels=padded(batch, labels, -100), next_sentence_label=batch.is_random_B)
+    out = theirs(
+        **inputs, labels=padded(batch, labels, -100), next_sentence_label=batch.is_random_B
+    )
     tolerance = {"rtol": close, "atol": close}
     count = made.target_tokens(batch)
     torch.testing.assert_close(loss / count, out.loss, **tolerance)
     alone = theirs(**inputs).prediction_logits[padded(batch, labels, -100) != -100]
     torch.testing.assert_close(
-        masked / count, nn.functional.cross_entropy(alone, labels[batch.masked_M]), check_dtype=False, **tolerance
+        masked / count,
+        nn.functional.cross_entropy(alone, labels[batch.masked_M]),
+        check_dtype=False,
+        **tolerance,
     )
     (loss / count).backward()
     out.loss.backward()
@@ -142,11 +162,17 @@ def test_losses_and_every_gradient_are_those_of_transformers(
         wanted = gradients[names()[name]].grad
         assert parameter.grad is not None
         assert wanted is not None
-        torch.testing.assert_close(parameter.grad, wanted, **tolerance, msg=lambda text, name=name: f"{name}: {text}")
-        assert wanted.abs().max() > (0 if name.endswith("key.bias") else 1e-4)  # a comparison of zeros says nothing
+        torch.testing.assert_close(
+            parameter.grad, wanted, **tolerance, msg=lambda text, name=name: f"{name}: {text}"
+        )
+        assert wanted.abs().max() > (
+            0 if name.endswith("key.bias") else 1e-4
+        )  # a comparison of zeros says nothing
 
 
-def test_an_update_of_several_batches_weighs_pairs_by_their_batch_s_masked_tokens(corpus: DocumentCorpus) -> None:
+def test_an_update_of_several_batches_weighs_pairs_by_their_batch_s_masked_tokens(
+    corpus: DocumentCorpus,
+) -> None:
     """The mean loss that an update reports, by its definition."""
     model = perturbed(MaskedEncoder(CONFIG, len(corpus.tokeniser)), 1)
     made = task(corpus)
@@ -155,19 +181,25 @@ def test_an_update_of_several_batches_weighs_pairs_by_their_batch_s_masked_token
     counts = [made.target_tokens(batch) for batch in batches]
     total = sum(counts)
     pairs = [(loss - masked) / count for (loss, masked), count in zip(sums, counts, strict=True)]
-    wanted = sum(m for _, m in sums) / total + sum(p * c / total for p, c in zip(pairs, counts, strict=True))
+    wanted = sum(m for _, m in sums) / total + sum(
+        p * c / total for p, c in zip(pairs, counts, strict=True)
+    )
     torch.testing.assert_close(sum(loss for loss, _ in sums) / total, wanted)
     assert 0.3 < float(pairs[0].detach()) < 2  # near ln 2: a mean over pairs, not a sum
 
 
-def test_validation_is_the_mean_over_the_same_pairs_whatever_the_run(corpus: DocumentCorpus) -> None:
+def test_validation_is_the_mean_over_the_same_pairs_whatever_the_run(
+    corpus: DocumentCorpus,
+) -> None:
     model = perturbed(MaskedEncoder(replace(CONFIG, dropout=0.5), len(corpus.tokeniser)), 1).train()
     first = task(corpus).validate(model)
     assert model.training
     assert task(corpus, seed=7).validate(model) == first  # equal to the bit
     other = task(corpus, seed=7, batch_sequences=11, packings=3).validate(model)
     assert other == pytest.approx(first, rel=1e-12)
-    assert first["loss_nats"] == pytest.approx(first["nll_nats"] + first["next_sentence_nats"], rel=1e-15)
+    assert first["loss_nats"] == pytest.approx(
+        first["nll_nats"] + first["next_sentence_nats"], rel=1e-15
+    )
     assert first["nll_bits"] == pytest.approx(first["nll_nats"] / math.log(2), rel=1e-15)
     assert task(corpus).evaluate(model, "test") != first
     assert task(corpus, valid_sequences=3).validate(model) != first
@@ -196,7 +228,9 @@ def test_validation_by_hand(corpus: DocumentCorpus) -> None:
     assert numbers["next_sentence_accuracy"] == right / 7
 
 
-def test_masks_change_with_the_epoch_and_an_epoch_has_every_pair_once(corpus: DocumentCorpus) -> None:
+def test_masks_change_with_the_epoch_and_an_epoch_has_every_pair_once(
+    corpus: DocumentCorpus,
+) -> None:
     made = task(corpus, packings=2)
     epoch = made.micro_batches_per_epoch
     seen: list[dict[tuple[int, ...], list[int]]] = []
@@ -209,7 +243,9 @@ def test_masks_change_with_the_epoch_and_an_epoch_has_every_pair_once(corpus: Do
             text = batch.tokens_N.clone()
             text[batch.masked_M] = batch.targets_M
             for plain, hidden in zip(
-                text.split(batch.lengths_B.tolist()), batch.tokens_N.split(batch.lengths_B.tolist()), strict=True
+                text.split(batch.lengths_B.tolist()),
+                batch.tokens_N.split(batch.lengths_B.tolist()),
+                strict=True,
             ):
                 shown[tuple(plain.tolist())] = hidden.tolist()
         seen.append(shown)
@@ -222,8 +258,12 @@ def test_a_split_that_cannot_be_packed_is_told(corpus: DocumentCorpus) -> None:
     without = DocumentCorpus.in_memory(corpus.tokeniser, {"train": corpus.splits["train"]})
     with pytest.raises(UserError, match="the corpus has no valid split, only train"):
         task(without)
-    one = DocumentCorpus.of_texts(corpus.tokeniser, {"train": [["the house ."], ["it ."]], "valid": [["the house ."]]})
-    with pytest.raises(UserError, match=r"the valid split has 1 document\(s\); at least 2 are needed"):
+    one = DocumentCorpus.of_texts(
+        corpus.tokeniser, {"train": [["the house ."], ["it ."]], "valid": [["the house ."]]}
+    )
+    with pytest.raises(
+        UserError, match=r"the valid split has 1 document\(s\); at least 2 are needed"
+    ):
         task(one)
     for packings in (0, 2**31):
         with pytest.raises(ValueError, match=f"packings must be from 1 to 100, got {packings}"):

@@ -73,7 +73,9 @@ RUN = (
 OPTIONS = [word for setting in RUN for word in ("--set", setting)]
 
 
-def written(folder: Path, text: str = MODEL, *, dropout: float = 0.1, name: str = "my_model.py") -> str:
+def written(
+    folder: Path, text: str = MODEL, *, dropout: float = 0.1, name: str = "my_model.py"
+) -> str:
     """The factory of a file with this text."""
     (folder / name).write_text(text.replace("DROPOUT", str(dropout)))
     return f"{folder / name}:build"
@@ -93,8 +95,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 
 def test_a_run_computes_what_a_loop_in_plain_pytorch_does(tmp_path: Path) -> None:
-    factory = written(tmp_path, MODEL.replace("return Reader()", "return Reader().double()"), dropout=0.0)
-    trained(factory, tmp_path / "run", 'optimizer.name="sgd"', "optimizer.peak_lr=0.3", "schedule.decay=constant")
+    factory = written(
+        tmp_path, MODEL.replace("return Reader()", "return Reader().double()"), dropout=0.0
+    )
+    trained(
+        factory,
+        tmp_path / "run",
+        'optimizer.name="sgd"',
+        "optimizer.peak_lr=0.3",
+        "schedule.decay=constant",
+    )
 
     import_file(Path(factory.rpartition(":")[0]))
     seed_weights(1)
@@ -115,9 +125,15 @@ def test_a_run_computes_what_a_loop_in_plain_pytorch_does(tmp_path: Path) -> Non
     events = normscope.open_run(tmp_path / "run").events
     ours = [event["loss_nats"] for event in events if event["event"] == "update"]
     # The products of single batches add up in float64, in another order.
-    assert ours == pytest.approx([a + b for a, b in zip(losses[::2], losses[1::2], strict=True)], rel=1e-12)
-    for name, parameter in load_run(tmp_path / "run", which="last", device="cpu").model.named_parameters():
-        torch.testing.assert_close(parameter, dict(model.named_parameters())[name], rtol=1e-11, atol=1e-13)
+    assert ours == pytest.approx(
+        [a + b for a, b in zip(losses[::2], losses[1::2], strict=True)], rel=1e-12
+    )
+    for name, parameter in load_run(
+        tmp_path / "run", which="last", device="cpu"
+    ).model.named_parameters():
+        torch.testing.assert_close(
+            parameter, dict(model.named_parameters())[name], rtol=1e-11, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("placement", ["own", pytest.param("peri-ln", marks=pytest.mark.thorough)])
@@ -141,7 +157,9 @@ def test_a_run_killed_at_random_updates_ends_in_the_undisturbed_bytes(
         if process.poll() is None:
             forked.os.kill(process.pid, signal.SIGKILL)
         process.wait(60)
-    assert finish(forked.start("train", factory, "--run", str(run), *OPTIONS, "--set", placed))[0] == 0
+    assert (
+        finish(forked.start("train", factory, "--run", str(run), *OPTIONS, "--set", placed))[0] == 0
+    )
     assert result(run, 12) == result(undisturbed, 12)
 
 
@@ -163,12 +181,16 @@ def test_other_data_are_told(tmp_path: Path) -> None:
     (tmp_path / "numbers.txt").write_text("1 2 3 4")
     read = "torch.tensor([int(n) for n in (PATH / 'numbers.txt').read_text().split()])"
     text = MODEL.replace("torch.randint(11, (4, 6))", f"{read}.expand(4, 4)").replace(
-        "import torch\n", "from pathlib import Path\n\nimport torch\n\nPATH = Path(__file__).parent\n", 1
+        "import torch\n",
+        "from pathlib import Path\n\nimport torch\n\nPATH = Path(__file__).parent\n",
+        1,
     )
     factory = written(tmp_path, text)
     trained(factory, tmp_path / "run", "train.duration=3")
     (tmp_path / "numbers.txt").write_text("1 2 3 5")
-    process = forked.start("train", factory, "--run", str(tmp_path / "run"), *OPTIONS, "--set", "train.duration=6")
+    process = forked.start(
+        "train", factory, "--run", str(tmp_path / "run"), *OPTIONS, "--set", "train.duration=6"
+    )
     code, _, said = finish(process)
     assert (code, said.count("error: ")) == (2, 1), said
     assert "is not the one the run" in said
@@ -193,7 +215,9 @@ def test_a_report_runs_no_code_of_the_user_s(whole: tuple[str, Path], tmp_path: 
     for one in ("report.html", "results.json"):
         assert str(file) not in (tmp_path / "report" / one).read_text()
     # Every target is drawn from eleven with the same share.
-    assert normscope.compare_runs(run).page.unigram_loss_nats == pytest.approx(math.log(11), abs=0.3)
+    assert normscope.compare_runs(run).page.unigram_loss_nats == pytest.approx(
+        math.log(11), abs=0.3
+    )
 
 
 @pytest.mark.thorough
@@ -212,10 +236,13 @@ def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
     )
     assert not done.problems
     wanted = product(("Own", "Peri-LN"), (0, 4), (1e-3, 1e-2))
-    assert {(row["placement"], row["warmup_updates"], row["peak_lr"]) for row in done.table} == set(wanted)
+    assert {(row["placement"], row["warmup_updates"], row["peak_lr"]) for row in done.table} == set(
+        wanted
+    )
     assert {row["status"] for row in done.table} == {"finished"}
     costs = {name: words for name, words in done.page.what if name.startswith("Cost of ")}
-    # Gains and shifts of width 16 of a norm more on each of four sub-layers, and of one on the embedding.
+    # Gains and shifts of width 16 of a norm more on each of four sub-layers, and of one on the
+    # embedding.
     own, more = sum(p.numel() for p in as_built().parameters()), 5 * 2 * 16
     assert costs["Cost of Own"].startswith(f"{own:,} parameters")
     assert costs["Cost of Peri-LN"].startswith(f"{own + more:,} parameters")
@@ -225,7 +252,11 @@ def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
 def test_a_configuration_in_python_leaves_its_defaults_to_the_comparison(tmp_path: Path) -> None:
     given = _given(load(Path(written(tmp_path)), ["optimizer.peak_lr=0.5"]))
     assert "optimizer.peak_lr" in given.places
-    assert not given.places.keys() & {"model.placement", "optimizer.name", "schedule.warmup_updates"}
+    assert not given.places.keys() & {
+        "model.placement",
+        "optimizer.name",
+        "schedule.warmup_updates",
+    }
 
 
 def as_built() -> nn.Module:
@@ -247,7 +278,9 @@ def test_a_transplanted_model_trains_on_exactly_and_is_what_the_doctor_says(tmp_
 
 def test_a_model_that_cannot_be_transplanted_is_told(tmp_path: Path) -> None:
     text = MODEL.replace("self.encoder(self.embed(x))", "self.embed(x)")
-    with pytest.raises(UserError, match=r"my_model.py: its model cannot be given the placement peri-ln: "):
+    with pytest.raises(
+        UserError, match=r"my_model.py: its model cannot be given the placement peri-ln: "
+    ):
         trained(written(tmp_path, text), tmp_path / "run", "model.placement=peri-ln")
 
 
@@ -269,31 +302,56 @@ def test_what_needs_a_model_of_ours_says_so(
 WRONG = {
     "nothing": ("x = 1", "there is no function batches()"),
     "no build": (MODEL.replace("def build", "def make"), "there is no function build()"),
-    "no module": (MODEL.replace("return Reader()", "return 3"), "build() returned an object of class int"),
+    "no module": (
+        MODEL.replace("return Reader()", "return 3"),
+        "build() returned an object of class int",
+    ),
     "both": (
         MODEL.replace("return Reader()", "return Reader(), batches"),
-        "build() returned an object of class tuple, and must return a torch.nn.Module alone; the batches are for",
+        "build() returned an object of class tuple, and must return a torch.nn.Module alone; the "
+        "batches are for",
     ),
-    "raises": (MODEL.replace("return Reader()", "return Missing()"), "build() raised NameError: name 'Missing'"),
+    "raises": (
+        MODEL.replace("return Reader()", "return Missing()"),
+        "build() raised NameError: name 'Missing'",
+    ),
     "in a batch": (MODEL.replace("randint(11,", "randint(0,"), "validation() raised RuntimeError"),
-    "floats": (MODEL.replace("(3 * x + 1) % 11", "x.double()"), "must give logits, with a last dimension more than"),
-    "a triple": (MODEL.replace("return x, (3", "return x, x, (3"), "a batch is an object of class tuple; without loss"),
+    "floats": (
+        MODEL.replace("(3 * x + 1) % 11", "x.double()"),
+        "must give logits, with a last dimension more than",
+    ),
+    "a triple": (
+        MODEL.replace("return x, (3", "return x, x, (3"),
+        "a batch is an object of class tuple; without loss",
+    ),
     "a mapping": (
         MODEL.replace("return x, (3 * x + 1) % 11", "return {'x': x}"),
         "the model gave an object of class Tensor without a loss for a batch of x",
     ),
-    "keywords": (MODEL.replace("return x, (3 * x + 1) % 11", "return {'ids': x}"), "the model raised TypeError"),
+    "keywords": (
+        MODEL.replace("return x, (3 * x + 1) % 11", "return {'ids': x}"),
+        "the model raised TypeError",
+    ),
     "a vector": (
         MODEL + "def loss(model, batch): return model(batch[0])[0, 0]",
         "loss() returned a tensor of shape (11,), and must be one number",
     ),
-    "no number": (MODEL + "def loss(model, batch): return 0.5", "loss() returned an object of class float"),
+    "no number": (
+        MODEL + "def loss(model, batch): return 0.5",
+        "loss() returned an object of class float",
+    ),
     "no function": (MODEL + "loss = 3", "loss is an object of class int, and must be a function"),
     "endless": (MODEL + "def validation(): return batches", "validation() must have an end"),
     "empty": (MODEL + "def validation(): return []", "validation() returned a list of 0"),
     "a generator": (MODEL + "def batches():\n    yield 1", "can be gone through once alone"),
-    "a class": (MODEL + "def batches(): return object()", "it must return a DataLoader, a list of batches"),
-    "a group": (MODEL + "def groups(model): return [{'params': [], 'lr': 1}]", "a group is a dict of params"),
+    "a class": (
+        MODEL + "def batches(): return object()",
+        "it must return a DataLoader, a list of batches",
+    ),
+    "a group": (
+        MODEL + "def groups(model): return [{'params': [], 'lr': 1}]",
+        "a group is a dict of params",
+    ),
     "no groups": (MODEL + "def groups(model): return None", "groups() returned None"),
 }
 
@@ -330,7 +388,9 @@ def rows(source: own_batches._Loaded, numbers: range, seed: int) -> list[list[li
 
 
 @pytest.mark.parametrize("shuffled", [True, False])
-def test_a_data_loader_gives_every_item_once_an_epoch_whatever_is_asked_for_first(shuffled: bool) -> None:
+def test_a_data_loader_gives_every_item_once_an_epoch_whatever_is_asked_for_first(
+    shuffled: bool,
+) -> None:
     loader = DataLoader(Letters(), batch_size=4, shuffle=shuffled, generator=torch.Generator())
     source = source_of(loader, "batches")
     assert isinstance(source, own_batches._Loaded)
@@ -376,7 +436,9 @@ def test_what_can_only_be_gone_through_is_gone_through_again() -> None:
 
 
 def test_a_stream_without_order_is_told_at_the_start(tmp_path: Path) -> None:
-    text = MODEL.replace("def batches(number):", "def one():").replace("batches(number)", "one()") + (
+    text = MODEL.replace("def batches(number):", "def one():").replace(
+        "batches(number)", "one()"
+    ) + (
         "\nclass Stream:\n    def __iter__(self):\n        while True:\n            yield one()\n"
         "\ndef batches():\n    return Stream()\n"
     )
@@ -390,14 +452,17 @@ def test_without_a_validation_the_first_batches_stand_in_and_it_is_told(tmp_path
     said: list[str] = []
     factory = written(tmp_path, MODEL[: MODEL.index("def validation")])
     trained(factory, tmp_path / "run", "train.duration=3", say=said.append)
-    assert any("the first 8 batches of the training, and nothing is held out" in line for line in said)
+    assert any(
+        "the first 8 batches of the training, and nothing is held out" in line for line in said
+    )
 
 
 def test_groups_of_the_file_have_rates_and_decays_of_their_own(tmp_path: Path) -> None:
     text = MODEL + (
-        "\ndef groups(model):\n"
-        "    return [{'params': model.head.parameters(), 'lr_factor': 0.0}, {'params': [model.embed.weight], "
-        "'weight_decay': 0.5}]\n"
+        "\n"
+        "def groups(model):\n"
+        "    return [{'params': model.head.parameters(), 'lr_factor': 0.0}, {'params': "
+        "[model.embed.weight], 'weight_decay': 0.5}]\n"
     )
     trained(written(tmp_path, text), tmp_path / "run", "train.duration=3", "optimizer.peak_lr=0.01")
     seed_weights(1)
@@ -405,7 +470,10 @@ def test_groups_of_the_file_have_rates_and_decays_of_their_own(tmp_path: Path) -
     exec((tmp_path / "my_model.py").read_text(), space)
     before = space["build"]()
     after: nn.Module = load_run(tmp_path / "run", which="last", device="cpu").model
-    moved = {name: not torch.equal(p, dict(before.named_parameters())[name]) for name, p in after.named_parameters()}
+    moved = {
+        name: not torch.equal(p, dict(before.named_parameters())[name])
+        for name, p in after.named_parameters()
+    }
     assert not moved["head.weight"]
     assert not moved["head.bias"]
     assert moved["embed.weight"]
@@ -413,7 +481,11 @@ def test_groups_of_the_file_have_rates_and_decays_of_their_own(tmp_path: Path) -
 
 
 def test_a_parameter_in_two_groups_is_refused(tmp_path: Path) -> None:
-    text = MODEL + "\ndef groups(model):\n    return [{'params': model.parameters()}, {'params': [model.head.bias]}]\n"
+    text = (
+        MODEL + "\n"
+        "def groups(model):\n"
+        "    return [{'params': model.parameters()}, {'params': [model.head.bias]}]\n"
+    )
     with pytest.raises(UserError, match=r"head\.bias is in two groups"):
         trained(written(tmp_path, text), tmp_path / "run")
 
@@ -427,7 +499,9 @@ def test_targets_are_labels_that_count() -> None:
 
 
 def test_a_model_of_transformers_trains_on_a_data_loader_of_mappings(tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `bench` extra)")
+    pytest.importorskip(
+        "transformers", reason="needs Hugging Face transformers (the `bench` extra)"
+    )
     text = """
 import torch
 from torch.utils.data import DataLoader
@@ -448,7 +522,12 @@ def batches():
 def validation():
     return DataLoader(ROWS[32:], batch_size=8)
 """
-    trained(written(tmp_path, text), tmp_path / "run", "train.duration=4 epochs", "optimizer.peak_lr=0.02")
+    trained(
+        written(tmp_path, text),
+        tmp_path / "run",
+        "train.duration=4 epochs",
+        "optimizer.peak_lr=0.02",
+    )
     events = normscope.open_run(tmp_path / "run").events
     assert [event["epoch"] for event in events if event["event"] == "update"][-1] == 4
     losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
@@ -463,7 +542,9 @@ def test_a_loss_of_ones_own_has_the_untrained_model_as_its_baseline(tmp_path: Pa
 
 
 def test_a_tensor_data_set_of_pairs_is_a_pair() -> None:
-    source = source_of(DataLoader(TensorDataset(torch.arange(6), torch.arange(6)), batch_size=3), "batches")
+    source = source_of(
+        DataLoader(TensorDataset(torch.arange(6), torch.arange(6)), batch_size=3), "batches"
+    )
     assert OwnBatch.of(source.batch(1, 1)).targets == 3
 
 
@@ -471,8 +552,17 @@ def test_of_several_rates_a_run_that_cannot_learn_is_stopped(tmp_path: Path) -> 
     """That at a rate of next to nothing ends before its time, and the other one learns."""
     grid = ("--placements", "own", "--warmup-updates", "0", "--peak-lr", "1e-9,3e-2")
     rates = (*grid, "--stop-when", "decided", "--processes", "1")
-    words = ("compare", written(tmp_path, dropout=0.0), *rates, "--out", str(tmp_path / "out"), *OPTIONS)
-    code, out, err = finish(forked.start(*words, "--set", "train.validate_every=2", "--set", "train.duration=24"))
+    words = (
+        "compare",
+        written(tmp_path, dropout=0.0),
+        *rates,
+        "--out",
+        str(tmp_path / "out"),
+        *OPTIONS,
+    )
+    code, out, err = finish(
+        forked.start(*words, "--set", "train.validate_every=2", "--set", "train.duration=24")
+    )
     assert code == 0, err
     runs = [normscope.open_run(run) for run in sorted((tmp_path / "out" / "runs").iterdir())]
     ends = {run.config.optimizer.peak_lr: run.events[-1] for run in runs}

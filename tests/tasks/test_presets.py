@@ -27,7 +27,14 @@ def test_a_preset_is_its_settings_and_leaves_the_sizes(name: str) -> None:
 
 
 def test_what_is_written_beside_it_stands_before_it_and_the_resolved_file_names_none() -> None:
-    config = load(None, ['model.preset="qwen-3"', 'model.placement="deepnorm"', "model.attention.rotary_base=500.0"])
+    config = load(
+        None,
+        [
+            'model.preset="qwen-3"',
+            'model.placement="deepnorm"',
+            "model.attention.rotary_base=500.0",
+        ],
+    )
     assert config.model.placement == "deepnorm"
     assert config.model.attention.rotary_base == 500.0
     assert config.model.attention.query_key_norm == "per-head"
@@ -43,12 +50,16 @@ def load_toml(text: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", ["llama", "olmo-2", "gemma-2"])
-@pytest.mark.parametrize("placement", [name for name in registered() if "decoder-only" in named(name).models])
+@pytest.mark.parametrize(
+    "placement", [name for name in registered() if "decoder-only" in named(name).models]
+)
 def test_any_placement_goes_with_a_preset(name: str, placement: str) -> None:
     """Every parameter has a finite gradient: none is left over, none is not reached."""
     fewer = [] if placement == "ngpt" else ["model.attention.key_value_heads=2"]
     sizes = ["model.width=16", "model.ffn_width=12", "model.heads=4", "model.blocks=2"]
-    config = load(None, [f'model.preset="{name}"', f'model.placement="{placement}"', *sizes, *fewer]).model
+    config = load(
+        None, [f'model.preset="{name}"', f'model.placement="{placement}"', *sizes, *fewer]
+    ).model
     assert isinstance(config, DecoderConfig)
     torch.manual_seed(1)
     model = LanguageModel(config, 13)
@@ -63,14 +74,23 @@ def test_any_placement_goes_with_a_preset(name: str, placement: str) -> None:
     ("settings", "message"),
     [
         (['model.preset="lama"'], "model.preset must be one of llama, .*; did you mean 'llama'"),
-        (['model.preset="llama"', 'task="masked-lm"'], "llama is a model of task language-model, and the task is "),
+        (
+            ['model.preset="llama"', 'task="masked-lm"'],
+            "llama is a model of task language-model, and the task is ",
+        ),
         (['model.preset="bert"', 'task="translation"'], "of that task are paper"),
         (
             ['model.preset="llama"', "model.attention.rotary_bas=1.0"],
             "unknown key 'model.attention.rotary_bas'",
         ),
-        (["model.attention.window_tokens=0"], "model.attention: attention.window_tokens must be at least 1"),
-        (['model.attention.soft_cap="yes"'], "model.attention.soft_cap must be none or a number, got 'yes'"),
+        (
+            ["model.attention.window_tokens=0"],
+            "model.attention: attention.window_tokens must be at least 1",
+        ),
+        (
+            ['model.attention.soft_cap="yes"'],
+            "model.attention.soft_cap must be none or a number, got 'yes'",
+        ),
     ],
 )
 def test_mistakes_are_told(settings: list[str], message: str) -> None:

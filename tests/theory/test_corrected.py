@@ -1,4 +1,6 @@
-"""The corrected statements against autograd, closed forms and simulation; and what they correct, shown to be wrong."""
+"""The corrected statements against autograd, closed forms and simulation; and what they correct,
+shown to be wrong.
+"""
 
 import math
 
@@ -32,13 +34,25 @@ class TestSquaredNorms:
             assert 0 <= cross <= power
 
     def test_the_papers_indexing_by_input_breaks(self):
-        """With l the layer that reads x_l, the first four lower bounds fail for 256 tokens; the first always does."""
+        """With l the layer that reads x_l, the first four lower bounds fail for 256 tokens; the
+        first always does.
+        """
         read = [q for q, _ in corrected.pre_ln_stream(4, tokens=256)]
-        assert read[:4] == pytest.approx([1.01, 1.51, 2.12, 2.84], abs=0.012)  # as simulated elsewhere
-        below = [q < paper.pre_ln_squared_norm(layer, width=1)[0] for layer, q in enumerate(read, start=1)]
+        assert read[:4] == pytest.approx(
+            [1.01, 1.51, 2.12, 2.84], abs=0.012
+        )  # as simulated elsewhere
+        below = [
+            q < paper.pre_ln_squared_norm(layer, width=1)[0]
+            for layer, q in enumerate(read, start=1)
+        ]
         assert below == [True, True, True, True, False]
-        assert corrected.pre_ln_stream(1, tokens=1)[0][0] < paper.pre_ln_squared_norm(1, width=1)[0]  # L = 1
-        assert all(q >= paper.pre_ln_squared_norm(done, width=1)[0] for done, q in enumerate(read[1:], start=1))
+        assert (
+            corrected.pre_ln_stream(1, tokens=1)[0][0] < paper.pre_ln_squared_norm(1, width=1)[0]
+        )  # L = 1
+        assert all(
+            q >= paper.pre_ln_squared_norm(done, width=1)[0]
+            for done, q in enumerate(read[1:], start=1)
+        )
 
     @given(layer=st.integers(1, 1000))
     def test_the_digests_lower_bound_exceeds_the_upper_one(self, layer):
@@ -46,24 +60,37 @@ class TestSquaredNorms:
 
     def test_the_hidden_state_of_post_ln_has_squared_norm_d(self):
         """A digest has 3d/2 for it."""
-        assert corrected.post_ln_squared_norm(width=64) == paper.post_ln_squared_norm(5, width=64)[0] == 96
+        assert (
+            corrected.post_ln_squared_norm(width=64)
+            == paper.post_ln_squared_norm(5, width=64)[0]
+            == 96
+        )
         assert paper.post_ln_squared_norm(0, width=64) == (64, 64)
 
 
 class TestConcentration:
     def test_the_proofs_step_fails_for_a_rare_large_value(self):
-        """Bounded by Definition 1, and nearly always below a tenth of its mean: eq. (43) says a tenth of the time."""
+        """Bounded by Definition 1, and nearly always below a tenth of its mean: eq. (43) says a
+        tenth of the time.
+        """
         values, probabilities = [1.0, 1e6], [0.999, 0.001]
         mean = 0.999 + 1e3
         assert paper.is_bounded(values, probabilities, epsilon=0.1, delta=0.001)
         assert paper.shrink_probability(epsilon=0.1) == pytest.approx(0.1, rel=1e-12)
-        below = math.fsum(p for z, p in zip(values, probabilities, strict=True) if z <= paper.ALPHA_0 * mean)
+        below = math.fsum(
+            p for z, p in zip(values, probabilities, strict=True) if z <= paper.ALPHA_0 * mean
+        )
         assert below == 0.999
         assert not corrected.is_bounded(values, probabilities, epsilon=0.1, delta=0.99)
 
-    @given(epsilon=st.floats(0.01, 0.99), shares=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 100)), max_size=6))
+    @given(
+        epsilon=st.floats(0.01, 0.99),
+        shares=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 100)), max_size=6),
+    )
     def test_lemma_5_bounds_what_is_never_larger_and_is_met_by_two_values(self, epsilon, shares):
-        """Pr[Y ≤ a] ≤ (B - EY) / (B - a): of any Y up to B, and for EY = 1, B = 1 + ε, a = α₀ it is eq. (43)."""
+        """Pr[Y ≤ a] ≤ (B - EY) / (B - a): of any Y up to B, and for EY = 1, B = 1 + ε, a = α₀ it is
+        eq. (43).
+        """
         ceiling, edge = 1 + epsilon, paper.ALPHA_0
         # The rest of the probability lies where the mean becomes 1.
         rare = paper.shrink_probability(epsilon=epsilon)
@@ -71,7 +98,9 @@ class TestConcentration:
         values = [ceiling, *(ceiling * share for share, _ in shares)]
         weights = [1, *(weight for _, weight in shares)]
         mean = sum(z * w for z, w in zip(values, weights, strict=True)) / sum(weights)
-        below = sum(w for z, w in zip(values, weights, strict=True) if z <= edge * mean) / sum(weights)
+        below = sum(w for z, w in zip(values, weights, strict=True) if z <= edge * mean) / sum(
+            weights
+        )
         scaled = paper.shrink_probability(epsilon=ceiling / mean - 1)
         assert below <= scaled * (1 + 1e-12) + 1e-15
 
@@ -86,7 +115,11 @@ class TestConcentration:
         if corrected.is_bounded(values, probabilities, epsilon=epsilon, delta=delta):
             assert paper.is_bounded(values, probabilities, epsilon=epsilon, delta=delta)
             mean = math.fsum(z * p for z, p in zip(values, probabilities, strict=True))
-            below = [p for z, p in zip(values, probabilities, strict=True) if z < (1 - epsilon) * mean * (1 - 1e-12)]
+            below = [
+                p
+                for z, p in zip(values, probabilities, strict=True)
+                if z < (1 - epsilon) * mean * (1 - 1e-12)
+            ]
             assert math.fsum(below) <= delta
 
     @pytest.mark.parametrize("width", [1, 2, 3, 7, 64, 127, 512])
@@ -98,7 +131,9 @@ class TestConcentration:
             torch.special.gammaincc(half, half * (1 + epsilon)).item(),
         )
         # torch's expansion for a large, near x is good to 1e-9 only.
-        assert corrected.chi_square_tails(width=width, epsilon=epsilon) == pytest.approx(expected, rel=2e-9, abs=1e-300)
+        assert corrected.chi_square_tails(width=width, epsilon=epsilon) == pytest.approx(
+            expected, rel=2e-9, abs=1e-300
+        )
 
     @given(epsilon=st.floats(1e-6, 0.999))
     def test_chi_square_of_two_is_exponential(self, epsilon):
@@ -108,7 +143,9 @@ class TestConcentration:
 
     @given(width=st.integers(1, 2000), epsilon=st.floats(0.001, 0.98))
     def test_eq_66_bounds_both_tails(self, width, epsilon):
-        """The paper states it of the upper tail alone; for the two together, twice the bound is needed."""
+        """The paper states it of the upper tail alone; for the two together, twice the bound is
+        needed.
+        """
         lower, upper = corrected.chi_square_tails(width=width, epsilon=epsilon)
         bound = paper.chi_square_delta(width=width, epsilon=epsilon)
         assert 0 <= upper <= bound
@@ -120,22 +157,31 @@ class TestConcentration:
         assert lower + upper == pytest.approx(0.109, abs=5e-4)
         assert 2 * paper.chi_square_delta(width=512, epsilon=0.1) == pytest.approx(1.05, abs=5e-3)
         sampled = np.random.default_rng(5).chisquare(512, 40_000)
-        for found, expected in ((np.mean(sampled < 460.8), lower), (np.mean(sampled > 563.2), upper)):
+        for found, expected in (
+            (np.mean(sampled < 460.8), lower),
+            (np.mean(sampled > 563.2), upper),
+        ):
             assert abs(found - expected) < 4 * math.sqrt(expected * (1 - expected) / 40_000)
 
     def test_probability(self):
         assert corrected.theorem_1_probability(delta=0.125) == pytest.approx(0.865, rel=1e-12)
-        assert corrected.theorem_1_probability(delta=0.125, positions=7) == pytest.approx(0.115, rel=1e-12)
+        assert corrected.theorem_1_probability(delta=0.125, positions=7) == pytest.approx(
+            0.115, rel=1e-12
+        )
         assert corrected.theorem_1_probability(delta=0.125, positions=8) == 0
 
     @given(epsilon=st.floats(1e-6, 0.999), delta=st.floats(0, 1))
     def test_probability_exceeds_the_papers_for_one_position(self, epsilon, delta):
-        assert corrected.theorem_1_probability(delta=delta) > paper.theorem_1_probability(epsilon=epsilon, delta=delta)
+        assert corrected.theorem_1_probability(delta=delta) > paper.theorem_1_probability(
+            epsilon=epsilon, delta=delta
+        )
 
 
 class TestLastLayerGradient:
     def gradients(self, *, width, draws, seed):
-        """‖∂L/∂W₂‖ of Post-LN's last block by autograd, ‖∂L/∂x‖ = 1, with ‖h‖ · ‖gJ‖, ‖h‖² and ‖y‖²; each (draws,)."""
+        """‖∂L/∂W₂‖ of Post-LN's last block by autograd, ‖∂L/∂x‖ = 1, with ‖h‖ · ‖gJ‖, ‖h‖² and
+        ‖y‖²; each (draws,).
+        """
         normal = normals(seed)
         x = layer_norm(normal(draws, width))
         h = torch.relu(torch.einsum("bi,bij->bj", x, normal(draws, width, width)) / width**0.5)
@@ -146,7 +192,12 @@ class TestLastLayerGradient:
         (layer_norm(before_norm) * loss_gradient).sum().backward()
         y = before_norm.detach() - before_norm.detach().mean(-1, keepdim=True)
         product = torch.linalg.norm(h, dim=-1) * torch.linalg.norm(before_norm.grad, dim=-1)
-        return torch.linalg.matrix_norm(weights.grad), product, h.square().sum(-1), y.square().sum(-1)
+        return (
+            torch.linalg.matrix_norm(weights.grad),
+            product,
+            h.square().sum(-1),
+            y.square().sum(-1),
+        )
 
     def test_is_of_rank_one_and_of_the_predicted_size(self):
         width = 64
@@ -155,10 +206,13 @@ class TestLastLayerGradient:
         for draws, expected in ((h, width / 2), (y, (3 * width - 1) / 2)):
             mean, error = mean_and_error(draws)
             assert abs(mean - expected) < 4 * error
-        assert h.var().item() == pytest.approx(5 * width / 4, rel=4 * math.sqrt(2 / 800) * 1.2)  # its tails are heavier
+        assert h.var().item() == pytest.approx(
+            5 * width / 4, rel=4 * math.sqrt(2 / 800) * 1.2
+        )  # its tails are heavier
         mean, error = mean_and_error(found.square())
         assert error < 0.02 * mean
-        # The Jacobian removes two directions of d, and E 1/‖y‖² exceeds 1/E‖y‖²: 1/d each, with a factor of some units.
+        # The Jacobian removes two directions of d, and E 1/‖y‖² exceeds 1/E‖y‖²: 1/d each, with a
+        # factor of some units.
         assert mean == pytest.approx(
             corrected.feed_forward_gradient(width=width, power=1.5) ** 2, rel=0.08, abs=4 * error
         )
@@ -167,7 +221,9 @@ class TestLastLayerGradient:
         width, epsilon = 64, 0.1
         found, _, h, y = self.gradients(width=width, draws=800, seed=7)
         mean_y = (3 * width - 1) / 2
-        bound = corrected.last_layer_gradient_bound(width=width, power=mean_y / width, epsilon=epsilon)
+        bound = corrected.last_layer_gradient_bound(
+            width=width, power=mean_y / width, epsilon=epsilon
+        )
         # The largest ‖h‖ and the smallest ‖y‖ of the event that the proof stays within.
         hidden, least = width / 2 + math.sqrt(125 * width), (1 - epsilon) * mean_y
         assert bound == pytest.approx(math.sqrt(hidden * width / least), rel=1e-12)
@@ -176,22 +232,35 @@ class TestLastLayerGradient:
         assert (found[within] <= bound).all()
         assert (h > hidden).double().mean() <= 0.01
         delta = ((y - mean_y).abs() > epsilon * mean_y).double().mean().item()
-        assert (found <= bound).double().mean().item() >= corrected.theorem_1_probability(delta=delta)
+        assert (found <= bound).double().mean().item() >= corrected.theorem_1_probability(
+            delta=delta
+        )
         assert bound < paper.last_layer_gradient_bound(width=width, power=1.5)
 
     def test_orders(self):
-        """√d and √(d/L), against the paper's d √(ln d) and d √(ln d / L): √(3 d ln d) larger, 98 at d = 512."""
+        """√d and √(d/L), against the paper's d √(ln d) and d √(ln d / L): √(3 d ln d) larger, 98 at
+        d = 512.
+        """
         post = corrected.feed_forward_gradient(width=512, power=1.5)
         assert post == pytest.approx(math.sqrt(512 / 2) * math.sqrt(2 / 3), rel=1e-12)
         assert paper.post_ln_gradient_order(width=512) / post == pytest.approx(
             math.sqrt(3 * 512 * math.log(512)), rel=1e-12
         )
         assert paper.post_ln_gradient_order(width=512) / post == pytest.approx(98, abs=0.5)
-        assert corrected.feed_forward_gradient(width=2048, power=1.5) == pytest.approx(2 * post, rel=1e-12)
-        depths = [corrected.feed_forward_gradient(width=512, power=1 + blocks / 2) for blocks in (1000, 4000)]
+        assert corrected.feed_forward_gradient(width=2048, power=1.5) == pytest.approx(
+            2 * post, rel=1e-12
+        )
+        depths = [
+            corrected.feed_forward_gradient(width=512, power=1 + blocks / 2)
+            for blocks in (1000, 4000)
+        ]
         assert depths[0] / depths[1] == pytest.approx(2, rel=1e-3)
 
     @given(width=st.integers(1, 4096), power=st.floats(0.5, 100), gradient=st.floats(0.01, 10))
     def test_expected_size_is_below_its_bound(self, width, power, gradient):
-        size = corrected.feed_forward_gradient(width=width, power=power, loss_gradient_norm=gradient)
-        assert size < gradient * corrected.last_layer_gradient_bound(width=width, power=power, epsilon=0.05)
+        size = corrected.feed_forward_gradient(
+            width=width, power=power, loss_gradient_norm=gradient
+        )
+        assert size < gradient * corrected.last_layer_gradient_bound(
+            width=width, power=power, epsilon=0.05
+        )

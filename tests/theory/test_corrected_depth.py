@@ -1,4 +1,6 @@
-"""The corrected statements over depth: the mean field of the stream, and the profiles of the gradient."""
+"""The corrected statements over depth: the mean field of the stream, and the profiles of the
+gradient.
+"""
 
 import itertools
 import math
@@ -64,7 +66,9 @@ class TestMeanField:
             assert all(a - 1e-12 <= b <= 1 + 1e-12 for a, b in itertools.pairwise(cosines))
 
     def test_both_streams_as_simulated(self):
-        """Six blocks, eight tokens, d = 192: within four standard errors of sixteen draws, and 2/d for finite width."""
+        """Six blocks, eight tokens, d = 192: within four standard errors of sixteen draws, and 2/d
+        for finite width.
+        """
         width, tokens, blocks = 192, 8, 6
         simulated = {"pre": [], "post": []}
         for seed in range(16):
@@ -78,7 +82,9 @@ class TestMeanField:
                 post = layer_norm(post + post.mean(0) @ value)
                 post = layer_norm(post + torch.relu(post @ first) @ second)
                 powers.append(pre.square().mean().item())
-                products = (post @ post.T / width).sum().item() - tokens  # the diagonal is exactly 1
+                products = (
+                    post @ post.T / width
+                ).sum().item() - tokens  # the diagonal is exactly 1
                 cosines.append(products / (tokens * (tokens - 1)))
             simulated["pre"].append(powers)
             simulated["post"].append(cosines)
@@ -89,12 +95,16 @@ class TestMeanField:
         for name, draws in simulated.items():
             found, error = mean_and_error(draws)
             assert (error < 0.03 * found + 0.01).all()
-            np.testing.assert_array_less(np.abs(found - predicted[name]), 4 * error + 2 / width * found, err_msg=name)
+            np.testing.assert_array_less(
+                np.abs(found - predicted[name]), 4 * error + 2 / width * found, err_msg=name
+            )
 
 
 class TestProfiles:
     def simulated(self, *, pre, blocks=16, width=128, seeds=12):
-        """‖∂L/∂W^{2,l}‖, l = 1 … L, of a stack of feed-forwards, one position, by autograd: root mean square."""
+        """‖∂L/∂W^{2,l}‖, l = 1 … L, of a stack of feed-forwards, one position, by autograd: root
+        mean square.
+        """
         squared = []
         for seed in range(seeds):
             normal = normals(seed)
@@ -114,10 +124,15 @@ class TestProfiles:
         predicted = np.array(corrected.pre_ln_gradient_profile(feed_forwards))
         found = self.simulated(pre=True)
         assert predicted[0] == pytest.approx(math.sqrt(9 / 1.5), rel=1e-12)
-        # A draw's squared gradient scatters by about 0.5: 0.07 for the root of twelve, and twice that for the worst.
-        np.testing.assert_allclose(found / np.sqrt(np.mean((found / predicted) ** 2)), predicted, rtol=0.15)
+        # A draw's squared gradient scatters by about 0.5: 0.07 for the root of twelve, and twice
+        # that for the worst.
+        np.testing.assert_allclose(
+            found / np.sqrt(np.mean((found / predicted) ** 2)), predicted, rtol=0.15
+        )
         assert found[0] / found[-1] > 1.8 * paper.pre_ln_gradient_profile(16)[0]
-        size = [corrected.feed_forward_gradient(width=128, power=1 + done / 2) for done in range(1, 17)]
+        size = [
+            corrected.feed_forward_gradient(width=128, power=1 + done / 2) for done in range(1, 17)
+        ]
         np.testing.assert_allclose(found, size, rtol=0.25)
 
     def test_post_ln(self):
@@ -125,12 +140,21 @@ class TestProfiles:
         found = self.simulated(pre=False)
         np.testing.assert_allclose(found / found[-1], 1.0, rtol=0.3)
         assert paper.post_ln_gradient_profile(16)[0] < 0.05
-        np.testing.assert_allclose(found, corrected.feed_forward_gradient(width=128, power=1.5), rtol=0.3)
+        np.testing.assert_allclose(
+            found, corrected.feed_forward_gradient(width=128, power=1.5), rtol=0.3
+        )
 
     def test_with_attention_the_measured_ends_are_within_an_eighth(self):
         """Measured elsewhere (d = 512): bottom and top of Pre-LN, by blocks."""
-        for blocks, bottom, top in ((6, 2.55, 1.16), (12, 2.57, 0.79), (24, 2.54, 0.53), (48, 2.23, 0.36)):
-            predicted = corrected.pre_ln_gradient_profile(corrected.pre_ln_stream(blocks, tokens=16))
+        for blocks, bottom, top in (
+            (6, 2.55, 1.16),
+            (12, 2.57, 0.79),
+            (24, 2.54, 0.53),
+            (48, 2.23, 0.36),
+        ):
+            predicted = corrected.pre_ln_gradient_profile(
+                corrected.pre_ln_stream(blocks, tokens=16)
+            )
             assert bottom / top == pytest.approx(predicted[0], rel=1 / 8)
 
     @given(blocks=st.integers(1, 100), tokens=st.integers(1, 100))

@@ -1,4 +1,6 @@
-"""Powers of depth by which predictions grow, beside closed forms, the corrected recursion, and what is drawn."""
+"""Powers of depth by which predictions grow, beside closed forms, the corrected recursion, and what
+is drawn.
+"""
 
 from dataclasses import replace
 
@@ -13,18 +15,24 @@ MODEL = ModelSetting(width=64, ffn_width=64, vocabulary=500)
 
 
 def power(depths, values):
-    """The exponent of the depth by least squares on logarithms, and the largest relative distance from the law."""
+    """The exponent of the depth by least squares on logarithms, and the largest relative distance
+    from the law.
+    """
     x, y = np.log(depths), np.log(values)
     slope, at_0 = np.polyfit(x, y, 1)
     return slope, np.expm1(np.abs(y - at_0 - slope * x).max())
 
 
 def powers(placement, model=MODEL, depths=(64, 128, 256, 512, 1024), stack="encoder"):
-    """Of the last stream's mean square and of the gradient norm of W2 in the first and the last block.
+    """Of the last stream's mean square and of the gradient norm of W2 in the first and the last
+    block.
 
-    Widths are infinite: at a finite one a deep stack's gradients scatter by e^(blocks / width), which is no power law.
+    Widths are infinite: at a finite one a deep stack's gradients scatter by e^(blocks / width),
+    which is no power law.
     """
-    stacks = [predict(placement, replace(model, blocks=depth), scatter=False)[stack] for depth in depths]
+    stacks = [
+        predict(placement, replace(model, blocks=depth), scatter=False)[stack] for depth in depths
+    ]
     norms = [one.gradient_norm["ffn_out"] for one in stacks]
     ends = ([one.q[-1] for one in stacks], [one[0] for one in norms], [one[-1] for one in norms])
     return [power(depths, values) for values in ends]
@@ -39,7 +47,8 @@ def powers(placement, model=MODEL, depths=(64, 128, 256, 512, 1024), stack="enco
         ("peri-ln", 1.0, 0.0, -0.5),
         ("reordered", 1.0, 0.0, -0.5),
         ("post-ln", 0.0, 0.0, 0.0),
-        # Wang et al. 2022, section 4.2: branches of 1/depth in all, so that the model's update keeps its size.
+        # Wang et al. 2022, section 4.2: branches of 1/depth in all, so that the model's update
+        # keeps its size.
         ("deepnorm", 0.0, -0.5, -0.5),
         # A skip that is as many times larger as there are sub-layers.
         ("keel", 0.0, -1.0, -1.0),
@@ -48,7 +57,8 @@ def powers(placement, model=MODEL, depths=(64, 128, 256, 512, 1024), stack="enco
 )
 def test_of_known_forms(name, q, first, last):
     for (exponent, residual), expected in zip(powers(name), (q, first, last), strict=True):
-        # Attention still gains from tokens that become alike: 3 % in the power of the first tenth of the depths.
+        # Attention still gains from tokens that become alike: 3 % in the power of the first tenth
+        # of the depths.
         assert exponent == pytest.approx(expected, abs=0.04)
         assert residual < 0.02
 
@@ -64,7 +74,10 @@ def test_of_the_recursion():
 def test_of_models_as_they_are_drawn():
     """Over 16 to 64 blocks, where no asymptote has set in: what is fitted is what is there."""
     depths, model = (16, 32, 64), MODEL
-    measured = [simulate("pre-ln", ModelSetting(**_sizes(model), blocks=depth), draws=6)["encoder"] for depth in depths]
+    measured = [
+        simulate("pre-ln", ModelSetting(**_sizes(model), blocks=depth), draws=6)["encoder"]
+        for depth in depths
+    ]
     (found_q, _), _, (found_last, _) = powers("pre-ln", model, depths)
     q, _ = power(depths, [float(one.q[-1]) for one in measured])
     last, _ = power(depths, [float(one.gradient_norm["ffn_out"][-1]) for one in measured])
@@ -86,6 +99,8 @@ def test_two_stacks():
 def test_a_finite_width_is_no_power_law():
     """Norms of gradients below scatter with depth over width; the limit leaves that out."""
     deep = ModelSetting(width=64, ffn_width=64, blocks=1024)
-    scattered, limit = (predict("post-ln", deep, scatter=scatter)["encoder"] for scatter in (True, False))
+    scattered, limit = (
+        predict("post-ln", deep, scatter=scatter)["encoder"] for scatter in (True, False)
+    )
     assert scattered.gradient_norm["value"][0] > 2 * limit.gradient_norm["value"][0]
     np.testing.assert_array_equal(scattered.q, limit.q)

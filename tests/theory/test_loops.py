@@ -1,4 +1,6 @@
-"""Blocks that are run several times: beside draws in plain torch, beside closed forms and what is known of one pass."""
+"""Blocks that are run several times: beside draws in plain torch, beside closed forms and what is
+known of one pass.
+"""
 
 import math
 
@@ -29,7 +31,13 @@ def scaled_by(registry):
         def join(self, x, sublayer, norm):
             return x + scale(self.stack.blocks, self.stack.loops) * sublayer(norm(x))
 
-        described = {"name": "scaled-by", "title": "Scaled", "citation": "this test", "year": 2026, "join": join}
+        described = {
+            "name": "scaled-by",
+            "title": "Scaled",
+            "citation": "this test",
+            "year": 2026,
+            "join": join,
+        }
         registry.pop("scaled-by", None)
         register(type("ScaledBy", (PreLN,), described))
         return "scaled-by"
@@ -37,8 +45,12 @@ def scaled_by(registry):
     return made
 
 
-def drawn(blocks: int, loops: int, scale: float, *, causal: bool, post: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Of each draw q after every block of every loop, and squared norms of the gradients, (matrices, blocks)."""
+def drawn(
+    blocks: int, loops: int, scale: float, *, causal: bool, post: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each draw q after every block of every loop, and squared norms of the gradients,
+    (matrices, blocks).
+    """
     normed, found = lambda x: layer_norm(x, (WIDTH,)), []
     weights = torch.ones(TOKENS, TOKENS).tril() if causal else torch.ones(TOKENS, TOKENS)
     mean = weights / weights.sum(1, keepdim=True)
@@ -48,7 +60,10 @@ def drawn(blocks: int, loops: int, scale: float, *, causal: bool, post: bool = F
         def normal(*shape: int, generator: torch.Generator = generator) -> Tensor:
             return torch.randn(*shape, generator=generator)
 
-        matrices = [[(normal(WIDTH, WIDTH) / WIDTH**0.5).requires_grad_() for _ in range(3)] for _ in range(blocks)]
+        matrices = [
+            [(normal(WIDTH, WIDTH) / WIDTH**0.5).requires_grad_() for _ in range(3)]
+            for _ in range(blocks)
+        ]
         x = normal(TOKENS, WIDTH)
         squares = [x.square().mean()]
         for value, first, last in matrices * loops:
@@ -60,7 +75,9 @@ def drawn(blocks: int, loops: int, scale: float, *, causal: bool, post: bool = F
                 x = x + scale * (normed(x) @ first).relu() @ last
             squares.append(x.square().mean())
         targets = torch.randint(ENTRIES, (TOKENS,), generator=generator)
-        cross_entropy((x if post else normed(x)) @ (normal(WIDTH, ENTRIES) / WIDTH**0.5), targets).backward()
+        cross_entropy(
+            (x if post else normed(x)) @ (normal(WIDTH, ENTRIES) / WIDTH**0.5), targets
+        ).backward()
         gradients = [[float(one.grad.square().sum()) for one in block] for block in matrices]
         found.append((torch.stack(squares).tolist(), np.transpose(gradients)))
     return np.array([q for q, _ in found]), np.array([gradients for _, gradients in found])
@@ -68,18 +85,32 @@ def drawn(blocks: int, loops: int, scale: float, *, causal: bool, post: bool = F
 
 def setting(stack: str, blocks: int, loops: int) -> ModelSetting:
     return ModelSetting(
-        stack=stack, blocks=blocks, loops=loops, width=WIDTH, ffn_width=WIDTH, tokens=TOKENS, vocabulary=ENTRIES
+        stack=stack,
+        blocks=blocks,
+        loops=loops,
+        width=WIDTH,
+        ffn_width=WIDTH,
+        tokens=TOKENS,
+        vocabulary=ENTRIES,
     )
 
 
-def assert_as_drawn(name: str, stack: str, blocks: int, loops: int, scale: float, *, post: bool = False):
-    """Within four standard errors of the draws and 4 %, which is what a width of 128 is from an infinite one."""
+def assert_as_drawn(
+    name: str, stack: str, blocks: int, loops: int, scale: float, *, post: bool = False
+):
+    """Within four standard errors of the draws and 4 %, which is what a width of 128 is from an
+    infinite one.
+    """
     found = predict(name, setting(stack, blocks, loops))[stack]
     q, gradients = drawn(blocks, loops, scale, causal=stack == "decoder", post=post)
-    squares = np.array([found.gradient_norm[matrix] ** 2 for matrix in ("value", "ffn_in", "ffn_out")])
+    squares = np.array(
+        [found.gradient_norm[matrix] ** 2 for matrix in ("value", "ffn_in", "ffn_out")]
+    )
     for what, expected_squares, draws in (("q", found.q, q), ("gradients", squares, gradients)):
         error = draws.std(0, ddof=1) / math.sqrt(DRAWS)
-        assert (abs(draws.mean(0) - expected_squares) < 4 * error + 0.04 * expected_squares).all(), what
+        assert (
+            abs(draws.mean(0) - expected_squares) < 4 * error + 0.04 * expected_squares
+        ).all(), what
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
@@ -96,7 +127,9 @@ def test_post_ln_in_loops_is_as_drawn(stack):
 
 
 def test_the_right_scale_alone_keeps_the_stream_bounded(scaled_by):
-    """What arXiv:2606.18524 says of 1/(N√L) and of 1/√(NL): the first is bounded in N, the second grows with it."""
+    """What arXiv:2606.18524 says of 1/(N√L) and of 1/√(NL): the first is bounded in N, the second
+    grows with it.
+    """
     rooted = scaled_by(lambda blocks, loops: 1 / math.sqrt(blocks * loops))
     right, wrong = (
         [predict(name, setting("encoder", 4, loops))["encoder"].q[-1] for loops in (1, 4, 16)]
@@ -111,22 +144,33 @@ def test_the_right_scale_alone_keeps_the_stream_bounded(scaled_by):
 @pytest.mark.parametrize("scheme", ["theory", "xavier-uniform"])
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_small_branches_add_up_to_one_pass(stack, scheme, activation, scaled_by):
-    """N passes over a stream that has not moved are one, N times as strong: to the order of the branches' squares."""
+    """N passes over a stream that has not moved are one, N times as strong: to the order of the
+    branches' squares.
+    """
     small = scaled_by(lambda blocks, loops: 1e-4 / loops)
     sizes = {"blocks": 3, "width": 64, "tokens": 9, "setting": scheme, "activation": activation}
-    once, often = (predict(small, ModelSetting(stack=stack, loops=loops, **sizes))[stack] for loops in (1, 5))
-    # An encoder's embedding is 1 in its mean square; what the branches add to it is 1e-8 of that, and rounding 1e-15.
+    once, often = (
+        predict(small, ModelSetting(stack=stack, loops=loops, **sizes))[stack] for loops in (1, 5)
+    )
+    # An encoder's embedding is 1 in its mean square; what the branches add to it is 1e-8 of that,
+    # and rounding 1e-15.
     np.testing.assert_allclose(often.q[-1] - often.q[0], once.q[-1] - once.q[0], rtol=2e-4)
     for name, norms in once.gradient_norm.items():
-        np.testing.assert_allclose(often.gradient_norm[name], norms, rtol=2e-4, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(
+            often.gradient_norm[name], norms, rtol=2e-4, atol=1e-12, err_msg=name
+        )
     for kind, shares in often.shares.items():
         np.testing.assert_allclose(shares.sum(), once.shares[kind].sum(), rtol=2e-4, err_msg=kind)
 
 
-@pytest.mark.parametrize("name", ["post-ln", "pre-ln", "residual", "deepnorm", "gpas", "hyper-connections", "b2t"])
+@pytest.mark.parametrize(
+    "name", ["post-ln", "pre-ln", "residual", "deepnorm", "gpas", "hyper-connections", "b2t"]
+)
 @pytest.mark.parametrize("kind", ["encoder", "decoder"])
 def test_covariances_of_nothing_change_nothing(name, kind):
-    """Values and gradients are added up in another way where any two parts have a covariance, and be it 0."""
+    """Values and gradients are added up in another way where any two parts have a covariance, and
+    be it 0.
+    """
     model = ModelSetting(stack=kind, blocks=3, width=64, tokens=5, setting="paper")
     found = []
     for related in (False, True):
@@ -137,14 +181,18 @@ def test_covariances_of_nothing_change_nothing(name, kind):
             stack.atoms.relate(0, 0, NOTHING)
         stack.forward(initial.parts(stack.tokens, model.source))
         gradients = backward(stack, loss_gradient(stack, model)[0])
-        found.append([*stack.output.products, *gradients.weights.values(), *stack.shares().values()])
+        found.append(
+            [*stack.output.products, *gradients.weights.values(), *stack.shares().values()]
+        )
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("stack", ["encoder", "decoder"])
 def test_shares_add_up_with_what_parts_have_in_common(stack):
-    found = predict("pre-ln", ModelSetting(stack=stack, blocks=2, loops=3, width=64, tokens=5))[stack]
+    found = predict("pre-ln", ModelSetting(stack=stack, blocks=2, loops=3, width=64, tokens=5))[
+        stack
+    ]
     assert {kind: len(shares) for kind, shares in found.shares.items()} == {
         "embedding": 1,
         "attention": 6,
@@ -155,7 +203,10 @@ def test_shares_add_up_with_what_parts_have_in_common(stack):
 
 
 def test_curves_have_every_pass_and_gradients_every_block():
-    found = predict("looped", ModelSetting(stack="decoder", blocks=3, loops=4, width=64, tokens=5, setting="paper"))
+    found = predict(
+        "looped",
+        ModelSetting(stack="decoder", blocks=3, loops=4, width=64, tokens=5, setting="paper"),
+    )
     one = found["decoder"]
     assert one.q.shape == one.p.shape == one.streams["x"].q.shape == (13,)
     assert {norms.shape for norms in one.gradient_norm.values()} == {(3,)}
@@ -175,7 +226,13 @@ def test_curves_have_every_pass_and_gradients_every_block():
     ],
 )
 def test_what_is_not_followed_is_refused(name, asked, said, registry):
-    register(type("NoNorm", (PreLN,), {"name": "no-norm", "join": lambda self, x, sublayer, norm: x + sublayer(x)}))
+    register(
+        type(
+            "NoNorm",
+            (PreLN,),
+            {"name": "no-norm", "join": lambda self, x, sublayer, norm: x + sublayer(x)},
+        )
+    )
     model = ModelSetting(blocks=2, loops=2, width=64, **asked)
     with pytest.raises(Unpredictable, match=said):
         predict(name, model)
@@ -196,7 +253,8 @@ def test_no_update_is_followed_through_loops():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [({"loops": 0}, "loops must be at least 1"), ({"blocks": 20, "loops": 11}, "got 2,420")]
+    ("asked", "said"),
+    [({"loops": 0}, "loops must be at least 1"), ({"blocks": 20, "loops": 11}, "got 2,420")],
 )
 def test_loops_that_no_prediction_is_made_of(asked, said):
     with pytest.raises(ValueError, match=said):

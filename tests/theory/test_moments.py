@@ -1,4 +1,6 @@
-"""Moments beside vectors: the same operations on arrays whose parts are orthogonal, so that both agree exactly."""
+"""Moments beside vectors: the same operations on arrays whose parts are orthogonal, so that both
+agree exactly.
+"""
 
 import math
 from collections.abc import Callable
@@ -19,14 +21,18 @@ from normscope.theory.predict import ModelSetting, predict
 
 TOKENS, PARTS = 3, 5
 WIDTH = 24
-"""One direction of equal features, TOKENS + 1 directions for each part, and three that stay empty."""
+"""One direction of equal features, TOKENS + 1 directions for each part, and three that stay
+empty.
+"""
 EPSILON = 1e-5
 
 Both = tuple[Moments, Tensor]
 
 
 def parts(seed: int = 0, constant: bool = True) -> list[Both]:
-    """Parts with a share that all tokens have in common, and at last one that is the same in every feature."""
+    """Parts with a share that all tokens have in common, and at last one that is the same in every
+    feature.
+    """
     generator = np.random.default_rng(seed)
     basis = np.linalg.qr(np.c_[np.ones(WIDTH), generator.normal(size=(WIDTH, WIDTH - 1))])[0].T
     atoms, found = Atoms(WIDTH), []
@@ -37,7 +43,12 @@ def parts(seed: int = 0, constant: bool = True) -> list[Both]:
         index = atoms.add((in_common**2 + alone**2) / WIDTH, in_common**2 / WIDTH)
         found.append((single(atoms, index), torch.from_numpy(array)))
     if constant:
-        found.append((0.7 * single(atoms, atoms.one()), torch.full((TOKENS, WIDTH), 0.7, dtype=torch.float64)))
+        found.append(
+            (
+                0.7 * single(atoms, atoms.one()),
+                torch.full((TOKENS, WIDTH), 0.7, dtype=torch.float64),
+            )
+        )
     return found
 
 
@@ -45,21 +56,31 @@ def assert_same(pair: Both) -> None:
     moments, x = pair
     products = x @ x.T / WIDTH
     assert moments.q == pytest.approx(float(products.trace()) / TOKENS, rel=1e-10, abs=1e-12)
-    assert moments.p == pytest.approx(float(products.triu(1).sum()) / TOKENS / (TOKENS - 1) * 2, rel=1e-10, abs=1e-12)
+    assert moments.p == pytest.approx(
+        float(products.triu(1).sum()) / TOKENS / (TOKENS - 1) * 2, rel=1e-10, abs=1e-12
+    )
     again = Moments.of(moments.atoms, moments.coefficients)
-    assert (again.q, again.p) == pytest.approx((moments.q, moments.p), rel=1e-12, abs=1e-12), "from the coefficients"
+    assert (again.q, again.p) == pytest.approx((moments.q, moments.p), rel=1e-12, abs=1e-12), (
+        "from the coefficients"
+    )
 
 
 def norm_of(kind: str, pair: Both) -> Both:
     moments, x = pair
     if kind == "layer":
-        return MomentNorms(EPSILON, centres=True)(moments), nn.functional.layer_norm(x, (WIDTH,), eps=EPSILON)
-    return MomentNorms(EPSILON, centres=False)(moments), nn.functional.rms_norm(x, (WIDTH,), eps=EPSILON)
+        return MomentNorms(EPSILON, centres=True)(moments), nn.functional.layer_norm(
+            x, (WIDTH,), eps=EPSILON
+        )
+    return MomentNorms(EPSILON, centres=False)(moments), nn.functional.rms_norm(
+        x, (WIDTH,), eps=EPSILON
+    )
 
 
 def mixed(values: list[Both]) -> Both:
     query, keys = torch.zeros(WIDTH).double(), nn.RMSNorm(WIDTH).double()
-    moments = mix(InitialNumber(0.0), [m for m, _ in values], MomentNorms(EPSILON, centres=True).key)
+    moments = mix(
+        InitialNumber(0.0), [m for m, _ in values], MomentNorms(EPSILON, centres=True).key
+    )
     return moments, mix(query, [x for _, x in values], keys).detach()
 
 
@@ -67,7 +88,9 @@ INDEX = st.integers(0, 100)
 FACTOR = st.floats(-3, 3).filter(lambda factor: abs(factor) > 1e-3)
 STEP = st.one_of(
     st.tuples(st.sampled_from(["add", "subtract"]), INDEX, INDEX),
-    st.tuples(st.sampled_from(["times", "times from the left", "divided", "shifted"]), INDEX, FACTOR),
+    st.tuples(
+        st.sampled_from(["times", "times from the left", "divided", "shifted"]), INDEX, FACTOR
+    ),
     st.tuples(st.sampled_from(["layer", "rms", "unit"]), INDEX, st.none()),
     st.tuples(st.just("mix"), INDEX, st.integers(1, 6)),
 )
@@ -98,7 +121,10 @@ def taken(step: tuple, known: list[Both]) -> Both:
 class TestOperations:
     @given(seed=st.integers(0, 99), steps=st.lists(STEP, max_size=12))
     @example(seed=0, steps=[("add", 0, 0), ("subtract", 0, 6), ("add", 1, 7)])
-    @example(seed=0, steps=[("add", 0, 5), ("add", 3, 6), ("subtract", 6, 0), ("layer", 7, None), ("add", 7, 9)])
+    @example(
+        seed=0,
+        steps=[("add", 0, 5), ("add", 3, 6), ("subtract", 6, 0), ("layer", 7, None), ("add", 7, 9)],
+    )
     def test_as_on_vectors(self, seed, steps):
         known = parts(seed)
         for step in steps:
@@ -124,7 +150,9 @@ class TestOperations:
         assert (values[0] - values[199]).coefficients[199] == -1
 
     def test_a_lane_that_leaves_the_range_of_floats_is_made_anew(self):
-        """A stream that every norm halves, 1,200 of them: its first coefficient is 2^-1200 of what was added last."""
+        """A stream that every norm halves, 1,200 of them: its first coefficient is 2^-1200 of what
+        was added last.
+        """
         atoms = Atoms(WIDTH)
         x = single(atoms, atoms.add(1.0, 0.0))
         for _ in range(1200):
@@ -134,7 +162,9 @@ class TestOperations:
         assert float(x.coefficients**2 @ atoms.q) == pytest.approx(1.0, rel=1e-12)
 
     def test_values_of_one_lane_stay_apart(self):
-        """Sums append to a list of coefficients that values share; what is added to one is not in another."""
+        """Sums append to a list of coefficients that values share; what is added to one is not in
+        another.
+        """
         atoms = Atoms(WIDTH)
         a, b, c = (single(atoms, atoms.add(1.0 + i, 0.1)) for i in range(3))
         base = a + 2 * b
@@ -145,7 +175,9 @@ class TestOperations:
         assert (other - one).q == pytest.approx(4 * base.q, rel=1e-12)
 
     def test_streams_that_stay_alike_share_their_coefficients(self):
-        """What one stream has appended the others find, and so a stack of such streams costs what one stream costs."""
+        """What one stream has appended the others find, and so a stack of such streams costs what
+        one stream costs.
+        """
         atoms = Atoms(WIDTH)
         x, b, c = (single(atoms, atoms.add(1.0 + i, 0.1)) for i in range(3))
         x = x + 2 * b
@@ -158,11 +190,15 @@ class TestOperations:
 
     @pytest.mark.parametrize("name", ["mhc", "hyper-connections", "attn-res", "denseformer"])
     @pytest.mark.parametrize("kind", ["encoder", "decoder"])
-    def test_what_is_copied_does_not_grow_with_the_square_of_the_depth(self, name, kind, monkeypatch):
+    def test_what_is_copied_does_not_grow_with_the_square_of_the_depth(
+        self, name, kind, monkeypatch
+    ):
         copied = []
         made = Lane.__init__
         monkeypatch.setattr(
-            Lane, "__init__", lambda lane, *parts: (copied.append(len(parts[0])), made(lane, *parts))[1]
+            Lane,
+            "__init__",
+            lambda lane, *parts: (copied.append(len(parts[0])), made(lane, *parts))[1],
         )
         predict(name, ModelSetting(stack=kind, blocks=24, width=32, ffn_width=32, tokens=3))
         assert sum(copied) < 4 * 2 * 24
@@ -194,7 +230,10 @@ class TestSpread:
         generator = torch.Generator().manual_seed(0)
         atoms = Atoms(width)
         values = [single(atoms, atoms.add(q, 0.0)) for q in (1.0, 0.5, 2.0)]
-        x = [q**0.5 * torch.randn(draws, width, generator=generator).double() for q in (1.0, 0.5, 2.0)]
+        x = [
+            q**0.5 * torch.randn(draws, width, generator=generator).double()
+            for q in (1.0, 0.5, 2.0)
+        ]
         norms = MomentNorms(0.0, centres=False)
         normed = nn.functional.rms_norm(x[0], (width,))
         for found, drawn in (
@@ -217,7 +256,9 @@ class TestSpread:
     @pytest.mark.parametrize("query", [1e-9, -1.0])
     def test_no_other_query_over_depth(self, query):
         (a, _), *_ = parts()
-        with pytest.raises(ValueError, match=f"predicted for a query of 0, where it starts, got {query}"):
+        with pytest.raises(
+            ValueError, match=f"predicted for a query of 0, where it starts, got {query}"
+        ):
             mix(InitialNumber(query), [a], MomentNorms(EPSILON, centres=True))
 
 
@@ -228,10 +269,14 @@ class TestNorms:
         x = a + 3 * constant
         assert without_mean(x).q == pytest.approx(a.q, rel=1e-15)
         assert without_mean(a) is a
-        assert MomentNorms(EPSILON, centres=True)(x).q == pytest.approx(a.q / (a.q + EPSILON), rel=1e-12)
+        assert MomentNorms(EPSILON, centres=True)(x).q == pytest.approx(
+            a.q / (a.q + EPSILON), rel=1e-12
+        )
         with_mean = MomentNorms(EPSILON, centres=False)(x)
         assert with_mean.q == pytest.approx(x.q / (x.q + EPSILON), rel=1e-12)
-        assert with_mean.coefficients[PARTS] == pytest.approx(0.7 * 3 / math.sqrt(x.q + EPSILON), rel=1e-12)
+        assert with_mean.coefficients[PARTS] == pytest.approx(
+            0.7 * 3 / math.sqrt(x.q + EPSILON), rel=1e-12
+        )
 
     @pytest.mark.parametrize("centres", [True, False])
     def test_all_names_give_the_same(self, centres):
@@ -246,20 +291,32 @@ class TestNorms:
     def test_a_value_below_epsilon_is_not_brought_to_1(self):
         atoms = Atoms(WIDTH)
         tiny = single(atoms, atoms.add(1e-7, 0.0))
-        assert MomentNorms(EPSILON, centres=True)(tiny).q == pytest.approx(1e-7 / (1e-7 + EPSILON), rel=1e-12)
+        assert MomentNorms(EPSILON, centres=True)(tiny).q == pytest.approx(
+            1e-7 / (1e-7 + EPSILON), rel=1e-12
+        )
         nothing = single(atoms, atoms.add(0.0, 0.0))
         assert MomentNorms(EPSILON, centres=True)(nothing).q == 0
 
     def test_width_makes_the_moments_of_normal_vectors_exact(self):
-        """q and p of a norm's output, from normal vectors instead of orthogonal ones: O(1/d) away."""
+        """q and p of a norm's output, from normal vectors instead of orthogonal ones: O(1/d)
+        away.
+        """
         width, draws, tokens = 512, 40, 4
         generator = torch.Generator().manual_seed(3)
-        shared, own = (torch.randn(draws, n, width, generator=generator).double() for n in (1, tokens))
+        shared, own = (
+            torch.randn(draws, n, width, generator=generator).double() for n in (1, tokens)
+        )
         normed = nn.functional.layer_norm(1.5 + 0.6 * shared + 1.2 * own, (width,), eps=EPSILON)
         products = (normed @ normed.mT).mean(0) / width
         atoms = Atoms(width)
-        indices = [atoms.add(0.36, 0.36), atoms.add(1.44, 0.0), atoms.add(2.25, 2.25, centred=False)]
-        x = MomentNorms(EPSILON, centres=True)(sum((single(atoms, i) for i in indices[1:]), single(atoms, indices[0])))
+        indices = [
+            atoms.add(0.36, 0.36),
+            atoms.add(1.44, 0.0),
+            atoms.add(2.25, 2.25, centred=False),
+        ]
+        x = MomentNorms(EPSILON, centres=True)(
+            sum((single(atoms, i) for i in indices[1:]), single(atoms, indices[0]))
+        )
         assert x.q == pytest.approx(float(products.trace()) / tokens, abs=1e-4)
         # The spread of one product is 1/√d, of the mean over draws and pairs a sixteenth of it.
         off_diagonal = float(products.sum() - products.trace()) / tokens / (tokens - 1)
@@ -283,6 +340,8 @@ def test_numbers_may_stand_on_either_side() -> None:
     "formula",
     [lambda x: x**2, lambda x: x / x, lambda x: 1 / x, lambda x: x * x],
 )
-def test_what_theory_does_not_follow_is_refused_in_words(formula: Callable[[Moments], Moments]) -> None:
+def test_what_theory_does_not_follow_is_refused_in_words(
+    formula: Callable[[Moments], Moments],
+) -> None:
     with pytest.raises(Unpredictable, match="this placement cannot be predicted"):
         formula(parts()[0][0])

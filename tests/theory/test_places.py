@@ -1,4 +1,6 @@
-"""Causal stacks place by place: beside explicit matrices, autograd over random weights, and tokens all alike."""
+"""Causal stacks place by place: beside explicit matrices, autograd over random weights, and tokens
+all alike.
+"""
 
 import math
 from types import MappingProxyType
@@ -50,18 +52,24 @@ def test_uniform_attention_is_an_averaging_matrix():
     weights = np.tril(np.ones((TOKENS, TOKENS))) / np.arange(1, TOKENS + 1)[:, None]
     made = map_at(x, 0.0)
     size = 1.2**2 * 0.8**2
-    np.testing.assert_allclose(whole_of(made.output), size * weights @ x @ x.T @ weights.T / WIDTH, rtol=1e-10)
+    np.testing.assert_allclose(
+        whole_of(made.output), size * weights @ x @ x.T @ weights.T / WIDTH, rtol=1e-10
+    )
     back = made.projections[0].back
     np.testing.assert_allclose(
         whole_of(back(products(g @ g.T))) * 1.2**2, size * weights.T @ g @ g.T @ weights, rtol=1e-10
     )
-    np.testing.assert_allclose(back.forward(x @ g.T), 0.8**2 * weights @ x @ g.T @ weights.T, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(
+        back.forward(x @ g.T), 0.8**2 * weights @ x @ g.T @ weights.T, rtol=1e-10, atol=1e-12
+    )
     assert made.silent == ("query", "key")
 
 
 @pytest.fixture(scope="module")
 def drawn():
-    """Over random matrices: squares of outputs by place, and squared gradients of all four matrices."""
+    """Over random matrices: squares of outputs by place, and squared gradients of all four
+    matrices.
+    """
     draws, heads = 300, 6
     generator = torch.Generator().manual_seed(0)
     later = torch.ones(TOKENS, TOKENS).triu(1).bool()
@@ -69,12 +77,15 @@ def drawn():
     for draw in range(draws):
         sizes = {"query": 0.2**0.5, "key": 0.2**0.5, "value": 1.2, "output": 0.8}
         w = {
-            name: (size * WIDTH**-0.5 * torch.randn(WIDTH, WIDTH, generator=generator).double()).requires_grad_()
+            name: (
+                size * WIDTH**-0.5 * torch.randn(WIDTH, WIDTH, generator=generator).double()
+            ).requires_grad_()
             for name, size in sizes.items()
         }
         tokens = torch.from_numpy(vectors(2 * draw, 0.5))
         query, key, value = (
-            (tokens @ w[name]).view(TOKENS, heads, -1).transpose(0, 1) for name in ("query", "key", "value")
+            (tokens @ w[name]).view(TOKENS, heads, -1).transpose(0, 1)
+            for name in ("query", "key", "value")
         )
         logits = query @ key.mT / (WIDTH / heads) ** 0.5
         mixed = logits.masked_fill(later, -torch.inf).softmax(-1) @ value
@@ -83,7 +94,10 @@ def drawn():
         sums.setdefault("out", []).append((output.square().sum(1) / WIDTH).detach().numpy())
         for name, matrix in w.items():
             sums.setdefault(name, []).append(matrix.grad.square().sum().numpy())
-    return {name: (np.mean(found, 0), np.std(found, 0) / math.sqrt(draws)) for name, found in sums.items()}
+    return {
+        name: (np.mean(found, 0), np.std(found, 0) / math.sqrt(draws))
+        for name, found in sums.items()
+    }
 
 
 def expected_gram(scale: float) -> np.ndarray:
@@ -97,7 +111,14 @@ def test_attention_by_autograd(drawn):
     x, g = products(expected_gram(0.5)), products(expected_gram(0.1))
     std = 0.2**0.5 * WIDTH**-0.5
     made = attention(
-        x, x, width=WIDTH, tokens=causal(TOKENS), source_tokens=causal(TOKENS), query_std=std, key_std=std, **STDS
+        x,
+        x,
+        width=WIDTH,
+        tokens=causal(TOKENS),
+        source_tokens=causal(TOKENS),
+        query_std=std,
+        key_std=std,
+        **STDS,
     )
     mean, error = drawn["out"]
     np.testing.assert_allclose(made.output.one, mean, rtol=0.04, atol=4 * error.max())
@@ -105,11 +126,14 @@ def test_attention_by_autograd(drawn):
     squares = {"output": gradient_square(at_output, made.last_inputs, WIDTH, causal(TOKENS), 1)}
     for projection in made.projections:
         h = projection.back(at_output)
-        squares[projection.name] = gradient_square(h, projection.inputs, WIDTH, projection.tokens, 1)
+        squares[projection.name] = gradient_square(
+            h, projection.inputs, WIDTH, projection.tokens, 1
+        )
     for name, found in squares.items():
         mean, error = drawn[name]
         assert error < 0.045 * mean, name
-        # Squares: half of that in the norm. Of queries and keys, what strong logits pass on is an approximation.
+        # Squares: half of that in the norm. Of queries and keys, what strong logits pass on is an
+        # approximation.
         near = 0.15 if name in ("query", "key") else 0.05
         assert found == pytest.approx(mean, abs=2.5 * error + near * mean), name
 
@@ -118,17 +142,32 @@ def test_queries_and_keys_have_gradients_of_one_size():
     """The loss depends on the product W_Q W_Kᵀ alone, and both are drawn alike."""
     x = products(expected_gram(0.5))
     made = attention(
-        x, x, width=WIDTH, tokens=causal(TOKENS), source_tokens=causal(TOKENS), query_std=0.05, key_std=0.05, **STDS
+        x,
+        x,
+        width=WIDTH,
+        tokens=causal(TOKENS),
+        source_tokens=causal(TOKENS),
+        query_std=0.05,
+        key_std=0.05,
+        **STDS,
     )
     g = products(expected_gram(1.0))
-    query, key = (gradient_square(one.back(g), one.inputs, WIDTH, one.tokens, 1) for one in made.projections[1:])
+    query, key = (
+        gradient_square(one.back(g), one.inputs, WIDTH, one.tokens, 1)
+        for one in made.projections[1:]
+    )
     assert query == pytest.approx(key, rel=1e-9)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
 def test_kernels_of_many_places(activation):
-    """Of two places of one size as of tokens that are alike; of two sizes by a mean over many pairs."""
-    variance, rho = np.array([0.7, 0.7, 1.9]), np.array([[1, 0.4, 0.8], [0.4, 1, -0.2], [0.8, -0.2, 1]])
+    """Of two places of one size as of tokens that are alike; of two sizes by a mean over many
+    pairs.
+    """
+    variance, rho = (
+        np.array([0.7, 0.7, 1.9]),
+        np.array([[1, 0.4, 0.8], [0.4, 1, -0.2], [0.8, -0.2, 1]]),
+    )
     found, same = kernel(activation, variance, rho), kernel(activation, 0.7, 0.4)
     for name in same._fields:
         value = getattr(found, name)
@@ -141,7 +180,9 @@ def test_kernels_of_many_places(activation):
         [0, 0], [[0.7, 0.8 * 1.33**0.5], [0.8 * 1.33**0.5, 1.9]], 200_000
     )
     z, gate = torch.from_numpy(pairs), torch.from_numpy(gates)
-    curve = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}.get(activation, torch.nn.functional.silu)
+    curve = {"relu": torch.relu, "gelu": torch.nn.functional.gelu}.get(
+        activation, torch.nn.functional.silu
+    )
     values = curve(z) * gate if activation == "swiglu" else curve(z)
     assert found.p[0, 2] == pytest.approx(float((values[:, 0] * values[:, 1]).mean()), rel=0.02)
 
@@ -161,11 +202,20 @@ def seen_by_all(tokens: int) -> Places:
 )
 def test_places_that_are_alike_are_an_encoder(monkeypatch, placement, setting, optimizer):
     """Another algebra, whole matrices over tokens, for what two numbers say there."""
-    model = {"blocks": 2, "width": 64, "ffn_width": 96, "tokens": 6, "vocabulary": 300, "setting": setting}
+    model = {
+        "blocks": 2,
+        "width": 64,
+        "ffn_width": 96,
+        "tokens": 6,
+        "vocabulary": 300,
+        "setting": setting,
+    }
     update = Update(optimizer=optimizer)
     expected = predict(placement, ModelSetting(stack="encoder", **model), update=update)["encoder"]
     monkeypatch.setattr(stream, "causal", seen_by_all)
-    monkeypatch.setattr(of_places.Places, "keys", property(lambda self: np.full(self.count, float(self.count))))
+    monkeypatch.setattr(
+        of_places.Places, "keys", property(lambda self: np.full(self.count, float(self.count)))
+    )
     found = predict(placement, ModelSetting(stack="decoder", **model), update=update)["decoder"]
     np.testing.assert_allclose(found.q, expected.q, rtol=1e-3)
     np.testing.assert_allclose(found.p, expected.p, rtol=5e-3, atol=1e-12)
@@ -178,13 +228,21 @@ def test_places_that_are_alike_are_an_encoder(monkeypatch, placement, setting, o
 
 def test_long_sequences_by_groups_of_places(monkeypatch):
     model = ModelSetting(
-        stack="decoder", blocks=2, width=128, ffn_width=128, heads=4, tokens=100, setting="xavier-normal"
+        stack="decoder",
+        blocks=2,
+        width=128,
+        ffn_width=128,
+        heads=4,
+        tokens=100,
+        setting="xavier-normal",
     )
     grouped = predict("pre-ln", model)["decoder"]
     assert causal(100).count == 64
     assert causal(100).total == 100
     monkeypatch.setattr(
-        stream, "causal", lambda n: Places(np.ones(n), np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None])
+        stream,
+        "causal",
+        lambda n: Places(np.ones(n), np.tril(np.ones((n, n))) / np.arange(1, n + 1)[:, None]),
     )
     single = predict("pre-ln", model)["decoder"]
     np.testing.assert_allclose(grouped.q, single.q, rtol=2e-3)

@@ -20,7 +20,9 @@ REFUSED = next(name for name in registered() if expected(name).refused_by_theory
 
 @pytest.fixture
 def own_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Predictions that this process makes, on a machine of two cores for which two blocks are much."""
+    """Predictions that this process makes, on a machine of two cores for which two blocks are
+    much.
+    """
     called: list[str] = []
 
     def noted(placement: str, *arguments, **settings):
@@ -42,7 +44,10 @@ def test_what_processes_predict_is_what_one_does(own_calls: list[str]) -> None:
         (one,), (other,) = predict(name, MODEL).values(), found[name].values()
         np.testing.assert_array_equal(one.q, other.q)
         assert one.gradient_norm.keys() == other.gradient_norm.keys()
-        assert all(np.array_equal(one.gradient_norm[weight], norms) for weight, norms in other.gradient_norm.items())
+        assert all(
+            np.array_equal(one.gradient_norm[weight], norms)
+            for weight, norms in other.gradient_norm.items()
+        )
 
 
 def test_what_theory_does_not_follow_is_told_beside_the_others(own_calls: list[str]) -> None:

@@ -1,4 +1,6 @@
-"""What squashing norms do to second moments, beside draws of torch's own functions and beside stacks as they are."""
+"""What squashing norms do to second moments, beside draws of torch's own functions and beside
+stacks as they are.
+"""
 
 import math
 
@@ -20,12 +22,16 @@ EACH = pytest.mark.parametrize("norm", FUNCTIONS)
 @pytest.mark.parametrize(("variance", "rho"), [(0.02, 0.4), (1.0, -0.9), (3.0, 0.4), (60.0, 0.95)])
 def test_by_simulation(norm, variance, rho):
     """torch's own module as it starts, and its derivative, within five standard errors."""
-    first, second = torch.randn(2, 200_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    first, second = torch.randn(
+        2, 200_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
     second = rho * first + math.sqrt(1 - rho**2) * second
     module = NORMS[norm](1, 1e-5).double()
     inputs = [(math.sqrt(variance) * z).unsqueeze(-1).requires_grad_() for z in (first, second)]
     outputs = [module(x) for x in inputs]
-    slopes = [torch.autograd.grad(y.sum(), x)[0].squeeze(-1) for x, y in zip(inputs, outputs, strict=True)]
+    slopes = [
+        torch.autograd.grad(y.sum(), x)[0].squeeze(-1) for x, y in zip(inputs, outputs, strict=True)
+    ]
     values = [y.detach().squeeze(-1) for y in outputs]
     one, two = FUNCTIONS[norm].one(variance), FUNCTIONS[norm].two(variance, rho * variance)
     for expected, draws in {
@@ -35,7 +41,9 @@ def test_by_simulation(norm, variance, rho):
         two.p: values[0] * values[1],
         two.slope_p: slopes[0] * slopes[1],
     }.items():
-        assert float(draws.mean()) == pytest.approx(expected, abs=5 * float(draws.std()) / math.sqrt(draws.numel()))
+        assert float(draws.mean()) == pytest.approx(
+            expected, abs=5 * float(draws.std()) / math.sqrt(draws.numel())
+        )
 
 
 @EACH
@@ -43,7 +51,9 @@ def test_by_simulation(norm, variance, rho):
 def test_growth_is_the_derivative_of_q(norm, variance):
     step = 1e-3 * variance
     below, above = (FUNCTIONS[norm].one(variance + by).q for by in (-step, step))
-    assert FUNCTIONS[norm].one(variance).growth == pytest.approx((above - below) / (2 * step), rel=1e-5)
+    assert FUNCTIONS[norm].one(variance).growth == pytest.approx(
+        (above - below) / (2 * step), rel=1e-5
+    )
 
 
 @EACH
@@ -85,7 +95,9 @@ def test_next_to_nothing_is_multiplied_by_the_slope_at_0(norm):
     at_0 = SQUASHING_SLOPE * (2 / math.sqrt(math.pi) if norm == "derf" else 1)
     for variance in (0.0, 1e-8):
         one = FUNCTIONS[norm].one(variance)
-        assert (one.slope, one.slope_q, one.growth) == pytest.approx((at_0, at_0**2, at_0**2), rel=1e-6)
+        assert (one.slope, one.slope_q, one.growth) == pytest.approx(
+            (at_0, at_0**2, at_0**2), rel=1e-6
+        )
         assert one.q == pytest.approx(at_0**2 * variance, rel=1e-6)
 
 
@@ -103,7 +115,9 @@ def test_tanh_by_a_much_finer_rule():
 
 @EACH
 def test_a_squashed_stream_grows_less(norm):
-    """What Pre-LN's first attention reads is E φ² of the embedding instead of 1, and it adds so much."""
+    """What Pre-LN's first attention reads is E φ² of the embedding instead of 1, and it adds so
+    much.
+    """
     model = ModelSetting(blocks=1, tokens=1)
     found = predict("pre-ln", ModelSetting(blocks=1, tokens=1, norm=norm))["encoder"]
     read = FUNCTIONS[norm].one(1.0).q

@@ -1,4 +1,6 @@
-"""Placements with several residual streams: each is predicted, under the name that its formula gives it."""
+"""Placements with several residual streams: each is predicted, under the name that its formula
+gives it.
+"""
 
 from dataclasses import replace
 
@@ -35,7 +37,9 @@ class TwoStreams(Placement):
 
 @torch.no_grad()
 def drawn(name: str, draws: int = 8) -> dict[str, np.ndarray]:
-    """Mean ‖·‖² / d of every stream after every block, from the embedding on, in models of the theory's setting."""
+    """Mean ‖·‖² / d of every stream after every block, from the embedding on, in models of the
+    theory's setting.
+    """
     placement = named(name)(MODEL.shape("encoder"))
     stack = Stack(placement, StackConfig())
     lengths = [MODEL.tokens] * 6
@@ -60,7 +64,9 @@ def drawn(name: str, draws: int = 8) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.sampled(one_in=2)
-@pytest.mark.parametrize("name", ["residual", "attn-res", "attn-res-block", "two-streams", "pre-ln"])
+@pytest.mark.parametrize(
+    "name", ["residual", "attn-res", "attn-res-block", "two-streams", "pre-ln"]
+)
 def test_every_stream_is_as_drawn(registry, name):
     register(TwoStreams)
     found = predict(name, MODEL)["encoder"]
@@ -71,7 +77,9 @@ def test_every_stream_is_as_drawn(registry, name):
 
 
 def test_the_sum_of_residual_grows_while_its_normed_stream_stays():
-    """r gains every branch: one token adds 1 by attention and ½ by the feed-forward, from inputs of q = 1."""
+    """r gains every branch: one token adds 1 by attention and ½ by the feed-forward, from inputs of
+    q = 1.
+    """
     streams = predict("residual", replace(MODEL, tokens=1))["encoder"].streams
     assert streams["x"].q == pytest.approx([1.0] * 5, rel=1e-4)
     assert streams["r"].q == pytest.approx([1.0, 2.5, 4.0, 5.5, 7.0], rel=1e-3)

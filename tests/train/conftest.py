@@ -23,7 +23,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole run of `tiny(*SHORT)`, with checkpoints 4, 5, 8, 10 and 12. Not to be changed: see `damaged`."""
+    """A whole run of `tiny(*SHORT)`, with checkpoints 4, 5, 8, 10 and 12. Not to be changed: see
+    `damaged`.
+    """
     folder = tmp_path_factory.mktemp("short") / "run"
     run.train_run(tiny(*SHORT), folder)
     return folder

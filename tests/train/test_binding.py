@@ -29,7 +29,9 @@ def test_a_flipped_bit_of_any_byte_is_refused_by_name(copy: Path, name: str, str
 
 
 @pytest.mark.parametrize("name", ["environment.json", "config.toml"])
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe{}", b"[" * 100_000, b'{"sha256": 3}', b"seed = 1\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b"\xff\xfe{}", b"[" * 100_000, b'{"sha256": 3}', b"seed = 1\n"]
+)
 def test_what_is_not_ours_at_all_is_one_line(copy: Path, name: str, content: bytes) -> None:
     (copy / name).write_bytes(content)
     with pytest.raises(UserError, match=f"{copy / name} is damaged") as error:
@@ -40,11 +42,16 @@ def test_what_is_not_ours_at_all_is_one_line(copy: Path, name: str, content: byt
 def test_keys_more_or_less_are_of_another_version(copy: Path) -> None:
     file = copy / "environment.json"
     resealed(file, torhc=1, torch=None)
-    with pytest.raises(UserError, match=r"written by another version: it lacks 'torch', has the unknown 'torhc'; put"):
+    with pytest.raises(
+        UserError,
+        match=r"written by another version: it lacks 'torch', has the unknown 'torhc'; put",
+    ):
         RunFolder(copy).environment()
 
 
-def test_a_lost_environment_is_written_again_and_still_binds(unfinished: Callable[..., Path], short: Path) -> None:
+def test_a_lost_environment_is_written_again_and_still_binds(
+    unfinished: Callable[..., Path], short: Path
+) -> None:
     folder = unfinished(6)
     before = (folder / "environment.json").read_bytes()
     (folder / "environment.json").unlink()
@@ -60,7 +67,9 @@ def test_a_checkpoint_of_another_run_is_refused_and_those_of_this_one_offered(
     other = tmp_path / "other"
     run.train_run(tiny(*SHORT, "seed=2"), other)
     shutil.copytree(other / "checkpoints/step-8", folder / "checkpoints/step-8")
-    with pytest.raises(UserError, match=r"step-8 is not a checkpoint of this run.*first: step-6, .*--from-step 6 "):
+    with pytest.raises(
+        UserError, match=r"step-8 is not a checkpoint of this run.*first: step-6, .*--from-step 6 "
+    ):
         run.train_run(tiny(*SHORT), folder)
     with pytest.raises(UserError, match=r"step-8 is not a checkpoint of this run.*--checkpoint 6 "):
         load_run(folder, which="last", device="cpu")
@@ -69,7 +78,9 @@ def test_a_checkpoint_of_another_run_is_refused_and_those_of_this_one_offered(
     assert result(folder, 12) == result(short, 12)
 
 
-def test_another_runs_configuration_or_environment_does_not_fit(unfinished: Callable[..., Path]) -> None:
+def test_another_runs_configuration_or_environment_does_not_fit(
+    unfinished: Callable[..., Path],
+) -> None:
     folder = unfinished(6)
     text = (folder / "config.toml").read_text().rpartition("# SHA-256")[0]
     (folder / "config.toml").write_text(sealed_lines(text.replace("seed = 1", "seed = 2")))
@@ -84,13 +95,20 @@ def test_damaged_vocabularies_are_refused_and_written_again_from_the_corpus(
     file = next(path for path in sorted((folder / "vocabularies").rglob("*")) if path.is_file())
     whole = file.read_bytes()
     flip(file, 333)
-    with pytest.raises(UserError, match=r"vocabularies is damaged: .*writes the vocabularies again"):
+    with pytest.raises(
+        UserError, match=r"vocabularies is damaged: .*writes the vocabularies again"
+    ):
         load_run(folder, device="cpu")
     notes = list[str]()
-    with pytest.raises(UserError, match=f"{file} is not as NormScope wrote it, edited or damaged; remove {file} and"):
+    with pytest.raises(
+        UserError,
+        match=f"{file} is not as NormScope wrote it, edited or damaged; remove {file} and",
+    ):
         run.train_run(tiny(*SHORT), folder, say=notes.append)
     file.unlink()
     run.train_run(tiny(*SHORT), folder, say=notes.append)
-    assert notes == [f"note: {folder / 'vocabularies'} was not whole and has been written again from the corpus"]
+    assert notes == [
+        f"note: {folder / 'vocabularies'} was not whole and has been written again from the corpus"
+    ]
     assert file.read_bytes() == whole
     assert result(folder, 12) == result(short, 12)

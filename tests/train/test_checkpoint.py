@@ -1,4 +1,6 @@
-"""What is refused: any flipped bit, anything missing, anything that is not the tensors of this model."""
+"""What is refused: any flipped bit, anything missing, anything that is not the tensors of this
+model.
+"""
 
 import hashlib
 import pickle
@@ -23,15 +25,19 @@ MANIFEST = "MANIFEST.sha256"
 
 def sealed(folder: Path) -> Checkpoint:
     """The checkpoint with a manifest that fits whatever is in its files now."""
-    digests = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES]
+    digests = [
+        f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in FILES
+    ]
     (folder / MANIFEST).write_text("".join(digests))
     return Checkpoint(folder)
 
 
 def positions(file: Path, stride: int) -> list[int]:
-    """Bits to flip: one in each byte of the manifest and of the state, and 150 anywhere in the tensors, or fewer.
+    """Bits to flip: one in each byte of the manifest and of the state, and 150 anywhere in the
+    tensors, or fewer.
 
-    And every bit of the manifest's line ends: one of them makes a vertical tab, at which Python splits lines, too.
+    And every bit of the manifest's line ends: one of them makes a vertical tab, at which Python
+    splits lines, too.
     """
     bits, dice = 8 * file.stat().st_size, random.Random(file.name)
     if file.name in (MANIFEST, "state.json"):
@@ -54,8 +60,13 @@ def test_any_flipped_bit_is_refused_by_name_and_the_checkpoint_before_is_offered
             checkpoint.intact(copy / "checkpoints")
         flip(file, bit)
         message = str(error.value)
-        assert MANIFEST in message if name == MANIFEST else f"step-12/{name} is damaged" in message, (bit, message)
-        assert "Intact, newest first: step-10, step-8, step-5, step-4. Add --from-step 10 (from_step=10 in" in message
+        assert (
+            MANIFEST in message if name == MANIFEST else f"step-12/{name} is damaged" in message
+        ), (bit, message)
+        assert (
+            "Intact, newest first: step-10, step-8, step-5, step-4. Add --from-step 10 "
+            "(from_step=10 in" in message
+        )
     assert checkpoint.intact(copy / "checkpoints") == Checkpoint(copy / "checkpoints/step-12")
 
 
@@ -77,20 +88,30 @@ def test_a_file_that_is_not_whole_is_refused_by_name(copy: Path, name: str, how:
 def test_the_offer_skips_checkpoints_that_are_damaged_too(copy: Path) -> None:
     for step in (12, 10, 8):
         flip(copy / f"checkpoints/step-{step}/model.safetensors", 4321)
-    with pytest.raises(UserError, match=r"Intact, newest first: step-5, step-4. Add --from-step 5 "):
+    with pytest.raises(
+        UserError, match=r"Intact, newest first: step-5, step-4. Add --from-step 5 "
+    ):
         checkpoint.intact(copy / "checkpoints")
-    with pytest.raises(UserError, match=r"step-10/model.safetensors.*first: step-5, step-4. Add --from-step 5 "):
+    with pytest.raises(
+        UserError, match=r"step-10/model.safetensors.*first: step-5, step-4. Add --from-step 5 "
+    ):
         checkpoint.intact(copy / "checkpoints", update=10)
     for step in (5, 4):
         (copy / f"checkpoints/step-{step}/state.json").unlink()
-    with pytest.raises(UserError, match=r"No other checkpoint of the run is intact. Its config.toml and metrics.jsonl"):
+    with pytest.raises(
+        UserError,
+        match=r"No other checkpoint of the run is intact. Its config.toml and metrics.jsonl",
+    ):
         checkpoint.intact(copy / "checkpoints")
 
 
-def test_a_newer_checkpoint_than_the_damaged_one_is_offered_and_can_be_taken(copy: Path, short: Path) -> None:
+def test_a_newer_checkpoint_than_the_damaged_one_is_offered_and_can_be_taken(
+    copy: Path, short: Path
+) -> None:
     flip(copy / "checkpoints/step-8/model.safetensors", 4321)
     with pytest.raises(
-        UserError, match=r"step-8/.* is damaged.*first: step-12, step-10, step-5, step-4. Add --from-st"
+        UserError,
+        match=r"step-8/.* is damaged.*first: step-12, step-10, step-5, step-4. Add --from-st",
     ):
         train_run(tiny(*SHORT), copy, from_step=8)
     train_run(tiny(*SHORT), copy, from_step=10)
@@ -100,7 +121,13 @@ def test_a_newer_checkpoint_than_the_damaged_one_is_offered_and_can_be_taken(cop
 def test_other_things_beside_the_checkpoints_are_no_checkpoints(copy: Path) -> None:
     for name in ("step-", "step-²", "step-x", "step-7.tmp", ".unfinished-step-99"):
         (copy / "checkpoints" / name).mkdir()
-    assert [found.update for found in checkpoint.existing(copy / "checkpoints")] == [4, 5, 8, 10, 12]
+    assert [found.update for found in checkpoint.existing(copy / "checkpoints")] == [
+        4,
+        5,
+        8,
+        10,
+        12,
+    ]
 
 
 def test_a_pickle_in_a_fitting_manifest_is_not_run(copy: Path, tmp_path: Path) -> None:
@@ -117,11 +144,15 @@ def test_a_pickle_in_a_fitting_manifest_is_not_run(copy: Path, tmp_path: Path) -
     assert not (tmp_path / "exploded").exists()
 
 
-def test_a_disk_that_fails_where_torch_maps_weights_is_told_as_one(copy: Path, monkeypatch: Any) -> None:
+def test_a_disk_that_fails_where_torch_maps_weights_is_told_as_one(
+    copy: Path, monkeypatch: Any
+) -> None:
     """Torch has the system's error in its own words alone, as a RuntimeError."""
 
     def failing(file: Path) -> None:
-        raise RuntimeError(f"unable to open file <{file}> in read-only mode: Input/output error (5)")
+        raise RuntimeError(
+            f"unable to open file <{file}> in read-only mode: Input/output error (5)"
+        )
 
     monkeypatch.setattr(checkpoint, "load_file", failing)
     with pytest.raises(UserError, match=r"reading .*model\.safetensors: the disk failed"):
@@ -130,7 +161,9 @@ def test_a_disk_that_fails_where_torch_maps_weights_is_told_as_one(copy: Path, m
 
 @pytest.mark.parametrize("state", ["[]", '{"update": 12}', "nonsense", '{"update": 1e400}'])
 def test_a_state_of_another_version_is_refused(copy: Path, state: str) -> None:
-    (copy / "metrics.jsonl").write_bytes((copy / "metrics.jsonl").read_bytes().rsplit(b"\n", 2)[0] + b"\n")
+    (copy / "metrics.jsonl").write_bytes(
+        (copy / "metrics.jsonl").read_bytes().rsplit(b"\n", 2)[0] + b"\n"
+    )
     (copy / "checkpoints/step-12/state.json").write_text(state)
     sealed(copy / "checkpoints/step-12")
     with pytest.raises(UserError, match=r"step-12.*state.json was written by another version"):
@@ -162,7 +195,10 @@ def test_optimiser_state_follows_the_names_whatever_the_order(tmp_path: Path) ->
     for (name, here), there in zip(model.named_parameters(), other.parameters(), strict=True):
         assert torch.equal(here, there)
         for what in ("step", "exp_avg", "exp_avg_sq"):
-            assert torch.equal(optimizer.state[here][what], backwards.state[there][what]), (name, what)
+            assert torch.equal(optimizer.state[here][what], backwards.state[there][what]), (
+                name,
+                what,
+            )
     step(model, optimizer)
     step(other, backwards)
     for here, there in zip(model.parameters(), other.parameters(), strict=True):
@@ -193,13 +229,17 @@ def test_sha256sum_can_check_a_checkpoint_without_us(short: Path) -> None:
     import subprocess
 
     folder = short / "checkpoints/step-12"
-    done = subprocess.run(["sha256sum", "-c", MANIFEST], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sha256sum", "-c", MANIFEST], cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0
     assert done.stdout.count("OK") == len(FILES)
 
 
 @pytest.mark.parametrize("state", [None, "", "{}", '{"before_end": null}', '["metrics_bytes"]'])
-def test_a_checkpoint_that_says_nothing_counts_on_no_metrics(tmp_path: Path, state: str | None) -> None:
+def test_a_checkpoint_that_says_nothing_counts_on_no_metrics(
+    tmp_path: Path, state: str | None
+) -> None:
     """Whoever reads the metrics is not stopped by it: that is for whoever goes on from it."""
     folder = RunFolder(tmp_path)
     assert metrics_bytes(folder.checkpoints) == 0

@@ -89,8 +89,15 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPat
     assert available_cores() == 1
 
 
-def test_other_instructions_of_the_same_processor_are_a_change_of_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {"device": torch.device("cpu"), "seed": 1, "data_fingerprint": "", "fast_matmul": False}
+def test_other_instructions_of_the_same_processor_are_a_change_of_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: dict[str, Any] = {
+        "device": torch.device("cpu"),
+        "seed": 1,
+        "data_fingerprint": "",
+        "fast_matmul": False,
+    }
     before = describe(**asked)
     assert changes_of_machine(before, describe(**asked)) == []
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "SIMPLE")
@@ -101,7 +108,9 @@ def test_other_instructions_of_the_same_processor_are_a_change_of_machine(monkey
 
 
 def test_what_is_drawn_depends_on_seed_number_and_purpose_alone() -> None:
-    """A draw of each generator for all of them: the same again after others, and no two are alike."""
+    """A draw of each generator for all of them: the same again after others, and no two are
+    alike.
+    """
 
     def drawn(seed: Callable[[], None]) -> tuple[float, ...]:
         seed()

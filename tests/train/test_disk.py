@@ -1,4 +1,6 @@
-"""A full disk: one message, exit code 2, nothing half-written, and the last checkpoint as it was."""
+"""A full disk: one message, exit code 2, nothing half-written, and the last checkpoint as it
+was.
+"""
 
 import errno
 import os
@@ -23,7 +25,9 @@ from tiny import SHORT, leftovers, result, steps, tiny
 
 @contextmanager
 def files_end_at(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond `size` bytes: what writes more fails as it would on a full disk."""
+    """No file of this process may grow beyond `size` bytes: what writes more fails as it would on a
+    full disk.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -34,13 +38,20 @@ def files_end_at(size: int) -> Iterator[None]:
 
 @pytest.mark.sampled(one_in=2)
 @pytest.mark.parametrize("room", ["no checkpoint", "no metrics"])
-def test_a_full_disk_while_training(unfinished: Callable[..., Path], short: Path, room: str) -> None:
+def test_a_full_disk_while_training(
+    unfinished: Callable[..., Path], short: Path, room: str
+) -> None:
     folder = unfinished(6)
     metrics = (folder / "metrics.jsonl").stat().st_size
     size = metrics + 200 if room == "no metrics" else 20_000
-    assert (folder / "checkpoints/step-6/model.safetensors").stat().st_size > 20_000 > metrics + 2000
+    assert (
+        (folder / "checkpoints/step-6/model.safetensors").stat().st_size > 20_000 > metrics + 2000
+    )
     doing = "metrics.jsonl" if room == "no metrics" else "saving .*step-8"
-    with files_end_at(size), pytest.raises(UserError, match=rf"{doing}: the disk is full; free some space"):
+    with (
+        files_end_at(size),
+        pytest.raises(UserError, match=rf"{doing}: the disk is full; free some space"),
+    ):
         run.train_run(tiny(*SHORT), folder)
     assert steps(folder) == [4, 5, 6]
     assert not leftovers(folder)
@@ -51,9 +62,14 @@ def test_a_full_disk_while_training(unfinished: Callable[..., Path], short: Path
     assert result(folder, 12) == result(short, 12)
 
 
-def test_a_full_disk_at_the_beginning_leaves_a_folder_in_which_the_run_can_begin(tmp_path: Path, short: Path) -> None:
+def test_a_full_disk_at_the_beginning_leaves_a_folder_in_which_the_run_can_begin(
+    tmp_path: Path, short: Path
+) -> None:
     folder = tmp_path / "run"
-    with files_end_at(300), pytest.raises(UserError, match=r"creating the run folder .*: the disk is full"):
+    with (
+        files_end_at(300),
+        pytest.raises(UserError, match=r"creating the run folder .*: the disk is full"),
+    ):
         run.train_run(tiny(*SHORT), folder)
     assert not leftovers(folder)
     run.train_run(tiny(*SHORT), folder)
@@ -71,8 +87,12 @@ def log_into_a_full_disk(folder: Path) -> None:
             log({"event": "update", "update": update, "updates": 100, "loss_nats": 1.0})
 
 
-def test_any_file_of_a_checkpoint_may_be_the_one_that_does_not_fit(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every synchronisation with the disk in turn fails; before the rename there is no trace, after it a whole one."""
+def test_any_file_of_a_checkpoint_may_be_the_one_that_does_not_fit(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every synchronisation with the disk in turn fails; before the rename there is no trace, after
+    it a whole one.
+    """
     real, failing = os.fsync, 0
     calls = 0
 
@@ -93,7 +113,9 @@ def test_any_file_of_a_checkpoint_may_be_the_one_that_does_not_fit(copy: Path, m
         assert not leftovers(copy)
         if failing < 7:
             assert steps(copy) == [4, 5, 8, 10, 12]
-    checkpoint.Checkpoint(copy / "checkpoints/step-99").verify()  # only the folder above it was not synchronised
+    checkpoint.Checkpoint(
+        copy / "checkpoints/step-99"
+    ).verify()  # only the folder above it was not synchronised
     assert calls == 7
 
 
@@ -126,7 +148,9 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
         run.train_run(tiny(*SHORT), tmp_path / "run")
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_replaced_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "state.json"
     write_atomically(file, "old")
     with pytest.MonkeyPatch.context() as patch:
@@ -155,7 +179,9 @@ def test_a_folder_that_was_there_is_replaced_whole(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*")] == ["vocabularies", "new"]
 
 
-def test_what_a_checkpoint_counts_on_is_on_disk_before_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_checkpoint_counts_on_is_on_disk_before_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A power cut keeps of a folder the names that it had when it was last synchronised."""
     run_folder, fsync, unlink = tmp_path / "a/b/run", os.fsync, files._unlink
     kept, seen = dict[Path, set[str]](), list[int]()
@@ -167,19 +193,30 @@ def test_what_a_checkpoint_counts_on_is_on_disk_before_it_is(tmp_path: Path, mon
             kept[path] = {entry.name for entry in path.iterdir()}
         if path == run_folder / "checkpoints":
             seen.append(len(kept[path]))
-            assert {"vocabularies", "config.toml", "environment.json", "metrics.jsonl", "checkpoints"} <= kept[
-                run_folder
-            ]
+            assert {
+                "vocabularies",
+                "config.toml",
+                "environment.json",
+                "metrics.jsonl",
+                "checkpoints",
+            } <= kept[run_folder]
             assert "a" in kept[tmp_path]
             assert kept[tmp_path / "a"] == {"b"}
             assert kept[tmp_path / "a/b"] == {"run"}
 
     def remove(path: Path, listed: Any) -> None:
-        if path.exists():  # nothing of a folder may go while the disk still has the folder's own name
-            assert path.name.removeprefix(UNFINISHED).removesuffix("-removed") not in kept[path.parent]
+        if (
+            path.exists()
+        ):  # nothing of a folder may go while the disk still has the folder's own name
+            assert (
+                path.name.removeprefix(UNFINISHED).removesuffix("-removed") not in kept[path.parent]
+            )
         unlink(path, listed)
 
     monkeypatch.setattr(os, "fsync", synchronise)
     monkeypatch.setattr(files, "_unlink", remove)
-    run.train_run(tiny(*SHORT, "train.duration=3", "train.checkpoint_every=1", "train.keep_checkpoints=1"), run_folder)
+    run.train_run(
+        tiny(*SHORT, "train.duration=3", "train.checkpoint_every=1", "train.keep_checkpoints=1"),
+        run_folder,
+    )
     assert len(seen) > 3

@@ -1,4 +1,6 @@
-"""A disk that fails at any one operation of a run: one line that names the file, and no checkpoint lost."""
+"""A disk that fails at any one operation of a run: one line that names the file, and no checkpoint
+lost.
+"""
 
 import builtins
 import errno
@@ -25,13 +27,17 @@ SETTINGS = (*SHORT, "train.duration=8", "train.checkpoint_every=3", "train.keep_
 
 
 class Disk:
-    """Operations on files under `root`, of which the one with number `failing` fails with `number`."""
+    """Operations on files under `root`, of which the one with number `failing` fails with
+    `number`.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.failing, self.failing_line = root, -1, ""
         self.number, self.done = errno.EIO, list[str]()
         self.pruning, self.tolerated = False, set[int]()
-        """Whether what is of no use is being removed, with which the run goes on where that cannot be, and when."""
+        """Whether what is of no use is being removed, with which the run goes on where that cannot
+        be, and when.
+        """
 
     def operation(self, name: str, path: Any) -> None:
         path = f"/proc/self/fd/{path}" if isinstance(path, int) else os.fspath(path)
@@ -70,9 +76,23 @@ def watched(root: Path) -> Iterator[Disk]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Saving, "prune", removing(Saving.prune))
-        for name in ("_discard", "_remove"):  # of unfinished work: what the disk refuses is cleared away later
+        for name in (
+            "_discard",
+            "_remove",
+        ):  # of unfinished work: what the disk refuses is cleared away later
             patch.setattr(files, name, removing(getattr(files, name)))
-        for name in ("open", "fsync", "rename", "replace", "mkdir", "unlink", "rmdir", "scandir", "listdir", "stat"):
+        for name in (
+            "open",
+            "fsync",
+            "rename",
+            "replace",
+            "mkdir",
+            "unlink",
+            "rmdir",
+            "scandir",
+            "listdir",
+            "stat",
+        ):
             patch.setattr(os, name, wrapped(name, getattr(os, name)))
         patch.setattr(io, "open", wrapped("open", io.open))
         patch.setattr(builtins, "open", wrapped("open", builtins.open))
@@ -81,7 +101,9 @@ def watched(root: Path) -> Iterator[Disk]:
 
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped at update 6, with a checkpoint of 5, which is the best, and leftovers of a kill."""
+    """A run that was stopped at update 6, with a checkpoint of 5, which is the best, and leftovers
+    of a kill.
+    """
     folder = tmp_path_factory.mktemp("half") / "run"
 
     def stop(event: dict[str, Any]) -> None:
@@ -98,7 +120,9 @@ def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
 KINDS = ("open", "stat", "scandir", "unlink", "fsync", "mkdir", "rename")
 
 
-def test_an_operation_of_each_kind_fails_in_one_line_and_costs_no_checkpoint(half: Path, tmp_path: Path) -> None:
+def test_an_operation_of_each_kind_fails_in_one_line_and_costs_no_checkpoint(
+    half: Path, tmp_path: Path
+) -> None:
     whole = tmp_path / "whole"
     shutil.copytree(half, whole)
     with watched(whole) as disk:
@@ -109,9 +133,14 @@ def test_an_operation_of_each_kind_fails_in_one_line_and_costs_no_checkpoint(hal
     assert {n for n, line in enumerate(operations) if line.startswith("rmdir")} <= tolerated
     for kind in KINDS:
         folder = Path(shutil.copytree(half, tmp_path / kind))
-        numbers = [n for n, line in enumerate(operations) if line.startswith(kind) and n not in tolerated]
+        numbers = [
+            n for n, line in enumerate(operations) if line.startswith(kind) and n not in tolerated
+        ]
         with watched(folder) as disk:
-            disk.failing, disk.number = dice.choice(numbers), dice.choice((errno.EIO, errno.ENOSPC, errno.EROFS))
+            disk.failing, disk.number = (
+                dice.choice(numbers),
+                dice.choice((errno.EIO, errno.ENOSPC, errno.EROFS)),
+            )
             with pytest.raises(UserError) as error:
                 run.train_run(tiny(*SETTINGS), folder, say=notes.append)
         assert str(folder) in str(error.value)
@@ -129,19 +158,29 @@ def test_an_old_checkpoint_that_cannot_be_removed_is_a_note(half: Path, tmp_path
     with watched(folder) as disk:
         disk.failing_line = f"rename {folder}/checkpoints/step-6"
         run.train_run(tiny(*SETTINGS), folder, say=notes.append)
-    wanted = f"an old checkpoint could not be removed ([Errno 5] Input/output error: '{folder}/checkpoints/step-6')"
-    assert [wanted in note for note in notes] == [True, True]  # when the next was saved, and at the end
+    wanted = (
+        "an old checkpoint could not be removed ([Errno 5] Input/output error: "
+        f"'{folder}/checkpoints/step-6')"
+    )
+    assert [wanted in note for note in notes] == [
+        True,
+        True,
+    ]  # when the next was saved, and at the end
     assert RunFolder(folder).is_finished
     assert steps(folder) == [5, 6, 8]
 
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("kind", ["rename", "fsync", "rmdir"])
-def test_an_old_checkpoint_that_could_not_be_removed_once_goes_later(half: Path, tmp_path: Path, kind: str) -> None:
+def test_an_old_checkpoint_that_could_not_be_removed_once_goes_later(
+    half: Path, tmp_path: Path, kind: str
+) -> None:
     whole, folder = (Path(shutil.copytree(half, tmp_path / name)) for name in ("whole", "run"))
     with watched(whole) as disk:
         run.train_run(tiny(*SETTINGS), whole)
-    failing = next(n for n, line in enumerate(disk.done) if n in disk.tolerated and line.startswith(kind))
+    failing = next(
+        n for n, line in enumerate(disk.done) if n in disk.tolerated and line.startswith(kind)
+    )
     with watched(folder) as disk:
         disk.failing = failing
         run.train_run(tiny(*SETTINGS), folder)

@@ -1,4 +1,6 @@
-"""Batches that other processes prepare are the same batches, and nothing of a run hangs on those processes."""
+"""Batches that other processes prepare are the same batches, and nothing of a run hangs on those
+processes.
+"""
 
 import os
 import signal
@@ -20,7 +22,13 @@ from normscope.train.protocol import Feed
 from tiny import SHORT, finish, options, result, tiny
 
 CPU = torch.device("cpu")
-TEXT = ("model.width=16", "model.ffn_width=16", "model.heads=2", "model.blocks=1", "data.sequence_length=24")
+TEXT = (
+    "model.width=16",
+    "model.ffn_width=16",
+    "model.heads=2",
+    "model.blocks=1",
+    "data.sequence_length=24",
+)
 LENGTH = ("train.accumulation=2", "train.duration=7", "train.validate_every=4", "train.threads=1")
 
 
@@ -30,7 +38,9 @@ LENGTH = ("train.accumulation=2", "train.duration=7", "train.validate_every=4", 
 def test_text_that_workers_prepare_trains_to_the_same_bits(task: str, tmp_path: Path) -> None:
     settings = (f'task="{task}"', *TEXT, *LENGTH, 'train.device="cpu"', "data.batch_sequences=8")
     for workers in (0, 2):
-        train_run(load(None, [*settings, f"train.input_workers={workers}"]), tmp_path / str(workers))
+        train_run(
+            load(None, [*settings, f"train.input_workers={workers}"]), tmp_path / str(workers)
+        )
     assert result(tmp_path / "0", 7) == result(tmp_path / "2", 7)
 
 
@@ -49,7 +59,8 @@ def test_a_killed_training_leaves_its_folder_and_no_process(tmp_path: Path) -> N
     process.kill()
     finish(process)
     patience = time.monotonic() + 60  # a busy machine takes its time
-    # A worker that has only just been forked is none of the two yet, and ends as soon as it asks who started it.
+    # A worker that has only just been forked is none of the two yet, and ends as soon as it asks
+    # who started it.
     while (any(map(_lives, workers)) or is_held(run)) and time.monotonic() < patience:
         time.sleep(0.01)
     assert not any(map(_lives, workers))
@@ -71,7 +82,9 @@ def _training(run: Path) -> tuple[Forked, list[int]]:
     """A training that is under way, and its two workers."""
     if not Path("/proc/self/task").is_dir():
         pytest.skip("the processes that one has started are read from Linux's /proc")
-    process = start("train", *options("train.duration=20000", "train.input_workers=2"), "--run", str(run))
+    process = start(
+        "train", *options("train.duration=20000", "train.input_workers=2"), "--run", str(run)
+    )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     workers: list[int] = []
     # The system's list may leave some out while others start.

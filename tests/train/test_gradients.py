@@ -1,4 +1,6 @@
-"""The gradient of an update of several batches: sums in a fixed tree, and parameters that no batch reaches."""
+"""The gradient of an update of several batches: sums in a fixed tree, and parameters that no batch
+reaches.
+"""
 
 import math
 from fractions import Fraction
@@ -17,7 +19,9 @@ CPU = torch.device("cpu")
 
 
 def by_hand(values: list[Tensor]) -> Tensor:
-    """The tree as one would draw it: the largest power of two of leaves on the left, the rest on the right."""
+    """The tree as one would draw it: the largest power of two of leaves on the left, the rest on
+    the right.
+    """
     if len(values) == 1:
         return values[0]
     left = 1 << (len(values) - 1).bit_length() - 1
@@ -39,13 +43,17 @@ def test_the_tree_is_that_of_the_numbers(count: int, seed: int) -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=64))
 def test_the_tree_is_as_exact_as_pairwise_sums_are(values: list[float]) -> None:
-    """Higham 1993, section 3: the error is at most about log2(n) roundings of the sum of the absolute values."""
+    """Higham 1993, section 3: the error is at most about log2(n) roundings of the sum of the
+    absolute values.
+    """
     tree = TreeSum()
     for value in values:
         tree.push([torch.tensor(value)])
     exact = sum(map(Fraction, values))
     rounding = 2.0**-24 * math.ceil(math.log2(len(values)) + 1)
-    assert abs(Fraction(tree.total()[0].item()) - exact) <= rounding * sum(abs(Fraction(v)) for v in values)
+    assert abs(Fraction(tree.total()[0].item()) - exact) <= rounding * sum(
+        abs(Fraction(v)) for v in values
+    )
 
 
 class Unequal(Objective):
@@ -73,10 +81,14 @@ class Unequal(Objective):
 
 def test_gradients_are_those_of_autograd_and_what_no_batch_reaches_has_none() -> None:
     torch.manual_seed(0)
-    parts = {name: nn.Linear(4, 4, dtype=torch.float64) for name in ("always", "sometimes", "never")}
+    parts = {
+        name: nn.Linear(4, 4, dtype=torch.float64) for name in ("always", "sometimes", "never")
+    }
     model, objective = nn.ModuleDict(parts), Unequal()
     feed = Feed(objective, workers=0, end=8, device=CPU)
-    update = UpdateGradients(model, objective, forward_model=model, feed=feed, seed=1, device=CPU, precision="fp32")
+    update = UpdateGradients(
+        model, objective, forward_model=model, feed=feed, seed=1, device=CPU, precision="fp32"
+    )
     losses = update(range(1, 6))
     batches = [objective.prepare(number) for number in range(1, 6)]
     tokens = sum(map(len, batches))

@@ -1,4 +1,6 @@
-"""SIGKILL at any moment, and the same command again: the same weights and the same metrics, to the bit."""
+"""SIGKILL at any moment, and the same command again: the same weights and the same metrics, to the
+bit.
+"""
 
 import json
 import random
@@ -14,7 +16,9 @@ from tiny import RUN, finish, options, result, steps
 
 @pytest.mark.parametrize("timed", [3, pytest.param(14, marks=pytest.mark.thorough)])
 def test_many_kills_end_with_the_bits_of_the_run_left_alone(tmp_path: Path, timed: int) -> None:
-    code, out, err = finish(forked.call(kill_runs, tmp_path, 7, timed, 2 * (at_files := timed // 3 + 1)))
+    code, out, err = finish(
+        forked.call(kill_runs, tmp_path, 7, timed, 2 * (at_files := timed // 3 + 1))
+    )
     assert code == 0, err
     report = json.loads(out)
     assert (report["time"], report["file"], report["saving"]) == (timed, at_files, at_files)

@@ -1,4 +1,6 @@
-"""What an update is: one gradient over several batches, clipped as torch clips, at the schedule's rate."""
+"""What an update is: one gradient over several batches, clipped as torch clips, at the schedule's
+rate.
+"""
 
 import copy as copies
 import json
@@ -27,7 +29,9 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def task() -> TranslationObjective:
-    return TranslationObjective(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=5, device=CPU)
+    return TranslationObjective(
+        toy_corpus(300), TranslationConfig(), max_tokens=512, seed=5, device=CPU
+    )
 
 
 @pytest.fixture
@@ -61,12 +65,18 @@ def big_batch_gradients(
     model: nn.Module, task: TranslationObjective, numbers: range
 ) -> tuple[list[Tensor], float, int]:
     """Gradients and loss of the sentences of all those batches as one padded batch."""
-    indices = np.concatenate([task.batches[int(task.epochs.micro_batch(number)[1][0])] for number in numbers])
+    indices = np.concatenate(
+        [task.batches[int(task.epochs.micro_batch(number)[1][0])] for number in numbers]
+    )
     batch = collate(task.train, indices)
     model.train()
     loss, _ = task.loss_sums(model, batch)
     mean = loss / batch.target_tokens
-    return list(torch.autograd.grad(mean, list(model.parameters()))), float(mean.detach()), batch.target_tokens
+    return (
+        list(torch.autograd.grad(mean, list(model.parameters()))),
+        float(mean.detach()),
+        batch.target_tokens,
+    )
 
 
 def test_three_batches_of_an_update_are_one_big_batch_weighted_by_tokens(
@@ -77,8 +87,12 @@ def test_three_batches_of_an_update_are_one_big_batch_weighted_by_tokens(
     gradients, loss, total = big_batch_gradients(model, task, range(3))
     before = copies.deepcopy(model)
     line = one_update(model, task, tmp_path, accumulation=3)
-    for (name, old), new, gradient in zip(before.named_parameters(), model.parameters(), gradients, strict=True):
-        torch.testing.assert_close(old - new, gradient, rtol=1e-10, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}")
+    for (name, old), new, gradient in zip(
+        before.named_parameters(), model.parameters(), gradients, strict=True
+    ):
+        torch.testing.assert_close(
+            old - new, gradient, rtol=1e-10, atol=1e-10, msg=lambda m, n=name: f"{n}: {m}"
+        )
     assert line["loss_nats"] == pytest.approx(loss, rel=1e-12)
     assert line["target_tokens"] == total == sum(tokens)
 
@@ -140,7 +154,9 @@ def test_hooks_stand_around_an_update_and_their_numbers_are_logged(
 
 
 @pytest.mark.parametrize("share", [0.1, 10.0])
-def test_clipping_is_torchs(model: EncoderDecoder, task: TranslationObjective, tmp_path: Path, share: float) -> None:
+def test_clipping_is_torchs(
+    model: EncoderDecoder, task: TranslationObjective, tmp_path: Path, share: float
+) -> None:
     reference = copies.deepcopy(model)
     gradients, _, _ = big_batch_gradients(reference, task, range(1))
     for parameter, gradient in zip(reference.parameters(), gradients, strict=True):
@@ -151,11 +167,18 @@ def test_clipping_is_torchs(model: EncoderDecoder, task: TranslationObjective, t
     line = one_update(model, task, tmp_path, clip_norm=share * norm)
     for wanted, got in zip(reference.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
-    assert line["gradient_norm"] == pytest.approx(norm, rel=1e-10)  # logged as it was before clipping
+    assert line["gradient_norm"] == pytest.approx(
+        norm, rel=1e-10
+    )  # logged as it was before clipping
 
 
 def test_the_rates_are_those_of_the_schedule(tmp_path: Path) -> None:
-    settings = ("schedule.decay='linear'", "schedule.warmup_updates=5", "schedule.floor=0.1", "optimizer.peak_lr=2e-3")
+    settings = (
+        "schedule.decay='linear'",
+        "schedule.warmup_updates=5",
+        "schedule.floor=0.1",
+        "optimizer.peak_lr=2e-3",
+    )
     config = tiny(*SHORT, *settings)
     progress = run.train_run(config, tmp_path)
     rates = {e["update"]: e["lr"] for e in RunFolder(tmp_path).events() if e["event"] == "update"}
@@ -164,24 +187,33 @@ def test_the_rates_are_those_of_the_schedule(tmp_path: Path) -> None:
 
 
 def test_the_logged_loss_is_that_of_the_weights_before_the_update(tmp_path: Path) -> None:
-    """Dropout off, rate almost 0: the logged losses are those of the initial weights on each batch in turn."""
+    """Dropout off, rate almost 0: the logged losses are those of the initial weights on each batch
+    in turn.
+    """
     config = tiny("train.duration=4", "model.dropout=0.0", "optimizer.peak_lr=1e-30", "seed=9")
     run.train_run(config, tmp_path)
-    task = TranslationObjective(toy_corpus(300), config.translation, max_tokens=512, seed=9, device=CPU)
+    task = TranslationObjective(
+        toy_corpus(300), config.translation, max_tokens=512, seed=9, device=CPU
+    )
     model = TRANSLATION.build(config, task.corpus.codec)
     events = [e for e in RunFolder(tmp_path).events() if e["event"] == "update"]
     for number, event in enumerate(events):
         batch = task.micro_batch(number)
         loss, nll = task.loss_sums(model, batch)
-        assert event["loss_nats"] == pytest.approx(float(loss.detach()) / batch.target_tokens, rel=1e-5)
+        assert event["loss_nats"] == pytest.approx(
+            float(loss.detach()) / batch.target_tokens, rel=1e-5
+        )
         assert event["nll_nats"] == pytest.approx(float(nll) / batch.target_tokens, rel=1e-5)
     assert len({event["loss_nats"] for event in events}) == 4
 
 
-def test_bfloat16_autocast_trains_on_a_cpu_and_keeps_float32_weights(tmp_path: Path, short: Path) -> None:
+def test_bfloat16_autocast_trains_on_a_cpu_and_keeps_float32_weights(
+    tmp_path: Path, short: Path
+) -> None:
     run.train_run(tiny(*SHORT, "train.precision='bf16'"), tmp_path)
     losses, wanted = (
-        [e["loss_nats"] for e in RunFolder(folder).events() if e["event"] == "update"] for folder in (tmp_path, short)
+        [e["loss_nats"] for e in RunFolder(folder).events() if e["event"] == "update"]
+        for folder in (tmp_path, short)
     )
     assert losses != wanted
     assert losses == pytest.approx(wanted, rel=0.02)  # bfloat16 has 8 bits
@@ -210,15 +242,23 @@ def test_the_same_seed_gives_the_same_bits_in_another_process_and_another_seed_g
 def test_validation_does_not_change_what_is_trained(tmp_path: Path, short: Path) -> None:
     run.train_run(tiny(*SHORT, "train.validate_every=1", "translation.bleu_sentences=3"), tmp_path)
     assert result(tmp_path, 12)[0] == result(short, 12)[0]
-    bleus = [event["bleu"] for event in RunFolder(tmp_path).events() if event["event"] == "validation"]
+    bleus = [
+        event["bleu"] for event in RunFolder(tmp_path).events() if event["event"] == "validation"
+    ]
     assert len(bleus) == 12
     assert all(0 <= bleu <= 100 for bleu in bleus)
 
 
 def test_durations_in_epochs_count_updates_of_several_batches(tmp_path: Path) -> None:
-    settings = ("train.duration='2 epochs'", "train.accumulation=3", "train.validate_every='1 epochs'")
+    settings = (
+        "train.duration='2 epochs'",
+        "train.accumulation=3",
+        "train.validate_every='1 epochs'",
+    )
     progress = run.train_run(tiny(*settings), tmp_path)
-    task = TranslationObjective(toy_corpus(300), TranslationConfig(), max_tokens=512, seed=1, device=CPU)
+    task = TranslationObjective(
+        toy_corpus(300), TranslationConfig(), max_tokens=512, seed=1, device=CPU
+    )
     assert progress.update == math.ceil(2 * task.micro_batches_per_epoch / 3)
     events = RunFolder(tmp_path).events()
     assert len([e for e in events if e["event"] == "validation"]) == 2
@@ -246,6 +286,8 @@ def test_listeners_see_every_event_with_timings_that_the_record_leaves_out(tmp_p
     seen: list[dict[str, Any]] = []
     run.train_run(tiny(*SHORT), tmp_path, listeners=[seen.append])
     timings = {"elapsed_seconds", "target_tokens_per_second", "input_wait_share", "updates"}
-    assert [{k: v for k, v in event.items() if k not in timings} for event in seen] == RunFolder(tmp_path).events()
+    assert [{k: v for k, v in event.items() if k not in timings} for event in seen] == RunFolder(
+        tmp_path
+    ).events()
     assert all(timings <= event.keys() for event in seen)
     assert json.loads((tmp_path / "environment.json").read_text())["threads"] == 1

@@ -1,4 +1,6 @@
-"""metrics.jsonl: whatever happens to a line of it is found, by line; and a last line that a kill tore is left out."""
+"""metrics.jsonl: whatever happens to a line of it is found, by line; and a last line that a kill
+tore is left out.
+"""
 
 import json
 import random
@@ -13,7 +15,13 @@ from normscope.train.metrics import DamagedMetrics, LogMark, MetricsLog, read_ev
 from tiny import flip
 
 EVENTS: list[dict[str, Any]] = [
-    {"event": "update", "update": number, "nll_nats": 9 - number / 7, "placement": "x ← LN(x)", "deep": {"a": [1, 2]}}
+    {
+        "event": "update",
+        "update": number,
+        "nll_nats": 9 - number / 7,
+        "placement": "x ← LN(x)",
+        "deep": {"a": [1, 2]},
+    }
     for number in range(1, 13)
 ]
 
@@ -36,14 +44,21 @@ def file(tmp_path: Path) -> Path:
 def test_what_was_written_is_read_and_every_line_is_json(file: Path) -> None:
     assert read_events(file) == EVENTS
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    assert [{key: value for key, value in line.items() if key != "guard"} for line in lines] == EVENTS
+    assert [
+        {key: value for key, value in line.items() if key != "guard"} for line in lines
+    ] == EVENTS
     assert len({line["guard"] for line in lines}) == len(lines)
 
 
 def test_a_flipped_bit_of_any_byte_is_found_in_its_line(file: Path, stride: int) -> None:
     written(file, EVENTS[:4])
     content, dice = file.read_bytes(), random.Random(4)
-    ends = [8 * byte + bit for byte, value in enumerate(content) if value == ord("\n") for bit in range(8)]
+    ends = [
+        8 * byte + bit
+        for byte, value in enumerate(content)
+        if value == ord("\n")
+        for bit in range(8)
+    ]
     for bit in [*(8 * byte + dice.randrange(8) for byte in range(0, len(content), stride)), *ends]:
         flip(file, bit)
         with pytest.raises(DamagedMetrics, match=f"{file}:{1 + content[: bit // 8].count(10)}: "):
@@ -93,7 +108,9 @@ def test_lines_that_a_checkpoint_counts_on_must_be_there_whole(file: Path) -> No
         read_events(file, after_bytes=1)
 
 
-def test_a_log_goes_on_from_a_mark_with_the_bytes_of_one_never_closed(file: Path, tmp_path: Path) -> None:
+def test_a_log_goes_on_from_a_mark_with_the_bytes_of_one_never_closed(
+    file: Path, tmp_path: Path
+) -> None:
     mark = written(tmp_path / "other", EVENTS[:5])
     log = MetricsLog(file, mark)
     for event in EVENTS[5:]:
@@ -117,7 +134,9 @@ def test_only_what_a_checkpoint_has_seen_must_be_whole(file: Path, tmp_path: Pat
         flip(file, bit)
 
 
-def test_the_lines_of_another_run_are_not_taken_for_those_of_the_checkpoint(file: Path, tmp_path: Path) -> None:
+def test_the_lines_of_another_run_are_not_taken_for_those_of_the_checkpoint(
+    file: Path, tmp_path: Path
+) -> None:
     mark = written(tmp_path / "other", EVENTS[:5])
     written(file, [event | {"nll_nats": 8.0 + event["update"]} for event in EVENTS])
     with pytest.raises(UserError, match=r"metrics.jsonl"):

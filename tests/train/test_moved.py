@@ -1,4 +1,6 @@
-"""A run whose folder is renamed or removed while it trains ends in one line, and writes into no other folder."""
+"""A run whose folder is renamed or removed while it trains ends in one line, and writes into no
+other folder.
+"""
 
 import errno
 import os
@@ -25,7 +27,9 @@ def test_a_folder_that_is_no_longer_there_is_named(then: str, tmp_path: Path) ->
             if then == "another":
                 (run / "checkpoints").mkdir(parents=True)
 
-    with pytest.raises(UserError, match=rf"{run} was renamed or removed while its run was trained.*; put it back"):
+    with pytest.raises(
+        UserError, match=rf"{run} was renamed or removed while its run was trained.*; put it back"
+    ):
         train_run(tiny(*SHORT), run, listeners=[move])
     assert [path for path in run.rglob("*") if path.is_file()] == []
     if then == "gone":
@@ -35,7 +39,9 @@ def test_a_folder_that_is_no_longer_there_is_named(then: str, tmp_path: Path) ->
         assert result(run, 12) == result(tmp_path / "whole", 12)
 
 
-def test_a_disk_that_fails_is_not_said_to_have_lost_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_is_not_said_to_have_lost_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*stats: os.stat_result) -> bool:
         raise OSError(errno.EIO, "the disk fails")
 

@@ -1,4 +1,6 @@
-"""A loss, a gradient or a weight that is no number: stop before anything is lost, or skip by selection."""
+"""A loss, a gradient or a weight that is no number: stop before anything is lost, or skip by
+selection.
+"""
 
 import math
 import os
@@ -17,7 +19,12 @@ from normscope.train import Interrupted, NonFinite, RunFolder, loop
 from normscope.train.gradients import first_bad_weight, unfit_to_keep
 from tiny import result, steps, tiny
 
-SETTINGS = ("train.duration=8", "train.validate_every=4", "train.checkpoint_every=1", "train.keep_checkpoints=9")
+SETTINGS = (
+    "train.duration=8",
+    "train.validate_every=4",
+    "train.checkpoint_every=1",
+    "train.keep_checkpoints=9",
+)
 BAD = 6
 """The update whose batch is poisoned."""
 
@@ -62,7 +69,10 @@ def test_a_loss_that_is_not_finite_stops_before_the_optimiser_moves(
     tmp_path: Path, trained: list[nn.Module], monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
     poison(monkeypatch, factor)
-    with pytest.raises(NonFinite, match=rf"update {BAD}: the loss \({factor}\) is not finite; first seen in the grad"):
+    with pytest.raises(
+        NonFinite,
+        match=rf"update {BAD}: the loss \({factor}\) is not finite; first seen in the grad",
+    ):
         run.train_run(tiny(*SETTINGS), tmp_path)
     assert steps(tmp_path) == [1, 2, 3, 4, 5]
     assert_weights_are_those_of(trained[0], tmp_path, 5)
@@ -79,7 +89,11 @@ def test_a_loss_that_is_not_finite_stops_before_the_optimiser_moves(
     ],
 )
 def test_an_infinite_gradient_in_the_middle_is_traced_to_where_it_began(
-    tmp_path: Path, trained: list[nn.Module], monkeypatch: pytest.MonkeyPatch, module: str, first: str
+    tmp_path: Path,
+    trained: list[nn.Module],
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    first: str,
 ) -> None:
     updates = 0
 
@@ -98,9 +112,12 @@ def test_an_infinite_gradient_in_the_middle_is_traced_to_where_it_began(
 
     with pytest.raises(NonFinite) as stop:
         run.train_run(tiny(*SETTINGS), tmp_path, listeners=[count])
-    # Blocks behind it in the backward pass are infinite too; those before it, and so the loss, are not.
+    # Blocks behind it in the backward pass are infinite too; those before it, and so the loss, are
+    # not.
     said, _, micro_batch = str(stop.value).rpartition(", in micro-batch ")
-    assert said.startswith(f"update {BAD}: the gradient is not finite; first seen in the gradient of {first}")
+    assert said.startswith(
+        f"update {BAD}: the gradient is not finite; first seen in the gradient of {first}"
+    )
     assert micro_batch == f"{BAD - 1}"  # batches are counted from 0, and each update has one
     assert_weights_are_those_of(trained[0], tmp_path, BAD - 1)
 
@@ -110,17 +127,23 @@ def test_a_weight_that_is_not_finite_is_named_even_where_updates_are_skipped(
 ) -> None:
     def spoil(event: dict[str, Any]) -> None:
         if event["event"] == "update" and event["update"] == 5:
-            trained[0].get_parameter("decoder.blocks.0.feed_forward.f.ffn_in.weight").data[0, 0] = math.nan
+            trained[0].get_parameter("decoder.blocks.0.feed_forward.f.ffn_in.weight").data[0, 0] = (
+                math.nan
+            )
 
     settings = [*SETTINGS, "train.checkpoint_every=2", "train.on_nonfinite='skip'"]
     name = "decoder.blocks.0.feed_forward.f.ffn_in.weight"
-    with pytest.raises(NonFinite, match=rf"update 6: the weights of {name} are not finite, nor then is the loss"):
+    with pytest.raises(
+        NonFinite, match=rf"update 6: the weights of {name} are not finite, nor then is the loss"
+    ):
         run.train_run(tiny(*settings), tmp_path, listeners=[spoil])
     assert steps(tmp_path) == [2, 4]
 
 
 def test_weights_spoilt_by_the_optimiser_are_never_saved(tmp_path: Path) -> None:
-    with pytest.raises(NonFinite, match=r"update 1: the weights of .* are not finite after the optimiser's step"):
+    with pytest.raises(
+        NonFinite, match=r"update 1: the weights of .* are not finite after the optimiser's step"
+    ):
         run.train_run(tiny(*SETTINGS, "optimizer.peak_lr=1e39"), tmp_path)
     assert steps(tmp_path) == []
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
@@ -133,7 +156,12 @@ def test_weights_spoilt_by_the_optimiser_are_never_saved(tmp_path: Path) -> None
 def test_nothing_that_is_not_finite_takes_the_place_of_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoilt: str, update: int, signalled: bool
 ) -> None:
-    settings = (*SETTINGS, "train.validate_every=100", "train.checkpoint_every=2", "train.keep_checkpoints=1")
+    settings = (
+        *SETTINGS,
+        "train.validate_every=100",
+        "train.checkpoint_every=2",
+        "train.keep_checkpoints=1",
+    )
     optimizers: list[torch.optim.Optimizer] = []
 
     def make(*arguments: Any) -> torch.optim.Optimizer:
@@ -150,7 +178,10 @@ def test_nothing_that_is_not_finite_takes_the_place_of_the_last_good_checkpoint(
     make_optimizer = loop.make_optimizer
     with monkeypatch.context() as patch:
         patch.setattr(loop, "make_optimizer", make)
-        with pytest.raises(NonFinite, match=r"weights of .* not finite|the optimiser's exp_avg_sq of .* is not finite"):
+        with pytest.raises(
+            NonFinite,
+            match=r"weights of .* not finite|the optimiser's exp_avg_sq of .* is not finite",
+        ):
             run.train_run(tiny(*settings), tmp_path, listeners=[spoil])
     assert RunFolder(tmp_path).events()[-1]["event"] == "non-finite"
     assert steps(tmp_path) == [4]  # 6 is the next at which one is due
@@ -172,7 +203,9 @@ def test_an_update_that_is_validated_and_saved_is_looked_at_once(
     assert looked == [2, 4, 6, 8]  # 4 and 8 are validated, too
 
 
-def test_a_validation_loss_that_is_not_finite_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_validation_loss_that_is_not_finite_stops_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Overflowing(translating.TranslationObjective):
         def validate(self, model: nn.Module) -> dict[str, float]:
             return super().validate(model) | {"nll_nats": math.inf}
@@ -190,9 +223,13 @@ def test_skip_leaves_weights_moments_and_summed_rate_and_goes_on(
     progress = run.train_run(tiny(*SETTINGS, "train.on_nonfinite='skip'"), tmp_path)
     assert (progress.update, progress.skipped_updates) == (8, 1)
     assert progress.summed_lr == pytest.approx(7 * 5e-4, rel=1e-12)
-    before, bad, after = (tmp_path / f"checkpoints/step-{update}" for update in (BAD - 1, BAD, BAD + 1))
+    before, bad, after = (
+        tmp_path / f"checkpoints/step-{update}" for update in (BAD - 1, BAD, BAD + 1)
+    )
     for file in ("model.safetensors", "optimizer.safetensors"):
-        assert (before / file).read_bytes() == (bad / file).read_bytes() != (after / file).read_bytes()
+        assert (
+            (before / file).read_bytes() == (bad / file).read_bytes() != (after / file).read_bytes()
+        )
     events = RunFolder(tmp_path).events()
     assert [e["update"] for e in events if e["event"] == "update"] == [1, 2, 3, 4, 5, 7, 8]
     ((skipped, reason),) = [(e["update"], e["reason"]) for e in events if e["event"] == "skipped"]
@@ -203,7 +240,9 @@ def test_skip_leaves_weights_moments_and_summed_rate_and_goes_on(
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize("at", [BAD - 1, BAD, BAD + 1])
-def test_a_run_with_a_skip_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+def test_a_run_with_a_skip_resumes_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
     poison(monkeypatch, math.nan)
     config = tiny(*SETTINGS, "train.on_nonfinite='skip'", "train.checkpoint_every=3")
     run.train_run(config, tmp_path / "whole")
@@ -222,7 +261,9 @@ def test_a_norm_that_overflows_over_finite_gradients_is_called_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poison(monkeypatch, 1e30)
-    with pytest.raises(NonFinite, match="the gradient is not finite, though every single gradient is: the sum of"):
+    with pytest.raises(
+        NonFinite, match="the gradient is not finite, though every single gradient is: the sum of"
+    ):
         run.train_run(tiny(*SETTINGS), tmp_path)
 
 

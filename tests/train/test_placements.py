@@ -1,4 +1,6 @@
-"""Placements train from their configuration alone, and what it moves over updates survives a stop to the bit."""
+"""Placements train from their configuration alone, and what it moves over updates survives a stop
+to the bit.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,9 @@ TRAINED = [
     for name, placement in registered().items()
     if "encoder-decoder" in placement.models and not placement.variant_of
 ]
-"""One of each family: a variant's outputs and gradients are compared with its source's equations elsewhere."""
+"""One of each family: a variant's outputs and gradients are compared with its source's equations
+elsewhere.
+"""
 SETTINGS = (
     "model.width=32",
     "model.ffn_width=64",
@@ -43,15 +47,28 @@ def unigram_nats() -> float:
 
 @pytest.mark.parametrize("placement", TRAINED)
 def test_trains_the_toy_language(placement: str, tmp_path: Path, unigram_nats: float) -> None:
-    """Within `toy_updates`: a run that is there after half of them need not go on, the others are made longer."""
+    """Within `toy_updates`: a run that is there after half of them need not go on, the others are
+    made longer.
+    """
     known = expected(placement)
     early = known.toy_updates // 2
     for updates in (early, known.toy_updates * 3 // 4, known.toy_updates):
-        length = (f"train.duration={updates}", f"train.validate_every={early}", f"train.checkpoint_every={early}")
+        length = (
+            f"train.duration={updates}",
+            f"train.validate_every={early}",
+            f"train.checkpoint_every={early}",
+        )
         rate = f"optimizer.peak_lr={known.toy_rate}"
-        run.train_run(tiny(*SETTINGS, *length, rate, f'model.placement="{placement}"'), tmp_path / "run")
-        validations = [event for event in RunFolder(tmp_path / "run").events() if event["event"] == "validation"]
-        # A model that only counts words cannot get below 1; at the end the slowest is at 0.976, most are below 0.92.
+        run.train_run(
+            tiny(*SETTINGS, *length, rate, f'model.placement="{placement}"'), tmp_path / "run"
+        )
+        validations = [
+            event
+            for event in RunFolder(tmp_path / "run").events()
+            if event["event"] == "validation"
+        ]
+        # A model that only counts words cannot get below 1; at the end the slowest is at 0.976,
+        # most are below 0.92.
         if validations[-1]["nll_nats"] < 0.985 * unigram_nats:
             break
     assert unigram_nats == pytest.approx(4.4, abs=0.1)
@@ -89,7 +106,8 @@ def test_ngpt_stays_on_the_sphere(short_run: Callable[..., Path]) -> None:
         lengths = found[name].norm(dim=placement.unit_vectors[kind])
         torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=1e-6, atol=0)
     rows = found["target_embedding.weight"].norm(dim=1)
-    # The padding row begins as 0; as an output that never occurs it has a gradient, and then a direction too.
+    # The padding row begins as 0; as an output that never occurs it has a gradient, and then a
+    # direction too.
     torch.testing.assert_close(rows, torch.ones(len(rows)), rtol=1e-6, atol=0)
 
 
@@ -109,7 +127,9 @@ def test_admin_starts_from_its_profile_and_a_stop_does_not_profile_again(
     assert result(stopped, 12) == result(whole, 12)
 
 
-@pytest.mark.parametrize(("placement", "number"), [("branch-norm", "branch_scale"), ("pre-to-post", "post")])
+@pytest.mark.parametrize(
+    ("placement", "number"), [("branch-norm", "branch_scale"), ("pre-to-post", "post")]
+)
 def test_a_schedule_resumes_exactly(
     placement: str, number: str, short_run: Callable[..., Path], unfinished: Callable[..., Path]
 ) -> None:
@@ -119,30 +139,47 @@ def test_a_schedule_resumes_exactly(
     expected = [0.2 + 0.07 * min(update, 10) for update in range(1, 13)]
     assert [event[number] for event in updates] == pytest.approx(expected, rel=1e-12)
     stopped = unfinished(6, f'model.placement="{placement}"', *settings)
-    held = [value for name, value in weights(stopped).items() if name.endswith(f"schedules.{number}")]
-    assert [value.item() for value in held] == pytest.approx([0.62, 0.62], rel=1e-6), "what the checkpoint keeps"
+    held = [
+        value for name, value in weights(stopped).items() if name.endswith(f"schedules.{number}")
+    ]
+    assert [value.item() for value in held] == pytest.approx([0.62, 0.62], rel=1e-6), (
+        "what the checkpoint keeps"
+    )
     run.train_run(tiny(*SHORT, f'model.placement="{placement}"', *settings), stopped)
     assert result(stopped, 12) == result(whole, 12)
 
 
 @pytest.mark.thorough
-def test_a_schedule_is_part_of_what_is_learned(short_run: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_schedule_is_part_of_what_is_learned(
+    short_run: Callable[..., Path], tmp_path: Path
+) -> None:
     """Held at 1, branch-norm is Post-LN to the bit; rising, it is not."""
     post = short_run("post-ln")
     held = short_run("branch-norm", "adaptive.start=1.0")
     rising = tmp_path / "rising"
     run.train_run(tiny(*SHORT, 'model.placement="branch-norm"', "adaptive.over=10"), rising)
     ours, theirs, others = weights(held), weights(post), weights(rising)
-    assert ours.keys() - theirs.keys() == {"encoder.schedules.branch_scale", "decoder.schedules.branch_scale"}
+    assert ours.keys() - theirs.keys() == {
+        "encoder.schedules.branch_scale",
+        "decoder.schedules.branch_scale",
+    }
     assert all(torch.equal(ours[name], value) for name, value in theirs.items())
     assert any(not torch.equal(others[name], value) for name, value in theirs.items())
 
 
 @pytest.mark.thorough
-def test_a_longer_run_of_every_kind_of_state_resumes_exactly(tmp_path: Path, unfinished: Callable[..., Path]) -> None:
-    """nGPT's spheres, a gated feed-forward and attention residuals' history leave nothing outside a checkpoint."""
+def test_a_longer_run_of_every_kind_of_state_resumes_exactly(
+    tmp_path: Path, unfinished: Callable[..., Path]
+) -> None:
+    """nGPT's spheres, a gated feed-forward and attention residuals' history leave nothing outside a
+    checkpoint.
+    """
     for placement, activation in (("ngpt", "swiglu"), ("attn-res-block", "geglu")):
-        settings = (f'model.placement="{placement}"', f'model.activation="{activation}"', "model.encoder_blocks=2")
+        settings = (
+            f'model.placement="{placement}"',
+            f'model.activation="{activation}"',
+            "model.encoder_blocks=2",
+        )
         run.train_run(tiny(*SHORT, *settings), tmp_path / placement)
         stopped = unfinished(5, *settings)
         run.train_run(tiny(*SHORT, *settings), stopped)

@@ -1,4 +1,6 @@
-"""SIGINT, SIGTERM and SIGHUP, going on, going back, and what a finished run does when it is asked again."""
+"""SIGINT, SIGTERM and SIGHUP, going on, going back, and what a finished run does when it is asked
+again.
+"""
 
 import hashlib
 import json
@@ -45,8 +47,12 @@ def test_every_event_is_in_the_metrics_once_and_in_order(short: Path) -> None:
     assert [e["update"] for e in events if e["event"] == "validation"] == [5, 10, 12]
     assert events[0]["event"] == "initialisation"
     assert events[-1]["event"] == "finished"
-    assert events[-1]["summed_lr"] == pytest.approx(sum(e["lr"] for e in events if e["event"] == "update"), rel=1e-12)
-    assert events[-1]["target_tokens"] == sum(e["target_tokens"] for e in events if e["event"] == "update")
+    assert events[-1]["summed_lr"] == pytest.approx(
+        sum(e["lr"] for e in events if e["event"] == "update"), rel=1e-12
+    )
+    assert events[-1]["target_tokens"] == sum(
+        e["target_tokens"] for e in events if e["event"] == "update"
+    )
     text = (short / "metrics.jsonl").read_text()
     assert "seconds" not in text  # no clock in what must repeat to the bit
 
@@ -62,7 +68,9 @@ def test_a_finished_run_is_left_alone(copy: Path) -> None:
     assert times() == before
 
 
-def test_a_kill_between_the_last_checkpoint_and_the_last_line_is_made_good(copy: Path, short: Path) -> None:
+def test_a_kill_between_the_last_checkpoint_and_the_last_line_is_made_good(
+    copy: Path, short: Path
+) -> None:
     metrics = copy / "metrics.jsonl"
     lines = metrics.read_bytes().splitlines(keepends=True)
     assert json.loads(lines[-1])["event"] == "finished"
@@ -72,15 +80,22 @@ def test_a_kill_between_the_last_checkpoint_and_the_last_line_is_made_good(copy:
     assert result(copy, 12) == result(short, 12)
 
 
-def test_a_kill_between_the_last_checkpoint_and_the_removal_of_the_oldest_is_made_good(copy: Path) -> None:
+def test_a_kill_between_the_last_checkpoint_and_the_removal_of_the_oldest_is_made_good(
+    copy: Path,
+) -> None:
     metrics = copy / "metrics.jsonl"
     metrics.write_bytes(b"".join(metrics.read_bytes().splitlines(keepends=True)[:-1]))
     assert steps(copy) == [4, 5, 8, 10, 12]
     run.train_run(tiny(*SHORT, "train.keep_checkpoints=1"), copy)
-    assert steps(copy) == [10, 12]  # the best; 10 would be it in a longer run, which does not validate at 12
+    assert steps(copy) == [
+        10,
+        12,
+    ]  # the best; 10 would be it in a longer run, which does not validate at 12
 
 
-def test_from_step_goes_back_drops_what_came_later_and_ends_with_the_same_bits(copy: Path, short: Path) -> None:
+def test_from_step_goes_back_drops_what_came_later_and_ends_with_the_same_bits(
+    copy: Path, short: Path
+) -> None:
     wanted = result(short, 12)
     seen = []
     run.train_run(tiny(*SHORT), copy, from_step=5, listeners=[lambda e: seen.append(e["update"])])
@@ -103,7 +118,9 @@ def test_a_damaged_checkpoint_is_refused_and_the_way_round_it_ends_with_the_same
     assert result(folder, 12) == result(short, 12)
 
 
-def test_metrics_that_lost_lines_are_refused_instead_of_filled_with_zeros(unfinished: Callable[..., Path]) -> None:
+def test_metrics_that_lost_lines_are_refused_instead_of_filled_with_zeros(
+    unfinished: Callable[..., Path],
+) -> None:
     folder = unfinished(6)
     metrics = folder / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:-40])
@@ -134,7 +151,9 @@ def test_a_file_among_vocabularies_that_is_not_ours_stays(tmp_path: Path) -> Non
     assert (tmp_path / "vocabularies/half").read_text() == "half"
 
 
-@pytest.mark.parametrize("content", [["notes.txt"], ["checkpoints/step-100/model.pt"], ["vocabularies/de.txt", "a.py"]])
+@pytest.mark.parametrize(
+    "content", [["notes.txt"], ["checkpoints/step-100/model.pt"], ["vocabularies/de.txt", "a.py"]]
+)
 def test_a_folder_that_is_something_else_is_not_touched(tmp_path: Path, content: list[str]) -> None:
     for name in content:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +202,9 @@ def test_a_run_that_another_process_trains_is_refused(copy: Path) -> None:
     (copy / "metrics.jsonl").write_bytes(b"")  # no longer finished
     with (
         RunFolder(copy).lock(),
-        pytest.raises(UserError, match=rf"being trained by another process \({os.getpid()} on .*, since 20"),
+        pytest.raises(
+            UserError, match=rf"being trained by another process \({os.getpid()} on .*, since 20"
+        ),
     ):
         run.train_run(tiny(*SHORT), copy)
 
@@ -195,13 +216,21 @@ def test_the_configuration_in_the_folder_is_complete_and_without_auto(short: Pat
     kept = load(short / "config.toml")
     lines = (short / "config.toml").read_text().splitlines(keepends=True)
     assert to_toml(kept) == "".join(lines[:-1])
-    assert lines[-1] == f"# SHA-256 of the lines above: {hashlib.sha256(''.join(lines[:-1]).encode()).hexdigest()}\n"
+    assert (
+        lines[-1] == "# SHA-256 of the lines above: "
+        f"{hashlib.sha256(''.join(lines[:-1]).encode()).hexdigest()}\n"
+    )
     assert kept.train.precision == "fp32"
     assert "auto" not in (kept.train.device, kept.train.threads)
 
 
 def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
-    config = tiny("train.duration=9", "train.validate_every=3", "train.checkpoint_every=1", "optimizer.peak_lr=1e-9")
+    config = tiny(
+        "train.duration=9",
+        "train.validate_every=3",
+        "train.checkpoint_every=1",
+        "optimizer.peak_lr=1e-9",
+    )
     worse = iter([1.0, 2.0, 3.0])
 
     class Worsening(translating.TranslationObjective):
@@ -214,12 +243,18 @@ def test_the_checkpoints_kept_are_the_last_and_the_best(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
     assert steps(folder.path) == [3, 8, 9]
     assert [folder.checkpoint(which).update for which in ("best", "last", "8")] == [3, 9, 8]
-    for which, message in (("5", "it has 3, 8, 9"), ("²", "`last`, `best` or an update's number"), ("-1", "`last`")):
+    for which, message in (
+        ("5", "it has 3, 8, 9"),
+        ("²", "`last`, `best` or an update's number"),
+        ("-1", "`last`"),
+    ):
         with pytest.raises(UserError, match=message):
             folder.checkpoint(which)
     flip(folder.checkpoints / "step-9/model.safetensors", 99)
     assert folder.checkpoint("8").update == 8
-    with pytest.raises(UserError, match=r"Intact, newest first: step-8, step-3. Add --checkpoint 8 "):
+    with pytest.raises(
+        UserError, match=r"Intact, newest first: step-8, step-3. Add --checkpoint 8 "
+    ):
         folder.checkpoint("best")
 
 
@@ -242,19 +277,27 @@ def test_a_run_that_has_lost_its_checkpoints_begins_again_and_keeps_what_it_logg
         shutil.rmtree(lost)
         notes = list[str]()
         run.train_run(tiny(*SHORT), folder, say=notes.append)
-        again = f"note: {lost} holds no checkpoint of the updates in {log}; they are done again, and the file is kept"
+        again = (
+            f"note: {lost} holds no checkpoint of the updates in {log}; they are done again, and "
+            "the file is kept"
+        )
         assert notes == [f"{again} as metrics-{time}.jsonl"]
         assert (folder / f"metrics-{time}.jsonl").read_bytes() == before
-        log.write_bytes(log.read_bytes().rpartition(b'{"event": "finished"')[0])  # as a kill at the end leaves it
+        log.write_bytes(
+            log.read_bytes().rpartition(b'{"event": "finished"')[0]
+        )  # as a kill at the end leaves it
 
 
 @pytest.mark.thorough
-def test_a_finished_run_that_has_lost_its_checkpoints_is_not_told_to_be_trained_first(unfinished: Any) -> None:
+def test_a_finished_run_that_has_lost_its_checkpoints_is_not_told_to_be_trained_first(
+    unfinished: Any,
+) -> None:
     folder = unfinished(6)
     run.train_run(tiny(*SHORT), folder)
     shutil.rmtree(folder / "checkpoints")
     with pytest.raises(
-        UserError, match=r"is finished and has lost its checkpoints .*: put them back, or move its metrics"
+        UserError,
+        match=r"is finished and has lost its checkpoints .*: put them back, or move its metrics",
     ):
         run.train_run(tiny(*SHORT), folder)
     (folder / "metrics.jsonl").unlink()

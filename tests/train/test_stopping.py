@@ -1,4 +1,6 @@
-"""A run is stopped early by the rule as it is stated, and goes on from there as if it had never been."""
+"""A run is stopped early by the rule as it is stated, and goes on from there as if it had never
+been.
+"""
 
 import json
 import re
@@ -36,7 +38,9 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decided_at(losses: list[float], rule: StopRule, chance: float, peak: int) -> int | None:
-    """The first validation with which a stretch of them at chance is long enough; one comes after every update."""
+    """The first validation with which a stretch of them at chance is long enough; one comes after
+    every update.
+    """
     after = [(update, loss >= chance) for update, loss in enumerate(losses, 1) if update > peak]
     for stuck, part in groupby(after, key=lambda one: one[1]):
         updates = [update for update, _ in part]
@@ -55,7 +59,9 @@ def test_it_counts_validations_in_a_row_after_the_peak_however_often_it_is_resum
     losses: list[float], validations: int, peak: int, resumed: int
 ) -> None:
     rule = StopRule(validations)
-    events = [{"event": "validation", "update": u, "nll_nats": loss} for u, loss in enumerate(losses, 1)]
+    events = [
+        {"event": "validation", "update": u, "nll_nats": loss} for u, loss in enumerate(losses, 1)
+    ]
     found = None
     stopping = Stopping(rule, chance_nats=5.0, peak_update=peak)
     for update, loss in enumerate(losses, 1):
@@ -83,7 +89,9 @@ def test_a_run_at_chance_is_stopped_says_why_and_goes_on_to_the_bits_of_one_that
     assert min(losses) > chance
     assert progress.update == 8
     assert run.events()[-1].items() >= {"event": "decided", "update": 8, "validations": 3}.items()
-    assert re.fullmatch(rf"not below .*{chance:.3f} nats at 3 validations in a row .*", run.events()[-1]["reason"])
+    assert re.fullmatch(
+        rf"not below .*{chance:.3f} nats at 3 validations in a row .*", run.events()[-1]["reason"]
+    )
     assert said == [f"stopped early after update 8: {run.events()[-1]['reason']}"]
     before = run.metrics_file.read_bytes()
     assert train_run(STUCK, run.path, stop_when=StopRule(2), say=said.append).update == 8
@@ -101,7 +109,11 @@ def test_a_run_that_learns_and_one_that_is_at_its_end_are_not_stopped(
 ) -> None:
     monkeypatch.setattr(type(TRANSLATION), "chance_nats", lambda task, corpus: 4.6)
     train_run(LEARNS, tmp_path / "learns", stop_when=StopRule(4))
-    losses = [event["nll_nats"] for event in RunFolder(tmp_path / "learns").events() if event["event"] == "validation"]
+    losses = [
+        event["nll_nats"]
+        for event in RunFolder(tmp_path / "learns").events()
+        if event["event"] == "validation"
+    ]
     assert [loss < 4.6 for loss in losses] == [False, False, False, True]
     assert RunFolder(tmp_path / "learns").is_finished
     # That it would have learned is not known after the third.
@@ -119,16 +131,27 @@ def test_another_rule_is_refused(text: str) -> None:
 
 
 def test_of_the_runs_in_results_it_would_have_ended_none_that_learned() -> None:
-    """As docs/comparing.md says: with their numbers, over the results that record validations over updates."""
+    """As docs/comparing.md says: with their numbers, over the results that record validations over
+    updates.
+    """
     runs = ended = learned = spared = had = 0
     for folder in RESULTS:
         data = json.loads((ROOT / "results" / folder / "results.json").read_text(encoding="utf-8"))
-        chance, warmups = data["chance_nll_nats"], {arm["label"]: arm["warmup_updates"] for arm in data["arms"]}
+        chance, warmups = (
+            data["chance_nll_nats"],
+            {arm["label"]: arm["warmup_updates"] for arm in data["arms"]},
+        )
         for curve in data["validation"]:
             for row in curve["seeds_values"]:
                 runs += 1
-                stopping = Stopping(StopRule(), chance_nats=chance, peak_update=warmups[curve["label"]])
-                points = [(update, nats) for update, nats in zip(curve["updates"], row, strict=False) if nats]
+                stopping = Stopping(
+                    StopRule(), chance_nats=chance, peak_update=warmups[curve["label"]]
+                )
+                points = [
+                    (update, nats)
+                    for update, nats in zip(curve["updates"], row, strict=False)
+                    if nats
+                ]
                 last, at = points[-1], 0
                 for update, nats in points[:-1]:
                     stopping.take(update, nats)
@@ -138,7 +161,9 @@ def test_of_the_runs_in_results_it_would_have_ended_none_that_learned() -> None:
                 if at:
                     ended += 1
                     spared, had = spared + last[0] - at, had + last[0]
-                    learned += any(nats < LEARNED_BELOW * chance for update, nats in points if update > at)
+                    learned += any(
+                        nats < LEARNED_BELOW * chance for update, nats in points if update > at
+                    )
     assert (runs, ended, learned) == (222, 11, 0)
     page = (ROOT / "docs/comparing.md").read_text(encoding="utf-8")
     assert f"In the {runs} runs" in page

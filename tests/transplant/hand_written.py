@@ -1,4 +1,6 @@
-"""A GPT in a hundred ways that people write one, and its forward under other placements written by hand."""
+"""A GPT in a hundred ways that people write one, and its forward under other placements written by
+hand.
+"""
 
 import math
 
@@ -15,7 +17,10 @@ class Attention(nn.Module):
         self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (part.view(*x.shape[:2], HEADS, -1).transpose(1, 2) for part in self.qkv(x).split(WIDTH, dim=-1))
+        q, k, v = (
+            part.view(*x.shape[:2], HEADS, -1).transpose(1, 2)
+            for part in self.qkv(x).split(WIDTH, dim=-1)
+        )
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(x.shape))
 
@@ -69,7 +74,9 @@ class PostBlock(Block):
 
 
 class GPT(nn.Module):
-    def __init__(self, block: type[nn.Module] = Block, *, final: bool = True, blocks: int = BLOCKS) -> None:
+    def __init__(
+        self, block: type[nn.Module] = Block, *, final: bool = True, blocks: int = BLOCKS
+    ) -> None:
         super().__init__()
         self.table = nn.Embedding(17, WIDTH)
         self.blocks = nn.ModuleList(block() for _ in range(blocks))
@@ -90,24 +97,32 @@ def ids() -> Tensor:
 
 
 def perturb(model: nn.Module) -> nn.Module:
-    """Every weight off its initial value, gains and gates too, so that a norm in another's place would show."""
+    """Every weight off its initial value, gains and gates too, so that a norm in another's place
+    would show.
+    """
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
-                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator).to(parameter))
+                parameter.add_(
+                    0.1 * torch.randn(parameter.shape, generator=generator).to(parameter)
+                )
     return model
 
 
 def by_hand(model: GPT, placement: str, tokens: Tensor | None = None) -> Tensor:
-    """The forward of a model that was Pre-LN, under a placement, from its modules and what was added to them."""
+    """The forward of a model that was Pre-LN, under a placement, from its modules and what was
+    added to them.
+    """
     x = model.table(ids() if tokens is None else tokens)
     count = len(model.blocks)
     if placement == "peri-ln":
         x = model.blocks[0].placed.start.norms.main(x)
     for number, block in enumerate(model.blocks, 1):
         old = [type(norm).original.forward.__get__(norm) for norm in (block.ln_1, block.ln_2)]
-        for norm, f, place in zip(old, (block.attn, block.mlp), ("attention", "feed_forward"), strict=True):
+        for norm, f, place in zip(
+            old, (block.attn, block.mlp), ("attention", "feed_forward"), strict=True
+        ):
             added = getattr(block.placed, place, None)
             match placement:
                 case "pre-ln":

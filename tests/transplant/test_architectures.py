@@ -1,7 +1,8 @@
-"""Five architectures of transformers under nine placements: to 1e-12 what is written by hand from the papers.
+"""Five architectures of transformers under nine placements: to 1e-12 what is written by hand from
+the papers.
 
-Attention and feed-forward are written out from their weights, and so is what stands between them: neither a forward of
-transformers nor a formula of ours is run.
+Attention and feed-forward are written out from their weights, and so is what stands between them:
+neither a forward of transformers nor a formula of ours is run.
 """
 
 import math
@@ -18,7 +19,9 @@ import normscope
 from transplant.hand_written import perturb
 from transplant.test_transformers import HEADS, IMAGES, SIZES, ids
 
-transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `bench` extra)")
+transformers = pytest.importorskip(
+    "transformers", reason="needs Hugging Face transformers (the `bench` extra)"
+)
 
 F = Callable[[Tensor], Tensor]
 WIDTH, BLOCKS = 32, 2
@@ -26,7 +29,9 @@ WIDTH, BLOCKS = 32, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """A model taken apart: what enters the blocks, and in each block F and the model's norm of attention and of MLP."""
+    """A model taken apart: what enters the blocks, and in each block F and the model's norm of
+    attention and of MLP.
+    """
 
     x: Tensor
     blocks: list[nn.Module]
@@ -35,24 +40,39 @@ class Parts:
 
 
 def normed(norm: nn.Module, x: Tensor) -> Tensor:
-    """Layer norm, or RMS norm with the root in float32, where Llama's also multiplies and T5's does not."""
+    """Layer norm, or RMS norm with the root in float32, where Llama's also multiplies and T5's does
+    not.
+    """
     own: Any = norm
     if isinstance(norm, nn.LayerNorm):
         centred = x - x.mean(-1, keepdim=True)
-        return own.weight * centred / (centred.square().mean(-1, keepdim=True) + own.eps).sqrt() + own.bias
+        return (
+            own.weight * centred / (centred.square().mean(-1, keepdim=True) + own.eps).sqrt()
+            + own.bias
+        )
     single = x.float()
     root = torch.rsqrt(single.square().mean(-1, keepdim=True) + own.variance_epsilon)
     return own.weight * ((x if type(norm).__name__.startswith("T5") else single) * root).to(x)
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, bias: Tensor | float = 0.0, causal: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    bias: Tensor | float = 0.0,
+    causal: bool = False,
 ) -> Tensor:
     """Of (batch, heads, length, features); heads are joined."""
     scores = q @ k.repeat_interleave(q.shape[1] // k.shape[1], 1).mT * scale + bias
     if causal:
         scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf)
-    return (scores.softmax(-1) @ v.repeat_interleave(q.shape[1] // v.shape[1], 1)).transpose(1, 2).flatten(2)
+    return (
+        (scores.softmax(-1) @ v.repeat_interleave(q.shape[1] // v.shape[1], 1))
+        .transpose(1, 2)
+        .flatten(2)
+    )
 
 
 def heads(x: Tensor, width: int = 8) -> Tensor:
@@ -99,7 +119,9 @@ def gpt2(model: Any, batch: dict[str, Tensor]) -> Parts:
         return f
 
     def mlp(own: Any) -> F:
-        return lambda x: linear(own.c_proj, functional.gelu(linear(own.c_fc, x), approximate="tanh"))
+        return lambda x: linear(
+            own.c_proj, functional.gelu(linear(own.c_fc, x), approximate="tanh")
+        )
 
     tokens = batch["input_ids"]
     return Parts(
@@ -130,7 +152,8 @@ def vit(model: Any, batch: dict[str, Tensor]) -> Parts:
         x=torch.cat([embed.cls_token.expand(2, -1, -1), embedded], 1) + embed.position_embeddings,
         blocks=list(model.layers),
         sublayers=[
-            ((attention(b.attention), b.layernorm_before), (mlp(b.mlp), b.layernorm_after)) for b in model.layers
+            ((attention(b.attention), b.layernorm_before), (mlp(b.mlp), b.layernorm_after))
+            for b in model.layers
         ],
         final=model.layernorm,
     )
@@ -140,7 +163,8 @@ def t5(model: Any, batch: dict[str, Tensor]) -> Parts:
     blocks, length = model.encoder.block, batch["input_ids"].shape[1]
     table = blocks[0].layer[0].SelfAttention.relative_attention_bias.weight
     far = torch.arange(length) - torch.arange(length)[:, None]
-    # Of 32 buckets those of either direction: up to 7 steps each has one of its own, and 8 steps come before the ninth.
+    # Of 32 buckets those of either direction: up to 7 steps each has one of its own, and 8 steps
+    # come before the ninth.
     bias = table[far.abs().clamp(max=8) + 16 * (far > 0)].permute(2, 0, 1)
 
     def attention(own: Any) -> F:
@@ -176,7 +200,8 @@ def whisper(model: Any, batch: dict[str, Tensor]) -> Parts:
         x=heard.mT + model.embed_positions.weight,
         blocks=list(model.layers),
         sublayers=[
-            ((attention(b.self_attn), b.self_attn_layer_norm), (mlp(b), b.final_layer_norm)) for b in model.layers
+            ((attention(b.self_attn), b.self_attn_layer_norm), (mlp(b), b.final_layer_norm))
+            for b in model.layers
         ],
         final=model.layer_norm,
     )
@@ -243,7 +268,10 @@ def attn_res(x: Tensor, parts: Parts) -> Tensor:
 
 def mhc(x: Tensor, parts: Parts) -> Tensor:
     def logits(numbers: Any, name: str, read: Tensor) -> Tensor:
-        return numbers[f"{name}_scale"] * (read @ numbers[f"{name}_weight"].mT) + numbers[f"{name}_bias"]
+        return (
+            numbers[f"{name}_scale"] * (read @ numbers[f"{name}_weight"].mT)
+            + numbers[f"{name}_bias"]
+        )
 
     def together(x: Tensor) -> Tensor:
         flat = x.flatten(-2)
@@ -257,7 +285,11 @@ def mhc(x: Tensor, parts: Parts) -> Tensor:
         for _ in range(19):
             mixing = mixing / mixing.sum(-1, keepdim=True)
             mixing = mixing / mixing.sum(-2, keepdim=True)
-        branch = f(normed(n, torch.einsum("bts,btsd->btd", logits(added.numbers, "pre", read).sigmoid(), x)))
+        branch = f(
+            normed(
+                n, torch.einsum("bts,btsd->btd", logits(added.numbers, "pre", read).sigmoid(), x)
+            )
+        )
         shares = 2 * logits(added.numbers, "post", read).sigmoid()
         x = torch.einsum("btij,btid->btjd", mixing, x) + shares.unsqueeze(-1) * branch.unsqueeze(-2)
     head = logits(parts.blocks[-1].placed.finish.numbers, "head", together(x)).sigmoid()
@@ -265,10 +297,20 @@ def mhc(x: Tensor, parts: Parts) -> Tensor:
 
 
 T5 = {"vocab_size": 96, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": BLOCKS, "num_heads": 4}
-GPT2 = {"vocab_size": 96, "n_embd": 32, "n_layer": BLOCKS, "n_head": 4, "bos_token_id": 1, "eos_token_id": 1}
-WHISPER = {"d_model": 32, "encoder_layers": BLOCKS, "encoder_attention_heads": 4, "encoder_ffn_dim": 64} | {
-    **{"num_mel_bins": 8, "max_source_positions": 9}
+GPT2 = {
+    "vocab_size": 96,
+    "n_embd": 32,
+    "n_layer": BLOCKS,
+    "n_head": 4,
+    "bos_token_id": 1,
+    "eos_token_id": 1,
 }
+WHISPER = {
+    "d_model": 32,
+    "encoder_layers": BLOCKS,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 64,
+} | {**{"num_mel_bins": 8, "max_source_positions": 9}}
 VIT = {name: size for name, size in SIZES.items() if name != "vocab_size"} | IMAGES
 
 
@@ -284,11 +326,15 @@ def made(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
             model = transformers.T5EncoderModel(transformers.T5Config(**T5))
         case "vit":
             model = transformers.ViTModel(transformers.ViTConfig(**VIT), add_pooling_layer=False)
-            return model.double().eval(), {"pixel_values": torch.randn(2, 3, 16, 16, generator=draw).double()}
+            return model.double().eval(), {
+                "pixel_values": torch.randn(2, 3, 16, 16, generator=draw).double()
+            }
         case _:
             whole = transformers.models.whisper.modeling_whisper
             model = whole.WhisperEncoder(transformers.WhisperConfig(**WHISPER))
-            return model.double().eval(), {"input_features": torch.randn(2, 8, 18, generator=draw).double()}
+            return model.double().eval(), {
+                "input_features": torch.randn(2, 8, 18, generator=draw).double()
+            }
     return model.double().eval(), {"input_ids": ids()}
 
 
@@ -303,7 +349,12 @@ PLACEMENTS = {
 @pytest.mark.parametrize(
     ("architecture", "placement"),
     # The doctor takes its time over four streams.
-    [(one, other) for one in ARCHITECTURES for other in PLACEMENTS if other != "mhc" or one == "llama"],
+    [
+        (one, other)
+        for one in ARCHITECTURES
+        for other in PLACEMENTS
+        if other != "mhc" or one == "llama"
+    ],
 )
 def test_it_is_what_the_papers_say(architecture: str, placement: str) -> None:
     torch.manual_seed(0)
@@ -313,11 +364,15 @@ def test_it_is_what_the_papers_say(architecture: str, placement: str) -> None:
     ours, theirs = model(**batch).last_hidden_state, PLACEMENTS[placement](parts.x, parts)
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     compared = {"outputs": (ours.detach(), theirs.detach())}
-    for name, *pair in zip(weights, *(_gradients(one, weights) for one in (ours, theirs)), strict=True):
+    for name, *pair in zip(
+        weights, *(_gradients(one, weights) for one in (ours, theirs)), strict=True
+    ):
         compared[name] = (pair[0], pair[1])
     apart = {name: float((one - other).abs().max()) for name, (one, other) in compared.items()}
     assert {
-        name: error for name, error in apart.items() if error > 1e-12 * max(1.0, float(compared[name][1].max()))
+        name: error
+        for name, error in apart.items()
+        if error > 1e-12 * max(1.0, float(compared[name][1].max()))
     } == {}
 
 

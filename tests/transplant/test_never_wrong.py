@@ -1,4 +1,6 @@
-"""What a model's own code does to the stream: it is right, outputs and gradients, or refused with reason and place."""
+"""What a model's own code does to the stream: it is right, outputs and gradients, or refused with
+reason and place.
+"""
 
 import re
 from collections.abc import Callable
@@ -15,14 +17,19 @@ from transplant.test_own import assert_same, gradients, loss_of
 from transplant.test_refused import refused
 
 pytestmark = [
-    # Of a reentrant checkpoint without gradients, and of torch's compiler, which looks at all that we follow.
+    # Of a reentrant checkpoint without gradients, and of torch's compiler, which looks at all that
+    # we follow.
     pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad:UserWarning"),
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
+    ),
 ]
 
 
 class Checkpointed(Block):
-    """Something of it is computed again in the backward pass, where nothing of ours is there to follow it."""
+    """Something of it is computed again in the backward pass, where nothing of ours is there to
+    follow it.
+    """
 
     reentrant: ClassVar[bool] = False
 
@@ -55,7 +62,9 @@ class CheckpointedSum(Checkpointed):
 class CheckpointedInTraining(Checkpointed):
     def forward(self, x: Tensor) -> Tensor:
         return (
-            self.again(super(Checkpointed, self).forward, x) if self.training else super(Checkpointed, self).forward(x)
+            self.again(super(Checkpointed, self).forward, x)
+            if self.training
+            else super(Checkpointed, self).forward(x)
         )
 
 
@@ -193,16 +202,23 @@ ONLY_NORMED: dict[str, Callable[[], GPT]] = {
 
 @pytest.mark.parametrize(
     ("name", "placement"),
-    [(name, "peri-ln") for name in ONLY_NORMED] + [("reentrant", "post-ln"), ("checkpointed", "lns")],
+    [(name, "peri-ln") for name in ONLY_NORMED]
+    + [("reentrant", "post-ln"), ("checkpointed", "lns")],
 )
 def test_what_reads_the_norms_output_alone_is_right(name: str, placement: str) -> None:
-    """F has what it reads in its hands, wherever and however often it computes; at other lengths than the proof's."""
+    """F has what it reads in its hands, wherever and however often it computes; at other lengths
+    than the proof's.
+    """
     torch.manual_seed(0)
-    model = perturb(normscope.transplant(ONLY_NORMED[name](), placement, inputs=ids()).double().train())
+    model = perturb(
+        normscope.transplant(ONLY_NORMED[name](), placement, inputs=ids()).double().train()
+    )
     for tokens in (ids(), ids()[:1, :4], ids().repeat(3, 2)):
         outputs, expected = model(tokens), by_hand(model, placement, tokens)
         assert torch.equal(outputs, expected)
-        assert_same(gradients(model, outputs.square().sum()), gradients(model, expected.square().sum()))
+        assert_same(
+            gradients(model, outputs.square().sum()), gradients(model, expected.square().sum())
+        )
 
 
 def test_what_writes_into_a_norms_output_is_right_where_that_is_no_stream() -> None:
@@ -211,10 +227,15 @@ def test_what_writes_into_a_norms_output_is_right_where_that_is_no_stream() -> N
     outputs, expected = model(ids()), by_hand(model, "peri-ln")
     assert torch.equal(outputs, expected)
     assert_same(gradients(model, loss_of(outputs)), gradients(model, loss_of(expected)))
-    assert "blocks.0: a sub-layer writes into what it reads" in refused(GPT(style, blocks=2), "post-ln")
+    assert "blocks.0: a sub-layer writes into what it reads" in refused(
+        GPT(style, blocks=2), "post-ln"
+    )
 
 
-CHECKPOINT = "blocks.0: .* within torch.utils.checkpoint, or other hooks on saved tensors, inside of its forward"
+CHECKPOINT = (
+    "blocks.0: .* within torch.utils.checkpoint, or other hooks on saved tensors, inside of its "
+    "forward"
+)
 FUNCTION = "blocks.0: .* within an autograd.Function"
 
 
@@ -223,8 +244,14 @@ FUNCTION = "blocks.0: .* within an autograd.Function"
 @pytest.mark.parametrize(
     ("style", "said"),
     [
-        *((one, CHECKPOINT) for one in (CheckpointedNorm, CheckpointedHalf, CheckpointedSum, CheckpointedInTraining)),
-        *((reentrant(one), FUNCTION) for one in (CheckpointedNorm, CheckpointedHalf, CheckpointedSum)),
+        *(
+            (one, CHECKPOINT)
+            for one in (CheckpointedNorm, CheckpointedHalf, CheckpointedSum, CheckpointedInTraining)
+        ),
+        *(
+            (reentrant(one), FUNCTION)
+            for one in (CheckpointedNorm, CheckpointedHalf, CheckpointedSum)
+        ),
         (Early, "blocks.0: it returned without any residual sum"),
         (ReturnsOldToo, "blocks.0: it returns the residual stream of before its last sum"),
         (ReadsOld, "blocks.0: it reads the residual stream of before its last sum"),
@@ -241,14 +268,24 @@ def test_what_cannot_be_right_is_refused(style: type[Block], said: str, placemen
     [
         (lambda: GPT(CheckpointedPost, final=False, blocks=2), CHECKPOINT),
         (lambda: GPT(reentrant(CheckpointedPost), final=False, blocks=2), FUNCTION),
-        (lambda: GPT(first_of_mlp(lambda: OwnLinear(WIDTH, WIDTH), PostBlock), final=False, blocks=2), FUNCTION),
-        (lambda: compiled(PostBlock), "blocks.0: the residual stream is read within a part of it that is compiled"),
+        (
+            lambda: GPT(
+                first_of_mlp(lambda: OwnLinear(WIDTH, WIDTH), PostBlock), final=False, blocks=2
+            ),
+            FUNCTION,
+        ),
+        (
+            lambda: compiled(PostBlock),
+            "blocks.0: the residual stream is read within a part of it that is compiled",
+        ),
         (lambda: GPT(FusedPost, final=False, blocks=2), "AddNorm takes more than what it norms"),
         (lambda: SkippedOutside(blocks=2), "blocks.0: a training leaves it out"),
         (patched, "Block has a forward of its own beside its class's"),
     ],
 )
-def test_where_f_reads_the_stream_itself_and_other_hidden_things(make: Callable[[], GPT], said: str) -> None:
+def test_where_f_reads_the_stream_itself_and_other_hidden_things(
+    make: Callable[[], GPT], said: str
+) -> None:
     assert re.search(said, refused(make(), "peri-ln"))
 
 

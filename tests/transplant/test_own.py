@@ -1,4 +1,6 @@
-"""Models of one's own under other placements: to the last bit what a forward written by hand gives."""
+"""Models of one's own under other placements: to the last bit what a forward written by hand
+gives.
+"""
 
 import copy
 import pickle
@@ -12,7 +14,18 @@ import normscope
 from normscope.doctor import find_stacks
 from transplant.hand_written import GPT, Block, InPlace, Kept, PostBlock, by_hand, ids, perturb
 
-BY_HAND = ("pre-ln", "post-ln", "peri-ln", "sandwich", "deepnorm", "lns", "rezero", "reordered", "keel", "layer-scale")
+BY_HAND = (
+    "pre-ln",
+    "post-ln",
+    "peri-ln",
+    "sandwich",
+    "deepnorm",
+    "lns",
+    "rezero",
+    "reordered",
+    "keel",
+    "layer-scale",
+)
 
 
 def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
@@ -62,11 +75,15 @@ def test_pre_ln_that_turns_into_post_ln_does_so_in_a_model_of_ones_own() -> None
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_torchs_encoder_becomes_its_own_twin(norm_first: bool) -> None:
-    """Pre-LN made Post-LN, and the other way round, equal torch's own flag: an oracle that none of us wrote."""
+    """Pre-LN made Post-LN, and the other way round, equal torch's own flag: an oracle that none of
+    us wrote.
+    """
     x = torch.randn(2, 7, 32, generator=torch.Generator().manual_seed(0))
 
     def encoder(first: bool, final: bool) -> nn.TransformerEncoder:
-        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=first)
+        layer = nn.TransformerEncoderLayer(
+            32, 4, 64, dropout=0.0, batch_first=True, norm_first=first
+        )
         norm = nn.LayerNorm(32) if final else None
         return nn.TransformerEncoder(layer, 3, norm, enable_nested_tensor=False)
 
@@ -74,20 +91,34 @@ def test_torchs_encoder_becomes_its_own_twin(norm_first: bool) -> None:
     twin = encoder(not norm_first, not norm_first)
     normscope.transplant(model, "post-ln" if norm_first else "pre-ln", inputs=x)
     perturb(model)
-    renamed = {name.replace("layers.2.placed.finish.norms.main", "norm"): p for name, p in model.state_dict().items()}
-    renamed = {name: p for name, p in renamed.items() if norm_first is False or not name.startswith("norm.")}
+    renamed = {
+        name.replace("layers.2.placed.finish.norms.main", "norm"): p
+        for name, p in model.state_dict().items()
+    }
+    renamed = {
+        name: p
+        for name, p in renamed.items()
+        if norm_first is False or not name.startswith("norm.")
+    }
     twin.load_state_dict(renamed)
     assert torch.equal(model(x), twin(x))
     theirs = gradients(twin, twin(x).square().sum())
     ours = gradients(model, model(x).square().sum())
-    assert_same({name.replace("layers.2.placed.finish.norms.main", "norm"): g for name, g in ours.items()}, theirs)
+    assert_same(
+        {name.replace("layers.2.placed.finish.norms.main", "norm"): g for name, g in ours.items()},
+        theirs,
+    )
     with torch.no_grad():
         # Torch's fast path would take the norms' weights past their forward.
         assert torch.allclose(model.eval()(x), model.train()(x), atol=1e-6)
 
 
-@pytest.mark.parametrize(("style", "placement"), [(Block, "pre-ln"), (Kept, "pre-ln"), (PostBlock, "post-ln")])
-def test_the_placement_that_a_model_has_changes_no_bit(style: type[nn.Module], placement: str) -> None:
+@pytest.mark.parametrize(
+    ("style", "placement"), [(Block, "pre-ln"), (Kept, "pre-ln"), (PostBlock, "post-ln")]
+)
+def test_the_placement_that_a_model_has_changes_no_bit(
+    style: type[nn.Module], placement: str
+) -> None:
     model = perturb(GPT(style, final=placement == "pre-ln"))
     before = copy.deepcopy(model)
     normscope.transplant(model, placement, inputs=ids(), initialise="keep")
@@ -105,14 +136,18 @@ def test_untransplant_gives_the_old_model_back() -> None:
     assert set(before.state_dict()) < set(model.state_dict())
     assert normscope.untransplant(model) is model
     assert [type(one) for one in model.modules()] == [type(one) for one in before.modules()]
-    assert [p.requires_grad for p in model.parameters()] == [p.requires_grad for p in before.parameters()]
+    assert [p.requires_grad for p in model.parameters()] == [
+        p.requires_grad for p in before.parameters()
+    ]
     assert list(model.state_dict()) == list(before.state_dict())
     assert torch.equal(model(ids()), before(ids()))
     assert vars(model).keys() == vars(before).keys()
 
 
 def test_a_norm_keeps_its_trained_gains_in_its_own_part_alone() -> None:
-    """After Pre-LN, a norm before F stays one; the new norm after F starts at 1, and so does one on the sum."""
+    """After Pre-LN, a norm before F stays one; the new norm after F starts at 1, and so does one on
+    the sum.
+    """
     model = perturb(GPT())
     gains = model.blocks[0].ln_1.weight.clone()
     normscope.transplant(model, "peri-ln", inputs=ids(), initialise="keep")
@@ -124,7 +159,9 @@ def test_a_norm_keeps_its_trained_gains_in_its_own_part_alone() -> None:
 
 
 def test_weights_are_drawn_as_the_placement_wants_them() -> None:
-    """DeepNorm's gain is on values and outputs and not on queries and keys, within one packed matrix."""
+    """DeepNorm's gain is on values and outputs and not on queries and keys, within one packed
+    matrix.
+    """
     torch.manual_seed(0)
     model = normscope.transplant(GPT(blocks=4), "deepnorm", inputs=ids())
     query, key, value = model.blocks[1].attn.qkv.weight.chunk(3)
@@ -136,7 +173,9 @@ def test_weights_are_drawn_as_the_placement_wants_them() -> None:
         (model.blocks[1].attn.out.weight, gain * glorot),
     ):
         assert float(matrix.detach().std()) == pytest.approx(std, rel=0.1)
-    assert float(model.blocks[1].mlp[0].weight.detach().std()) == pytest.approx(gain * (2 / 96) ** 0.5, rel=0.1)
+    assert float(model.blocks[1].mlp[0].weight.detach().std()) == pytest.approx(
+        gain * (2 / 96) ** 0.5, rel=0.1
+    )
     assert not model.blocks[1].attn.qkv.bias.any()
 
 
@@ -172,9 +211,13 @@ def test_activation_checkpointing_gives_the_same_gradients(placement: str, reent
 
 
 def twin(model: GPT, placement: str) -> nn.Module:
-    """`normscope.place` of the model's own modules, with all that the formula asks for set to what the model has."""
+    """`normscope.place` of the model's own modules, with all that the formula asks for set to what
+    the model has.
+    """
     rows = [(block.attn, block.mlp) for block in model.blocks]
-    made = normscope.place(placement, rows, width=32, initialisation="keep", heads=4, norm_epsilon=1e-5).double()
+    made = normscope.place(
+        placement, rows, width=32, initialisation="keep", heads=4, norm_epsilon=1e-5
+    ).double()
     with torch.no_grad():
         for ours, block in zip(made.stack.blocks, model.blocks, strict=True):
             for kind in ours.kinds:
@@ -183,7 +226,9 @@ def twin(model: GPT, placement: str) -> nn.Module:
             _set(nn.Module(), ours.placed, block, "block")
         _set(made.stack.start.norm, made.stack.start.placed, model.blocks[0], "start")
         _set(made.stack.finish.norm, made.stack.finish.placed, model.blocks[-1], "finish")
-        if hasattr(made.stack.finish.norm, "main") and ("finish", "main") not in applied(model.blocks[-1]):
+        if hasattr(made.stack.finish.norm, "main") and ("finish", "main") not in applied(
+            model.blocks[-1]
+        ):
             made.stack.finish.norm.main.load_state_dict(model.final.state_dict())
     return made
 
@@ -270,7 +315,9 @@ def test_an_optimiser_that_was_made_before_goes_on_as_one_made_afterwards(initia
             optimizer.zero_grad()
             loss_of(one(ids())).backward()
             optimizer.step()
-    assert {id(p) for group in early.param_groups for p in group["params"]} == set(map(id, model.parameters()))
+    assert {id(p) for group in early.param_groups for p in group["params"]} == set(
+        map(id, model.parameters())
+    )
     assert_same(dict(model.named_parameters()), dict(other.named_parameters()))
     assert not torch.equal(model.blocks[0].placed.attention.norms.after.weight, torch.ones(32))
     with pytest.raises(ValueError, match="optimizer holds parameters that the model does not have"):

@@ -1,4 +1,6 @@
-"""Every rule of a transplant broken once: the proof that is built in finds it, and the model is as it was."""
+"""Every rule of a transplant broken once: the proof that is built in finds it, and the model is as
+it was.
+"""
 
 import operator
 from collections.abc import Callable
@@ -29,16 +31,23 @@ def changed(change: Callable[[list[Program]], list[Program]]) -> Patch:
 
 
 def factors(change: Callable[[float, int], float]) -> Patch:
-    """Every number that the formula multiplies with or divides by changed, by the block's number."""
+    """Every number that the formula multiplies with or divides by changed, by the block's
+    number.
+    """
 
     def step(one: Any, block: int) -> Any:
         if one.function not in (operator.mul, operator.truediv):
             return one
-        return replace(one, arguments=tuple(change(a, block) if isinstance(a, float) else a for a in one.arguments))
+        return replace(
+            one,
+            arguments=tuple(change(a, block) if isinstance(a, float) else a for a in one.arguments),
+        )
 
     def all_of(made: list[Program]) -> list[Program]:
         return [
-            replace(one, steps=tuple(tuple(step(some, block) for some in piece) for piece in one.steps))
+            replace(
+                one, steps=tuple(tuple(step(some, block) for some in piece) for piece in one.steps)
+            )
             for block, one in enumerate(made, 1)
         ]
 
@@ -70,9 +79,13 @@ def norms_of(made: Callable[[int], nn.Module]) -> Patch:
     return lambda patch: patch.setattr(surgery, "_template", lambda *args: made)
 
 
-def no_start(placement: Placement, kinds: Any, *, given_start: bool, given_finish: bool) -> list[Program]:
+def no_start(
+    placement: Placement, kinds: Any, *, given_start: bool, given_finish: bool
+) -> list[Program]:
     """As where the model norms its embedding by itself, which this one does not."""
-    return programs(placement, kinds, given_start=given_start or given_finish, given_finish=given_finish)
+    return programs(
+        placement, kinds, given_start=given_start or given_finish, given_finish=given_finish
+    )
 
 
 RULES: dict[str, tuple[Patch, tuple[str, ...]]] = {
@@ -85,13 +98,19 @@ RULES: dict[str, tuple[Patch, tuple[str, ...]]] = {
     "it joins as it is": (joined(lambda branch: 1.01 * branch), ("post-ln", "deepnorm", "lns")),
     "blocks are in order": (changed(lambda made: [made[0], *made[:-2], made[-1]]), ("lns",)),
     "numbers are those of the depth": (with_programs(deeper), ("deepnorm", "keel")),
-    "numbers follow the depth": (factors(lambda x, block: x * (0.95 + 0.05 * block)), ("deepnorm", "keel", "lns")),
+    "numbers follow the depth": (
+        factors(lambda x, block: x * (0.95 + 0.05 * block)),
+        ("deepnorm", "keel", "lns"),
+    ),
     "numbers have their power": (factors(lambda x, block: x * x), ("deepnorm", "keel", "lns")),
     "a final norm goes": (final_norm(True), ("post-ln", "deepnorm", "rezero")),
     "a final norm stays": (final_norm(False), ("lns", "peri-ln", "sandwich")),
     "the embedding is normed": (with_programs(no_start), ("peri-ln",)),
     "norms are of the model's kind": (norms_of(nn.RMSNorm), ("peri-ln", "sandwich")),
-    "norms have the model's ε": (norms_of(lambda width: nn.LayerNorm(width, eps=1e-3)), ("peri-ln", "sandwich")),
+    "norms have the model's ε": (
+        norms_of(lambda width: nn.LayerNorm(width, eps=1e-3)),
+        ("peri-ln", "sandwich"),
+    ),
     "streams are told apart": (
         lambda patch: patch.setattr(placed, "_unpacked", lambda entered, count: (entered,) * count),
         ("residual", "attn-res"),

@@ -1,4 +1,6 @@
-"""What cannot be transplanted is refused with the reason and the place, and the model is bit for bit as it was."""
+"""What cannot be transplanted is refused with the reason and the place, and the model is bit for
+bit as it was.
+"""
 
 import copy
 import re
@@ -76,9 +78,13 @@ def refused(model: nn.Module, placement: str, **settings: str) -> str:
         normscope.transplant(model, placement, inputs=ids(), **settings)
     assert [type(one) for one in model.modules()] == [type(one) for one in before.modules()]
     assert list(model.state_dict()) == list(before.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters(), strict=True)
+    )
     compiled = {"_compiled_call_impl"}  # not copied
-    assert [{*vars(one)} - compiled for one in model.modules()] == [{*vars(one)} - compiled for one in before.modules()]
+    assert [{*vars(one)} - compiled for one in model.modules()] == [
+        {*vars(one)} - compiled for one in before.modules()
+    ]
     assert torch.equal(model(ids()), before(ids()))
     return str(error.value)
 
@@ -86,11 +92,22 @@ def refused(model: nn.Module, placement: str, **settings: str) -> str:
 @pytest.mark.parametrize(
     ("style", "said"),
     [
-        (FusedSum, "blocks.0: 1 sums with the residual stream were seen and it has 2 sub-layers; a sum within a fused"),
+        (
+            FusedSum,
+            "blocks.0: 1 sums with the residual stream were seen and it has 2 sub-layers; a sum "
+            "within a fused",
+        ),
         (OwnFunction, "blocks.0: its sum is made within an autograd.Function"),
         (Written, "blocks.0: clamp_ writes into the residual stream"),
-        (OwnNorm, "the norm with blocks.0.gain is computed within a forward that does more than that"),
-        (Parallel, "blocks.0.attn: .* is wired in parallel: .*use_parallel_residual=False.* the weights fit"),
+        (
+            OwnNorm,
+            "the norm with blocks.0.gain is computed within a forward that does more than that",
+        ),
+        (
+            Parallel,
+            "blocks.0.attn: .* is wired in parallel: .*use_parallel_residual=False.* the weights "
+            "fit",
+        ),
     ],
 )
 def test_a_model_that_cannot_be_followed(style: type[nn.Module], said: str) -> None:

@@ -37,7 +37,10 @@ def says(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
 def test_the_verb_writes_what_python_reads(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own_model.py").write_text(FACTORY)
-    assert says(monkeypatch, "transplant", "own_model.py:build", "--to", "Peri_LN", "--out", "peri") == 0
+    assert (
+        says(monkeypatch, "transplant", "own_model.py:build", "--to", "Peri_LN", "--out", "peri")
+        == 0
+    )
     told = capsys.readouterr().out
     assert "layers: from post-ln to peri-ln, named by the doctor in each of 2 blocks" in told
     assert json.loads((tmp_path / "peri/transplant.json").read_text())["placement"] == "peri-ln"
@@ -51,10 +54,18 @@ def test_the_verb_writes_what_python_reads(tmp_path: Path, monkeypatch, capsys) 
     assert torch.equal(model.eval()(x), other.eval()(x))
     assert "layers.0.placed.attention.norms.after.weight" in model.state_dict()
 
-    assert says(monkeypatch, "transplant", "own_model.py:build", "--to", "pre-ln", "--out", "peri") == 2
+    assert (
+        says(monkeypatch, "transplant", "own_model.py:build", "--to", "pre-ln", "--out", "peri")
+        == 2
+    )
     assert "--out peri: it exists already" in capsys.readouterr().err
-    assert says(monkeypatch, "transplant", "own_model.py:two", "--to", "pre-ln", "--out", "two") == 2
-    assert "the model has several stacks: name one of '0.layers', '2.layers'" in capsys.readouterr().err
+    assert (
+        says(monkeypatch, "transplant", "own_model.py:two", "--to", "pre-ln", "--out", "two") == 2
+    )
+    assert (
+        "the model has several stacks: name one of '0.layers', '2.layers'"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "two").exists()
 
 
@@ -82,7 +93,11 @@ def test_a_model_without_memory_is_whole_once_it_has_its_weights(placement: str)
 def test_transformers_keeps_the_recipe_with_the_weights(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
-        vocab_size=96, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
+        vocab_size=96,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
     )
     model = transformers.LlamaForCausalLM(config)
     tokens = torch.arange(5, 14)[None]
@@ -90,7 +105,9 @@ def test_transformers_keeps_the_recipe_with_the_weights(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     known = transformers.LlamaConfig.from_pretrained(tmp_path)
     assert known.transplanted == {"placement": "peri-ln", "initialise": "draw", "stack": None}
-    other = normscope.transplant(transformers.LlamaForCausalLM(known), str(tmp_path), inputs={"input_ids": tokens})
+    other = normscope.transplant(
+        transformers.LlamaForCausalLM(known), str(tmp_path), inputs={"input_ids": tokens}
+    )
     assert torch.equal(other.eval()(tokens).logits, model.eval()(tokens).logits)
     normscope.untransplant(other)
     assert not hasattr(other.config, "transplanted")

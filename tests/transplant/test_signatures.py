@@ -65,7 +65,9 @@ class Model(GPT):
 
 
 def expected(model: Model, placement: str) -> Tensor:
-    """By the plain GPT under the same placement, with the positions added to what its attention reads."""
+    """By the plain GPT under the same placement, with the positions added to what its attention
+    reads.
+    """
     x, beside = model.entering(ids())
     twin = normscope.transplant(GPT(blocks=2), placement, inputs=ids())
     twin.table, twin.head, twin.final = nn.Identity(), model.head, model.final
@@ -76,8 +78,12 @@ def expected(model: Model, placement: str) -> Tensor:
     return outputs
 
 
-@pytest.mark.parametrize(("style", "placement"), [(Second, "mhc"), (Through, "post-ln"), (Scores, "peri-ln")])
-def test_the_stream_is_what_goes_from_block_to_block(style: type[nn.Module], placement: str) -> None:
+@pytest.mark.parametrize(
+    ("style", "placement"), [(Second, "mhc"), (Through, "post-ln"), (Scores, "peri-ln")]
+)
+def test_the_stream_is_what_goes_from_block_to_block(
+    style: type[nn.Module], placement: str
+) -> None:
     torch.manual_seed(0)
     model = perturb(normscope.transplant(Model(style), placement, inputs=ids()))
     seats = {block.wiring.seat for block in model.blocks}
@@ -92,8 +98,12 @@ def test_what_entered_the_first_block_is_not_read_later() -> None:
 def test_what_an_encoder_hands_to_its_decoder_is_not_the_decoders_stream() -> None:
     """It comes straight from a block, and has the shape of the stream."""
     sizes = {"d_model": 32, "nhead": 4, "dim_feedforward": 64, "batch_first": True}
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), 2, enable_nested_tensor=False)
+    encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(**sizes), 2, enable_nested_tensor=False
+    )
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), 2)
-    model = nn.Transformer(32, 4, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).eval()
+    model = nn.Transformer(
+        32, 4, custom_encoder=encoder, custom_decoder=decoder, batch_first=True
+    ).eval()
     normscope.transplant(model, "pre-ln", inputs=(torch.randn(2, 7, 32), torch.randn(2, 7, 32)))
     assert {layer.wiring.seat.name for layer in decoder.layers} == {"tgt"}

@@ -1,4 +1,5 @@
-"""The table of docs/transplant.md: which placements of the registry each architecture can be given, and why not others.
+"""The table of docs/transplant.md: which placements of the registry each architecture can be given,
+and why not others.
 
 `python tests/transplant/test_table.py NAME…` prints the rows of these models, or all.
 """
@@ -33,7 +34,9 @@ REASONS = {
 
 
 def ours() -> list[str]:
-    """Placements of the library; other tests of this process may have registered some of their own."""
+    """Placements of the library; other tests of this process may have registered some of their
+    own.
+    """
     return [name for name, one in registered().items() if one.__module__.startswith("normscope.")]
 
 
@@ -51,19 +54,29 @@ def refusals(name: str) -> dict[str, str]:
 
 def row(name: str, refused: Mapping[str, str]) -> str:
     """Of the table; raises StopIteration for a reason that is none of those above."""
-    by = {placement: next(key for key, words in REASONS.items() if words in why) for placement, why in refused.items()}
+    by = {
+        placement: next(key for key, words in REASONS.items() if words in why)
+        for placement, why in refused.items()
+    }
     counted = ("parallel", "inside")
     cells = [
-        ", ".join(f"`{one}`" for one, why in sorted(by.items()) if why == key) for key in REASONS if key not in counted
+        ", ".join(f"`{one}`" for one, why in sorted(by.items()) if why == key)
+        for key in REASONS
+        if key not in counted
     ]
     parallel, inside = (sum(why == key for why in by.values()) for key in counted)
-    return f"| {name} | {len(ours()) - len(refused)} | {parallel or ''} | {inside or ''} | {' | '.join(cells)} |"
+    return (
+        f"| {name} | {len(ours()) - len(refused)} | {parallel or ''} | {inside or ''} | "
+        f"{' | '.join(cells)} |"
+    )
 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
-def test_the_manual_has_what_a_model_can_be_given(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manual_has_what_a_model_can_be_given(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("transplant.test_transformers.MODELS", MODELS | MORE)
     told = re.findall(rf"^\| {name} \| \d.*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert told == [row(name, refusals(name))]

@@ -1,4 +1,6 @@
-"""Transplanted models in the training loops of others: the weights that a loop of one's own gives."""
+"""Transplanted models in the training loops of others: the weights that a loop of one's own
+gives.
+"""
 
 import faulthandler
 import os
@@ -105,7 +107,9 @@ def test_accelerate() -> None:
     running = accelerate.Accelerator(cpu=True)
     one = model()
     loader = torch.utils.data.DataLoader(rows(), batch_size=4)
-    prepared, optimizer, loader = running.prepare(one, torch.optim.SGD(one.parameters(), RATE), loader)
+    prepared, optimizer, loader = running.prepare(
+        one, torch.optim.SGD(one.parameters(), RATE), loader
+    )
     for some in loader:
         optimizer.zero_grad()
         running.backward(prepared(**some)["loss"])
@@ -132,14 +136,20 @@ def test_lightning(tmp_path: Path) -> None:
     module = Module()
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     running = lightning.Trainer(
-        max_steps=UPDATES, accelerator="cpu", default_root_dir=tmp_path, enable_model_summary=False, **quiet
+        max_steps=UPDATES,
+        accelerator="cpu",
+        default_root_dir=tmp_path,
+        enable_model_summary=False,
+        **quiet,
     )
     running.fit(module, torch.utils.data.DataLoader(rows(), batch_size=4))
     assert_trained(module.one.state_dict())
 
 
 LIMIT_SECONDS = 240
-"""Of a process that takes five on an idle machine; then both say where they are, and the test fails."""
+"""Of a process that takes five on an idle machine; then both say where they are, and the test
+fails.
+"""
 
 
 @pytest.mark.thorough
@@ -154,14 +164,17 @@ def test_two_processes(way: str, tmp_path: Path) -> None:
 
 def half(rank: int, way: str, folder: Path) -> None:
     """One of the two."""
-    # pytest has captured the place of standard error, and the one who waits for us has no stack of ours.
+    # pytest has captured the place of standard error, and the one who waits for us has no stack of
+    # ours.
     faulthandler.dump_traceback_later(LIMIT_SECONDS, exit=True, file=sys.__stderr__)
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # a test machine's name need not lead anywhere
-    # They meet in a file: a port that was free may be another's by now, who is then waited for, and a server of the
-    # first process ends with it, whatever the second still asks.
+    # They meet in a file: a port that was free may be another's by now, who is then waited for, and
+    # a server of the first process ends with it, whatever the second still asks.
     limit = timedelta(seconds=LIMIT_SECONDS / 2)
-    torch.distributed.init_process_group("gloo", f"file://{folder}/store", world_size=2, rank=rank, timeout=limit)
+    torch.distributed.init_process_group(
+        "gloo", f"file://{folder}/store", world_size=2, rank=rank, timeout=limit
+    )
     one = torch.load(folder / "model", weights_only=False)
     wrapped: nn.Module = one
     if way == "ddp":
@@ -176,11 +189,14 @@ def half(rank: int, way: str, folder: Path) -> None:
         wrapped(mine, mine)["loss"].backward()
         optimizer.step()
     own = one.state_dict()
-    whole = {name: value.full_tensor() if hasattr(value, "full_tensor") else value for name, value in own.items()}
+    whole = {
+        name: value.full_tensor() if hasattr(value, "full_tensor") else value
+        for name, value in own.items()
+    }
     if rank == 0:
         torch.save(whole, folder / "weights")
     torch.distributed.barrier()  # neither takes the group down while the other still gathers
     torch.distributed.destroy_process_group()
-    # What is asked of the process is on the disk; the threads that gloo and the reducer leave behind have waited for
-    # each other for ever while Python took itself down.
+    # What is asked of the process is on the disk; the threads that gloo and the reducer leave
+    # behind have waited for each other for ever while Python took itself down.
     os._exit(0)

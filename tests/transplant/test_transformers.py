@@ -1,4 +1,6 @@
-"""Models of Hugging Face transformers under other placements: the same bits where nothing changes, and whole in use."""
+"""Models of Hugging Face transformers under other placements: the same bits where nothing changes,
+and whole in use.
+"""
 
 import copy
 import re
@@ -13,13 +15,25 @@ from torch import Tensor, nn
 import normscope
 from transplant.hand_written import perturb
 
-transformers = pytest.importorskip("transformers", reason="needs Hugging Face transformers (the `bench` extra)")
+transformers = pytest.importorskip(
+    "transformers", reason="needs Hugging Face transformers (the `bench` extra)"
+)
 
-SIZES = {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-HEADS = {"num_key_value_heads": 2, "head_dim": 8}
-BART = {"vocab_size": 96, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 64} | {
-    **{"decoder_ffn_dim": 64, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+SIZES = {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
 }
+HEADS = {"num_key_value_heads": 2, "head_dim": 8}
+BART = {
+    "vocab_size": 96,
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_ffn_dim": 64,
+} | {**{"decoder_ffn_dim": 64, "encoder_attention_heads": 4, "decoder_attention_heads": 4}}
 IMAGES = {"image_size": 16, "patch_size": 4}
 
 
@@ -30,7 +44,9 @@ def ids() -> Tensor:
 def made(name: str, **settings: Any) -> Callable[[], nn.Module]:
     """A model by its class's name, from its configuration's."""
     family = name.partition("For")[0].removesuffix("LMHeadModel")
-    config = getattr(transformers, f"{family}Config", None) or getattr(transformers, f"{family}TextConfig")
+    config = getattr(transformers, f"{family}Config", None) or getattr(
+        transformers, f"{family}TextConfig"
+    )
     return lambda: getattr(transformers, name)(config(**settings))
 
 
@@ -42,9 +58,21 @@ MODELS = {
     "bloom": made("BloomForCausalLM", vocab_size=96, hidden_size=32, n_layer=2, n_head=4),
     "bert": made("BertForMaskedLM", **SIZES),
     "deberta-v2": made("DebertaV2ForMaskedLM", **SIZES),
-    "t5": made("T5ForConditionalGeneration", vocab_size=96, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4),
+    "t5": made(
+        "T5ForConditionalGeneration",
+        vocab_size=96,
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+    ),
     "bart": made("BartForConditionalGeneration", **BART),
-    "vit": made("ViTForImageClassification", **{k: v for k, v in SIZES.items() if k != "vocab_size"}, **IMAGES),
+    "vit": made(
+        "ViTForImageClassification",
+        **{k: v for k, v in SIZES.items() if k != "vocab_size"},
+        **IMAGES,
+    ),
 }
 
 
@@ -53,7 +81,9 @@ def opened(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     model = MODELS[name]().eval()
     if name == "vit":
         return model, {"pixel_values": torch.randn(2, 3, 16, 16)}
-    return model, {"input_ids": ids()} | ({"decoder_input_ids": ids()} if model.config.is_encoder_decoder else {})
+    return model, {"input_ids": ids()} | (
+        {"decoder_input_ids": ids()} if model.config.is_encoder_decoder else {}
+    )
 
 
 def gradients(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -68,7 +98,9 @@ def unequal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[str]:
 
 
 @pytest.mark.parametrize("placement", ["doge", "admin"])
-def test_gains_on_a_stream_that_comes_out_of_the_embedding_s_norm_are_no_gains_of_that_norm(placement: str) -> None:
+def test_gains_on_a_stream_that_comes_out_of_the_embedding_s_norm_are_no_gains_of_that_norm(
+    placement: str,
+) -> None:
     model, batch = opened("bert")
     normscope.transplant(model, placement, inputs=batch)
     (stack,) = normscope.diagnose(model, batch, advise=False).stacks
@@ -105,7 +137,9 @@ def test_bert_made_pre_ln_is_roberta_prelayernorm() -> None:
             for name, parameter in theirs.named_parameters():
                 module, _, last = name.rpartition(".")
                 parameter.copy_(known[f"{renamed.get(module, module)}.{last}"])
-        twin.LayerNorm.load_state_dict(model.bert.encoder.layer[-1].placed.finish.norms.main.state_dict())
+        twin.LayerNorm.load_state_dict(
+            model.bert.encoder.layer[-1].placed.finish.norms.main.state_dict()
+        )
     hidden = model.bert.embeddings(input_ids=batch["input_ids"])
     ours = model.bert.encoder(hidden).last_hidden_state
     assert torch.equal(ours, twin.LayerNorm(twin.encoder(hidden).last_hidden_state))
@@ -113,14 +147,18 @@ def test_bert_made_pre_ln_is_roberta_prelayernorm() -> None:
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing:FutureWarning")
-@pytest.mark.parametrize(("name", "placement"), [("llama", "deepnorm"), ("gpt2", "peri-ln"), ("llama", "mhc")])
+@pytest.mark.parametrize(
+    ("name", "placement"), [("llama", "deepnorm"), ("gpt2", "peri-ln"), ("llama", "mhc")]
+)
 def test_generation_checkpointing_and_cache_are_the_models_own(name: str, placement: str) -> None:
     model, batch = opened(name)
     perturb(normscope.transplant(model, placement, inputs=batch))
     asked = {"max_new_tokens": 4, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     without = model.generate(ids(), use_cache=False, **asked)
     assert torch.equal(model.generate(ids(), use_cache=True, **asked), without)
-    assert torch.equal(model.generate(ids(), cache_implementation="static", disable_compile=True, **asked), without)
+    assert torch.equal(
+        model.generate(ids(), cache_implementation="static", disable_compile=True, **asked), without
+    )
     model.config.use_cache = False
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -133,10 +171,14 @@ def test_generation_checkpointing_and_cache_are_the_models_own(name: str, placem
 
 
 def test_a_first_block_without_a_norm_of_its_own_is_not_pre_ln_to_the_last_bit() -> None:
-    """ModernBERT's first block leaves its norm to the embedding: Pre-LN would add one, which `keep` must not do."""
+    """ModernBERT's first block leaves its norm to the embedding: Pre-LN would add one, which `keep`
+    must not do.
+    """
     torch.manual_seed(0)
     model = made("ModernBertForMaskedLM", **SIZES, pad_token_id=0)().eval()
-    with pytest.raises(normscope.UserError, match="is pre-ln already, and would give other outputs"):
+    with pytest.raises(
+        normscope.UserError, match="is pre-ln already, and would give other outputs"
+    ):
         normscope.transplant(model, "pre-ln", inputs={"input_ids": ids()}, initialise="keep")
     assert not hasattr(model, "transplanted")
 
@@ -156,10 +198,16 @@ def test_the_manual_begins_with_the_wiring_that_a_llama_is_found_to_have() -> No
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, of BLOOM's GELU
-@pytest.mark.parametrize(("name", "placement"), [*((name, "peri-ln") for name in MODELS), ("gpt2", "mhc")])
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning"
+)  # torch's own, of BLOOM's GELU
+@pytest.mark.parametrize(
+    ("name", "placement"), [*((name, "peri-ln") for name in MODELS), ("gpt2", "mhc")]
+)
 def test_a_transplant_adds_no_graph_break(name: str, placement: str) -> None:
-    """Models of transformers are compiled whole before and afterwards; what a break would name is its reason."""
+    """Models of transformers are compiled whole before and afterwards; what a break would name is
+    its reason.
+    """
     model, batch = opened(name)
     normscope.transplant(model, placement, inputs=batch)
     torch._dynamo.reset()

@@ -1,4 +1,6 @@
-"""Models whose training step is measured: a family a file, NormScope's first and its peers' behind it."""
+"""Models whose training step is measured: a family a file, NormScope's first and its peers' behind
+it.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -36,13 +36,19 @@ def family(*, quick: bool) -> Family:
 
 
 def _batches(config: EncoderConfig, vocabulary: int, tokens: int) -> list[PairBatch]:
-    """Two batches of full sequences, as packed pairs of sentences are, with 15 % of the tokens to be told."""
+    """Two batches of full sequences, as packed pairs of sentences are, with 15 % of the tokens to
+    be told.
+    """
     generator = torch.Generator().manual_seed(0)
     found = []
     for _ in range(2):
         sequences = tokens // config.positions
-        tokens_N = torch.randint(1, vocabulary, (sequences * config.positions,), generator=generator)
-        masked_M = (torch.rand(len(tokens_N), generator=generator) < MASKED_SHARE).nonzero().squeeze(1)
+        tokens_N = torch.randint(
+            1, vocabulary, (sequences * config.positions,), generator=generator
+        )
+        masked_M = (
+            (torch.rand(len(tokens_N), generator=generator) < MASKED_SHARE).nonzero().squeeze(1)
+        )
         found.append(
             PairBatch(
                 tokens_N=tokens_N,
@@ -58,7 +64,9 @@ def _batches(config: EncoderConfig, vocabulary: int, tokens: int) -> list[PairBa
 
 def _normscope(config: EncoderConfig, vocabulary: int) -> System:
     def loss(model: Any, batch: PairBatch) -> Tensor:
-        hidden_ND = model(batch.tokens_N, batch.segments_N, Layout(batch.lengths_B, batch.tokens_N.device))
+        hidden_ND = model(
+            batch.tokens_N, batch.segments_N, Layout(batch.lengths_B, batch.tokens_N.device)
+        )
         predicted_MD = model.predict(hidden_ND.index_select(0, batch.masked_M))
         total, _ = smoothed_cross_entropy(
             predicted_MD, model.output_rows(), batch.targets_M, 0.0, bias_V=model.output_bias
@@ -87,8 +95,12 @@ def _transformers(config: EncoderConfig, vocabulary: int) -> System:
 
     def loss(model: nn.Module, batch: PairBatch) -> Tensor:
         tokens_BT = _grid(batch.tokens_N, batch)
-        logits_BTV = model(input_ids=tokens_BT, token_type_ids=_grid(batch.segments_N, batch)).logits
-        return functional.cross_entropy(logits_BTV.flatten(0, 1), _labels(batch), ignore_index=IGNORED)
+        logits_BTV = model(
+            input_ids=tokens_BT, token_type_ids=_grid(batch.segments_N, batch)
+        ).logits
+        return functional.cross_entropy(
+            logits_BTV.flatten(0, 1), _labels(batch), ignore_index=IGNORED
+        )
 
     return System(module=model, loss=loss)
 
@@ -103,16 +115,27 @@ class _TorchEncoder(nn.Module):
             nn.Embedding(config.positions, config.width),
         )
         layer = nn.TransformerEncoderLayer(
-            config.width, config.heads, config.ffn_width, config.dropout, "gelu", 1e-12, batch_first=True
+            config.width,
+            config.heads,
+            config.ffn_width,
+            config.dropout,
+            "gelu",
+            1e-12,
+            batch_first=True,
         )
         self.encoder = nn.TransformerEncoder(layer, config.blocks, enable_nested_tensor=False)
         self.norm, self.dropout = nn.LayerNorm(config.width, 1e-12), nn.Dropout(config.dropout)
-        self.transform, self.head_norm = nn.Linear(config.width, config.width), nn.LayerNorm(config.width, 1e-12)
+        self.transform, self.head_norm = (
+            nn.Linear(config.width, config.width),
+            nn.LayerNorm(config.width, 1e-12),
+        )
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         """Logits (B, T, V)."""
-        x_BTD = self.dropout(self.norm(self.tokens(tokens_BT) + self.positions.weight[: tokens_BT.shape[1]]))
+        x_BTD = self.dropout(
+            self.norm(self.tokens(tokens_BT) + self.positions.weight[: tokens_BT.shape[1]])
+        )
         hidden_BTD = self.head_norm(functional.gelu(self.transform(self.encoder(x_BTD))))
         return functional.linear(hidden_BTD, self.tokens.weight, self.bias)
 
@@ -120,7 +143,9 @@ class _TorchEncoder(nn.Module):
 def _torch(config: EncoderConfig, vocabulary: int) -> System:
     def loss(model: nn.Module, batch: PairBatch) -> Tensor:
         logits_BTV = model(_grid(batch.tokens_N, batch))
-        return functional.cross_entropy(logits_BTV.flatten(0, 1), _labels(batch), ignore_index=IGNORED)
+        return functional.cross_entropy(
+            logits_BTV.flatten(0, 1), _labels(batch), ignore_index=IGNORED
+        )
 
     return System(module=_TorchEncoder(config, vocabulary), loss=loss)
 

@@ -1,4 +1,6 @@
-"""A Llama of the size of GPT-2's smallest (124 million parameters), and transformers' and x-transformers'."""
+"""A Llama of the size of GPT-2's smallest (124 million parameters), and transformers' and
+x-transformers'.
+"""
 
 # B = sequences, T = tokens of each, N = tokens of all, D = width
 from dataclasses import replace
@@ -36,7 +38,9 @@ def _config(quick: bool) -> DecoderConfig:
     sizes = (16, 32, 2, 1, 32) if quick else (768, 2048, 12, 12, 1024)
     names = ("width", "ffn_width", "heads", "blocks", "positions")
     settings = [f"model.{name}={size}" for name, size in zip(names, sizes, strict=True)]
-    found = load(None, ['model.preset="llama"', *settings, f"data.sequence_length={sizes[-1]}"]).model
+    found = load(
+        None, ['model.preset="llama"', *settings, f"data.sequence_length={sizes[-1]}"]
+    ).model
     assert isinstance(found, DecoderConfig)
     return replace(found, output="tied")
 
@@ -45,7 +49,10 @@ def _batches(config: DecoderConfig, vocabulary: int, tokens: int) -> list[Stretc
     """Two batches of full sequences, as stretches of documents are."""
     generator = torch.Generator().manual_seed(0)
     sequences = tokens // config.positions
-    drawn = [torch.randint(vocabulary, (sequences, config.positions + 1), generator=generator) for _ in range(2)]
+    drawn = [
+        torch.randint(vocabulary, (sequences, config.positions + 1), generator=generator)
+        for _ in range(2)
+    ]
     return [
         StretchBatch(
             tokens_N=tokens_BT[:, :-1].flatten(),
@@ -88,7 +95,9 @@ def _transformers(config: DecoderConfig, vocabulary: int) -> System:
 
 
 def _x_transformers(config: DecoderConfig, vocabulary: int) -> System:
-    """With the same parts: RMSNorm, rotary positions, SwiGLU, no biases, torch's fused attention."""
+    """With the same parts: RMSNorm, rotary positions, SwiGLU, no biases, torch's fused
+    attention.
+    """
     try:
         from x_transformers import Decoder, TransformerWrapper
     except ModuleNotFoundError:

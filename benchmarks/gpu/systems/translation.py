@@ -1,4 +1,6 @@
-"""The paper's model, an encoder-decoder of 6+6 blocks and width 512 under Post-LN, and its peers'."""
+"""The paper's model, an encoder-decoder of 6+6 blocks and width 512 under Post-LN, and its
+peers'.
+"""
 
 # B = sentences, S / T = longest source / target, M = target tokens, D = width
 import math
@@ -20,7 +22,13 @@ from normscope.tasks.loss import smoothed_cross_entropy
 SMOOTHING, LONGEST = 0.1, 128
 PAPER = ModelConfig(placement="post-ln", dropout=0.3)
 QUICK = ModelConfig(
-    placement="post-ln", width=16, ffn_width=32, heads=2, encoder_blocks=1, decoder_blocks=1, dropout=0.3
+    placement="post-ln",
+    width=16,
+    ffn_width=32,
+    heads=2,
+    encoder_blocks=1,
+    decoder_blocks=1,
+    dropout=0.3,
 )
 
 
@@ -43,10 +51,14 @@ def family(*, quick: bool) -> Family:
 
 
 def make_translation_batches(vocabulary: int, max_tokens: int) -> list[TranslationBatch]:
-    """Two batches of sentences of 25 ± 15 tokens, those of a batch of like lengths as in training."""
+    """Two batches of sentences of 25 ± 15 tokens, those of a batch of like lengths as in
+    training.
+    """
     generator = np.random.default_rng(0)
     source = np.clip(generator.normal(25, 15, 20_000).round(), 3, 100).astype(np.int64)
-    target = np.clip((source * np.exp(generator.normal(0, 0.15, len(source)))).round(), 3, LONGEST).astype(np.int64)
+    target = np.clip(
+        (source * np.exp(generator.normal(0, 0.15, len(source)))).round(), 3, LONGEST
+    ).astype(np.int64)
     batches = make_batches(source, target, max_tokens=max_tokens, seed=0)
     chosen = [batches[len(batches) * quarter // 4] for quarter in (1, 3)]
     draws = torch.Generator().manual_seed(0)
@@ -59,11 +71,15 @@ def make_translation_batches(vocabulary: int, max_tokens: int) -> list[Translati
 
     found = []
     for rows in chosen:
-        (source_BS, source_lengths_B), (target_BT, target_lengths_B) = ids(source[rows]), ids(target[rows])
+        (source_BS, source_lengths_B), (target_BT, target_lengths_B) = (
+            ids(source[rows]),
+            ids(target[rows]),
+        )
         found.append(
             TranslationBatch(
                 source_BS=source_BS,
-                # Nothing is learnt from random sentences, so what is read may be what is to be said.
+                # Nothing is learnt from random sentences, so what is read may be what is to be
+                # said.
                 target_in_BT=target_BT,
                 target_out_BT=target_BT,
                 source_lengths_B=source_lengths_B,
@@ -78,7 +94,9 @@ def _normscope(config: ModelConfig, vocabulary: int) -> System:
     def loss(model: Any, batch: TranslationBatch) -> Tensor:
         source = Layout(batch.source_lengths_B, batch.source_BS.device)
         target = Layout(batch.target_lengths_B, batch.source_BS.device)
-        hidden_MD = model(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target)
+        hidden_MD = model(
+            source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target
+        )
         target_M = target.pack(batch.target_out_BT)
         total, _ = smoothed_cross_entropy(hidden_MD, model.output_rows(), target_M, SMOOTHING)
         return total / batch.target_tokens
@@ -111,7 +129,11 @@ def marian(config: ModelConfig, vocabulary: int) -> nn.Module:
     sizes: dict[str, Any] = {
         f"{side}_{name}": value
         for side, blocks in (("encoder", config.encoder_blocks), ("decoder", config.decoder_blocks))
-        for name, value in (("layers", blocks), ("ffn_dim", config.ffn_width), ("attention_heads", config.heads))
+        for name, value in (
+            ("layers", blocks),
+            ("ffn_dim", config.ffn_width),
+            ("attention_heads", config.heads),
+        )
     }
     found: nn.Module = MarianMTModel(
         MarianConfig(
@@ -132,7 +154,9 @@ def marian(config: ModelConfig, vocabulary: int) -> nn.Module:
 
 
 class _TorchTransformer(nn.Module):
-    """torch.nn.Transformer as its tutorials join it: scaled tied embeddings, sinusoids, padding and causal masks."""
+    """torch.nn.Transformer as its tutorials join it: scaled tied embeddings, sinusoids, padding and
+    causal masks.
+    """
 
     def __init__(self, config: ModelConfig, vocabulary: int) -> None:
         super().__init__()
@@ -140,14 +164,17 @@ class _TorchTransformer(nn.Module):
         self.width = width
         self.embedding = nn.Embedding(vocabulary, width, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
-        angle = torch.arange(LONGEST)[:, None] * torch.exp(torch.arange(0, width, 2) * -(math.log(1e4) / width))
+        angle = torch.arange(LONGEST)[:, None] * torch.exp(
+            torch.arange(0, width, 2) * -(math.log(1e4) / width)
+        )
         self.register_buffer("sinusoids", torch.cat([angle.sin(), angle.cos()], 1))
         self.dropout = nn.Dropout(config.dropout)
         self.transformer = nn.Transformer(
             width, config.heads, *blocks, config.ffn_width, config.dropout, batch_first=True
         )
         for module in self.transformer.modules():
-            # Dropout of sub-layers alone, as in the paper's recipe: this module's one rate reaches two more places.
+            # Dropout of sub-layers alone, as in the paper's recipe: this module's one rate reaches
+            # two more places.
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = 0.0
             if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
@@ -163,7 +190,9 @@ class _TorchTransformer(nn.Module):
         hidden_BTD = self.transformer(
             self.embed(source_BS),
             self.embed(target_BT),
-            tgt_mask=torch.ones(longest, longest, dtype=torch.bool, device=target_BT.device).triu(1),
+            tgt_mask=torch.ones(longest, longest, dtype=torch.bool, device=target_BT.device).triu(
+                1
+            ),
             src_key_padding_mask=source_pad,
             tgt_key_padding_mask=target_pad,
             memory_key_padding_mask=source_pad,
@@ -200,7 +229,9 @@ def _x_transformers(config: ModelConfig, vocabulary: int) -> System:
             layer_dropout=0.0,
             **more,
         )
-        return TransformerWrapper(num_tokens=vocabulary, max_seq_len=LONGEST, attn_layers=layers, tie_embedding=True)
+        return TransformerWrapper(
+            num_tokens=vocabulary, max_seq_len=LONGEST, attn_layers=layers, tie_embedding=True
+        )
 
     model = nn.ModuleDict(
         {

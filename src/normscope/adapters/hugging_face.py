@@ -23,7 +23,12 @@ from ..limits import memory
 from ..limits.memory import bounded_building, largest, refuse_endless
 from ..limits.reading import read_json, shown
 
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 _BEST_FIRST = (
     "SEQ_TO_SEQ_CAUSAL_LM",
     "SPEECH_SEQ_2_SEQ",
@@ -33,7 +38,9 @@ _BEST_FIRST = (
     "CTC",
     "AUDIO_CLASSIFICATION",
 )
-"""Heads that have a loss. Encoders that can also be run as decoders, such as BERT, are masked language models first."""
+"""Heads that have a loss. Encoders that can also be run as decoders, such as BERT, are masked
+language models first.
+"""
 _PRE_WHERE_TRUE = (
     "do_layer_norm_before",  # OPT
     "do_stable_layer_norm",  # wav2vec 2.0, HuBERT, WavLM
@@ -53,7 +60,8 @@ class Built:
 
 
 def from_name(name: str, changes: Mapping[str, Any]) -> Built:
-    """A model with initial weights, by a model type (gpt2), a configuration's class or a model's class.
+    """A model with initial weights, by a model type (gpt2), a configuration's class or a model's
+    class.
 
     changes: by dotted key of the configuration. Raises UserError.
     """
@@ -72,43 +80,64 @@ def from_name(name: str, changes: Mapping[str, Any]) -> Built:
             auto: Any = importlib.import_module("transformers.models.auto.configuration_auto")
             near = _near(name, [*auto.CONFIG_MAPPING_NAMES, *auto.CONFIG_MAPPING_NAMES.values()])
             raise UserError(
-                f"{name!r} is no file, no folder, and neither a model type, a configuration nor a model of "
-                f"transformers {transformers.__version__}{near}; NormScope downloads nothing: "
-                "fetch a model of the hub first (hf download NAME --local-dir FOLDER) and give the folder; a model of "
-                "your own is given as package.module:function or file.py:function"
+                f"{name!r} is no file, no folder, and neither a model type, a configuration nor a "
+                f"model of transformers {transformers.__version__}{near}; NormScope downloads "
+                "nothing: fetch a model of the hub first (hf download NAME --local-dir FOLDER) and "
+                "give the folder; a model of your own is given as package.module:function or "
+                "file.py:function"
             )
     return Built(model=build(model_class, _config(config_class, {}, changes, name)))
 
 
 def from_config_file(file: Path, changes: Mapping[str, Any]) -> Built:
-    """A model with initial weights, of the architecture that a config.json names. Raises UserError."""
+    """A model with initial weights, of the architecture that a config.json names. Raises
+    UserError.
+    """
     config = _read_config(file, changes)
     return Built(model=build(_architecture(config), config))
 
 
 def from_folder(folder: Path, changes: Mapping[str, Any]) -> Built:
-    """The model of a checkpoint folder with its weights; with initial ones where there is a config.json alone.
+    """The model of a checkpoint folder with its weights; with initial ones where there is a
+    config.json alone.
 
-    Raises UserError, also where weights are damaged, of another shape, or would run code when they are read.
+    Raises UserError, also where weights are damaged, of another shape, or would run code when they
+    are read.
     """
     if not any((folder / name).is_file() for name in _WEIGHTS):
         others = sorted(
-            file.name for file in folder.iterdir() if file.suffix in (".safetensors", ".bin", ".pt", ".pth")
+            file.name
+            for file in folder.iterdir()
+            if file.suffix in (".safetensors", ".bin", ".pt", ".pth")
         )
         if others:
-            raise UserError(f"{folder} holds {others[0]}; weights are read from one of {', '.join(_WEIGHTS)}")
+            raise UserError(
+                f"{folder} holds {others[0]}; weights are read from one of {', '.join(_WEIGHTS)}"
+            )
         return from_config_file(folder / "config.json", changes)
     if changes:
         key = next(iter(changes))
-        raise UserError(f"--set {key}: {folder} is a checkpoint, whose configuration is fixed; give its config.json")
+        raise UserError(
+            f"--set {key}: {folder} is a checkpoint, whose configuration is fixed; give its "
+            "config.json"
+        )
     config = _read_config(folder / "config.json", {})
     model_class = _architecture(config) or classes_of(config)[0]
     _refuse_too_large(model_class, config)
-    with user_errors(Exception, said=lambda error: f"cannot load the checkpoint {folder}: {in_one_line(error)}"):
+    with user_errors(
+        Exception, said=lambda error: f"cannot load the checkpoint {folder}: {in_one_line(error)}"
+    ):
         model, info = model_class.from_pretrained(
-            folder, config=config, local_files_only=True, output_loading_info=True, weights_only=True
+            folder,
+            config=config,
+            local_files_only=True,
+            output_loading_info=True,
+            weights_only=True,
         )
-    loading = Loading(missing=tuple(sorted(info["missing_keys"])), unexpected=tuple(sorted(info["unexpected_keys"])))
+    loading = Loading(
+        missing=tuple(sorted(info["missing_keys"])),
+        unexpected=tuple(sorted(info["unexpected_keys"])),
+    )
     return Built(model=model, loading=loading)
 
 
@@ -119,7 +148,9 @@ def is_model(model: nn.Module) -> bool:
 
 
 def wanted_placement(config: Any) -> str | None:
-    """What a configuration's flags say about the placement: "pre-ln", "post-ln", or None where it has no such flag."""
+    """What a configuration's flags say about the placement: "pre-ln", "post-ln", or None where it
+    has no such flag.
+    """
     flags = vars(config)
     for name in (*_PRE_WHERE_TRUE, *_POST_WHERE_TRUE):
         if isinstance(flags.get(name), bool):
@@ -137,12 +168,15 @@ def classes_for(head: str) -> set[str]:
 
 def load_transformers() -> Any:
     """The library, silent and offline. Raises UserError where it is not installed."""
-    # Read once, when huggingface_hub is imported: from here on it does not look for anything on the network.
+    # Read once, when huggingface_hub is imported: from here on it does not look for anything on the
+    # network.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     try:
         transformers: Any = importlib.import_module("transformers")
     except ModuleNotFoundError:
-        raise UserError(f"this needs Hugging Face transformers: {installation('huggingface')}") from None
+        raise UserError(
+            f"this needs Hugging Face transformers: {installation('huggingface')}"
+        ) from None
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
@@ -157,21 +191,32 @@ def _read_config(file: Path, changes: Mapping[str, Any]) -> Any:
     except ValueError as error:
         raise UserError(f"{file} is not JSON: {error}") from error
     if not isinstance(table, dict) or not isinstance(table.get("model_type"), str):
-        raise UserError(f'{file} is no configuration of a Hugging Face model: it has no "model_type", such as "gpt2"')
+        raise UserError(
+            f'{file} is no configuration of a Hugging Face model: it has no "model_type", such as '
+            '"gpt2"'
+        )
     named = table.get("architectures") or []
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
-        raise UserError(f"{file}: architectures is {shown(named)}; it must be a list of names of classes, or null")
+        raise UserError(
+            f"{file}: architectures is {shown(named)}; it must be a list of names of classes, or "
+            "null"
+        )
     kind = table["model_type"]
     known = list(transformers.CONFIG_MAPPING.keys())
     if kind not in known:
-        hint = "; it brings its own code, which is not run: give a function that builds it" * ("auto_map" in table)
+        hint = "; it brings its own code, which is not run: give a function that builds it" * (
+            "auto_map" in table
+        )
         raise UserError(
-            f"{file}: transformers {transformers.__version__} has no model type {kind!r}{_near(kind, known)}{hint}"
+            f"{file}: transformers {transformers.__version__} has no model type "
+            f"{kind!r}{_near(kind, known)}{hint}"
         )
     return _config(transformers.CONFIG_MAPPING[kind], table, changes, str(file))
 
 
-def _config(config_class: Any, table: dict[str, Any], changes: Mapping[str, Any], source: str) -> Any:
+def _config(
+    config_class: Any, table: dict[str, Any], changes: Mapping[str, Any], source: str
+) -> Any:
     for key, value in changes.items():
         _change(config_class, table, key, key.split("."), value)
     refuse_endless(table, source)
@@ -184,27 +229,39 @@ _ATTENTION = re.compile("_?(attn|experts)_implementation(_internal|_autoset)?|us
 
 
 def _leave_to_torch(table: Any) -> None:
-    """Drop what says by which code a model is computed: transformers loads such code from the hub by its name."""
+    """Drop what says by which code a model is computed: transformers loads such code from the hub
+    by its name.
+    """
     if isinstance(table, dict):
         for key in [key for key in table if _ATTENTION.fullmatch(key)]:
             del table[key]
-    for part in table.values() if isinstance(table, dict) else table if isinstance(table, list) else ():
+    for part in (
+        table.values() if isinstance(table, dict) else table if isinstance(table, list) else ()
+    ):
         _leave_to_torch(part)
 
 
-def _change(config_class: Any, table: dict[str, Any], key: str, path: list[str], value: Any) -> None:
-    """Set one key. Raises UserError for one that the class does not know; it would be kept and have no effect."""
+def _change(
+    config_class: Any, table: dict[str, Any], key: str, path: list[str], value: Any
+) -> None:
+    """Set one key. Raises UserError for one that the class does not know; it would be kept and have
+    no effect.
+    """
     aliases = getattr(config_class, "attribute_map", {})
     first = aliases.get(path[0], path[0])
     known = {field.name for field in fields(config_class)} | table.keys() | aliases.keys()
     if first not in known:
-        raise UserError(f"--set {key}: {config_class.__name__} has no {path[0]!r}{_near(path[0], known)}")
+        raise UserError(
+            f"--set {key}: {config_class.__name__} has no {path[0]!r}{_near(path[0], known)}"
+        )
     if len(path) == 1:
         table[first] = value
         return
     inner = getattr(config_class, "sub_configs", {}).get(first)
     if inner is None:
-        raise UserError(f"--set {key}: {first} of {config_class.__name__} is a value, not a configuration")
+        raise UserError(
+            f"--set {key}: {first} of {config_class.__name__} is a value, not a configuration"
+        )
     _change(inner, table.setdefault(first, {}), key, path[1:], value)
 
 
@@ -219,10 +276,16 @@ def _architecture(config: Any) -> Any:
 
 
 def classes_of(config: Any) -> list[Any]:
-    """The classes of models that a configuration builds, the best first. Raises UserError where there is none."""
+    """The classes of models that a configuration builds, the best first. Raises UserError where
+    there is none.
+    """
     transformers = load_transformers()
     modeling_auto = transformers.models.auto.modeling_auto
-    heads = [head for head in _BEST_FIRST if head != "MASKED_LM" or not getattr(config, "is_decoder", False)]
+    heads = [
+        head
+        for head in _BEST_FIRST
+        if head != "MASKED_LM" or not getattr(config, "is_decoder", False)
+    ]
     mappings = [getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING") for head in heads]
     found = [
         entry[0] if isinstance(entry, tuple) else entry
@@ -233,8 +296,8 @@ def classes_of(config: Any) -> list[Any]:
     if known := list(dict.fromkeys(found)) or _parts(config):
         return known
     raise UserError(
-        f"transformers {transformers.__version__} has no model for {type(config).__name__} by itself; name the model's "
-        "class, or give a function that builds it"
+        f"transformers {transformers.__version__} has no model for {type(config).__name__} by "
+        "itself; name the model's class, or give a function that builds it"
     )
 
 
@@ -256,7 +319,9 @@ def _parts(config: Any) -> list[Any]:
 
 
 def build(model_class: Any, config: Any) -> nn.Module:
-    """The model with initial weights, of that class, or of the family's first one with a loss. Raises UserError."""
+    """The model with initial weights, of that class, or of the family's first one with a loss.
+    Raises UserError.
+    """
     chosen = model_class or classes_of(config)[0]
     if torch.get_default_device().type != "meta":
         _refuse_too_large(chosen, config)
@@ -266,12 +331,16 @@ def build(model_class: Any, config: Any) -> nn.Module:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{chosen.__name__} cannot be built from this configuration: {in_one_line(error)}") from error
+        raise UserError(
+            f"{chosen.__name__} cannot be built from this configuration: {in_one_line(error)}"
+        ) from error
     return model
 
 
 def _refuse_too_large(model_class: Any, config: Any) -> None:
-    """Raise UserError where the model would not fit into this machine's memory, or would take minutes to build."""
+    """Raise UserError where the model would not fit into this machine's memory, or would take
+    minutes to build.
+    """
     from transformers.initialization import no_init_weights
 
     available = memory.available_bytes()
@@ -289,7 +358,9 @@ def _refuse_too_large(model_class: Any, config: Any) -> None:
         # Some cannot be built without memory. Whatever else is wrong shows when it is built.
         return
     parameters = sum(weight.numel() for weight in model.parameters())
-    needed = memory.COPIES * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    needed = memory.COPIES * sum(
+        weight.numel() * weight.element_size() for weight in model.parameters()
+    )
     if available is not None and needed > available:
         raise UserError(
             f"{what} has {parameters / 1e9:.3g} billion parameters and would "

@@ -1,4 +1,6 @@
-"""Random inputs for a Hugging Face model, made from its configuration, with labels where its head has a loss."""
+"""Random inputs for a Hugging Face model, made from its configuration, with labels where its head
+has a loss.
+"""
 
 # B = sequences, T = tokens, V = vocabulary
 import inspect
@@ -35,30 +37,37 @@ _STANDS_FOR = re.compile(r"(image|video|audio|speech)_token_(id|index)")
 def sample(
     model: Any, *, tokens: int, sequences: int, generator: Generator
 ) -> tuple[dict[str, Any], Callable[[Any], Tensor] | None]:
-    """Inputs by keyword, on the model's device and in its precision, and its loss as `loss_with_labels` has it.
+    """Inputs by keyword, on the model's device and in its precision, and its loss as
+    `loss_with_labels` has it.
 
-    Text is uniformly random ids without special ones, with no mask, as nothing is padded. Labels: the ids themselves
-    for causal models, which shift them; random ones for the decoder's side and for classes; for masked language models
-    the ids at a random 15 % of the places, where other ids are read; for CTC one a frame.
-    tokens: as many as positions allow; frames, for sound. Raises UserError for a model that takes something else.
+    Text is uniformly random ids without special ones, with no mask, as nothing is padded. Labels:
+    the ids themselves for causal models, which shift them; random ones for the decoder's side and
+    for classes; for masked language models the ids at a random 15 % of the places, where other ids
+    are read; for CTC one a frame.
+    tokens: as many as positions allow; frames, for sound. Raises UserError for a model that takes
+    something else.
     """
     try:
         inputs = _Drawn(model, tokens, sequences, generator).all()
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         # Configurations of hundreds of families: some lack what the others have.
         raise UserError(
-            f"no sample inputs can be made for {type(model).__name__} ({in_one_line(error)}): give them as "
-            "diagnose(model, inputs) in Python, or a function that returns (model, inputs)"
+            f"no sample inputs can be made for {type(model).__name__} ({in_one_line(error)}): give "
+            "them as diagnose(model, inputs) in Python, or a function that returns (model, inputs)"
         ) from error
     device, dtype = _place(model)
-    inputs = {name: value.to(device, dtype if value.is_floating_point() else None) for name, value in inputs.items()}
+    inputs = {
+        name: value.to(device, dtype if value.is_floating_point() else None)
+        for name, value in inputs.items()
+    }
     return inputs, loss_with_labels(model, inputs)
 
 
 def loss_with_labels(model: Any, inputs: Mapping[str, Any]) -> Callable[[Any], Tensor] | None:
     """Output -> a model's own loss, the mean per label in nats, where `inputs` have labels for it.
 
-    Of CTC: per frame, as each of them is asked for an entry; only so is it comparable with the vocabulary's size.
+    Of CTC: per frame, as each of them is asked for an entry; only so is it comparable with the
+    vocabulary's size.
     """
     if "labels" not in inputs:
         return None
@@ -96,7 +105,9 @@ class _Drawn:
     def main(self) -> dict[str, Tensor]:
         both = self.config.is_encoder_decoder
         makers: dict[str, Callable[[], Tensor]] = {
-            "input_ids": lambda: self.ids(self.config.get_text_config(**({"encoder": True} if both else {}))),
+            "input_ids": lambda: self.ids(
+                self.config.get_text_config(**({"encoder": True} if both else {}))
+            ),
             "pixel_values": self.images,
             "input_values": self.sound,
             "input_features": self.spectra,
@@ -104,15 +115,19 @@ class _Drawn:
         name = self.model.main_input_name
         if name not in makers:
             raise UserError(
-                f"no sample inputs are known for {type(self.model).__name__}, which takes {name}: give them as "
-                "diagnose(model, inputs) in Python, or a function that returns (model, inputs)"
+                f"no sample inputs are known for {type(self.model).__name__}, which takes {name}: "
+                "give them as diagnose(model, inputs) in Python, or a function that returns "
+                "(model, inputs)"
             )
         # Where a token of the text stands for an image or a sound, text alone is enough.
         if self.takes("input_ids") and any(_STANDS_FOR.fullmatch(key) for key in vars(self.config)):
             return {"input_ids": makers["input_ids"]()}
         asked = {name}
         # Two encoders that are compared, such as CLIP's, need both.
-        if {"text_config", "vision_config"} <= self.config.sub_configs.keys() and not self.model.can_generate():
+        if {
+            "text_config",
+            "vision_config",
+        } <= self.config.sub_configs.keys() and not self.model.can_generate():
             asked |= {"input_ids", "pixel_values"}
         return {name: make() for name, make in makers.items() if name in asked and self.takes(name)}
 
@@ -124,15 +139,23 @@ class _Drawn:
             for name, value in vars(config).items():
                 if name.endswith(("_token_id", "_token_ids")):
                     special |= {
-                        int(i) for i in (value if isinstance(value, list | tuple) else [value]) if i is not None
+                        int(i)
+                        for i in (value if isinstance(value, list | tuple) else [value])
+                        if i is not None
                     }
-        allowed = torch.tensor([i for i in range(text.vocab_size) if i not in special] or range(text.vocab_size))
+        allowed = torch.tensor(
+            [i for i in range(text.vocab_size) if i not in special] or range(text.vocab_size)
+        )
         places = torch.randint(len(allowed), (self.sequences, tokens), generator=self.generator)
         return allowed[places]
 
     def images(self) -> Tensor:
         """(B, C, height, width), or (B, frames, C, height, width) for video."""
-        config = getattr(self.config, "vision_config", None) or getattr(self.config, "encoder", None) or self.config
+        config = (
+            getattr(self.config, "vision_config", None)
+            or getattr(self.config, "encoder", None)
+            or self.config
+        )
         size = getattr(config, "image_size", _FALLBACK_IMAGE)
         height, width = size if isinstance(size, list | tuple) else (size, size)
         channels = getattr(config, "num_channels", 3)
@@ -155,7 +178,10 @@ class _Drawn:
             shape = (self.sequences, self.config.num_mel_bins, 2 * self.config.max_source_positions)
         else:
             names = ("input_feat_per_channel", "num_mel_bins")
-            bands = next((int(getattr(self.config, name)) for name in names if hasattr(self.config, name)), 80)
+            bands = next(
+                (int(getattr(self.config, name)) for name in names if hasattr(self.config, name)),
+                80,
+            )
             shape = (self.sequences, 4 * self.asked_tokens, bands)
         return torch.randn(shape, generator=self.generator)
 
@@ -163,8 +189,11 @@ class _Drawn:
         """Labels, and what they change in the inputs."""
         if "decoder_input_ids" in inputs:
             ids = inputs["decoder_input_ids"]
-            # What is read is what is asked for, one place later. T5 begins with padding where nothing else is said.
-            given = (getattr(self.config, f"{name}_token_id", None) for name in ("decoder_start", "pad"))
+            # What is read is what is asked for, one place later. T5 begins with padding where
+            # nothing else is said.
+            given = (
+                getattr(self.config, f"{name}_token_id", None) for name in ("decoder_start", "pad")
+            )
             start = next((int(token) for token in given if token is not None), 0)
             first = torch.full_like(ids[:, :1], start)
             return {"labels": ids, "decoder_input_ids": torch.cat([first, ids[:, :-1]], 1)}
@@ -174,19 +203,27 @@ class _Drawn:
             return self._masked(inputs["input_ids"])
         if head == "CTC":
             return {"labels": self._one_a_frame(inputs)}
-        shape = (self.sequences, inputs["input_ids"].shape[1]) if head == "TOKEN_CLASSIFICATION" else (self.sequences,)
+        shape = (
+            (self.sequences, inputs["input_ids"].shape[1])
+            if head == "TOKEN_CLASSIFICATION"
+            else (self.sequences,)
+        )
         if self.config.num_labels == 1:
             return {"labels": torch.randn(shape, generator=self.generator)}
         return {"labels": torch.randint(self.config.num_labels, shape, generator=self.generator)}
 
     def _one_a_frame(self, inputs: dict[str, Tensor]) -> Tensor:
-        """As many labels as frames, each unlike the one before, and no blank: one alignment alone is possible.
+        """As many labels as frames, each unlike the one before, and no blank: one alignment alone
+        is possible.
 
-        So chance is ln V a frame, as it is for other losses; every further alignment would lower it.
+        So chance is ln V a frame, as it is for other losses; every further alignment would lower
+        it.
         """
         lengths = torch.tensor(inputs[self.model.main_input_name].shape[1])
         frames = int(self.model._get_feat_extract_output_lengths(lengths))
-        others = torch.tensor([i for i in range(self.config.vocab_size) if i != self.config.pad_token_id])
+        others = torch.tensor(
+            [i for i in range(self.config.vocab_size) if i != self.config.pad_token_id]
+        )
         steps = torch.randint(1, len(others), (self.sequences, frames), generator=self.generator)
         return others[steps.cumsum(1) % len(others)]
 
@@ -202,7 +239,8 @@ class _Drawn:
 def _head(model: Any) -> str | None:
     names = [base.__name__ for base in type(model).__mro__]
     found = [head for head in _HEADS if classes_for(head) & set(names)]
-    # Some classes stand in several lists; the first of ours decides, as a subclass has no list of its own.
+    # Some classes stand in several lists; the first of ours decides, as a subclass has no list of
+    # its own.
     return found[0] if found else None
 
 
@@ -213,7 +251,11 @@ def _most_tokens(model: nn.Module, text: Any) -> int:
         return 2**31
     for module in model.modules():
         # RoBERTa's positions begin after the padding's own.
-        if isinstance(module, nn.Embedding) and module.num_embeddings == limit and module.padding_idx is not None:
+        if (
+            isinstance(module, nn.Embedding)
+            and module.num_embeddings == limit
+            and module.padding_idx is not None
+        ):
             return limit - module.padding_idx - 1
     return limit
 

@@ -14,7 +14,9 @@ from ..monitor.loop import LoopMonitor
 
 
 def _callback_classes() -> tuple[Any, ...]:
-    """Of both names of the library where both are installed: the trainer of each takes callbacks of its own alone."""
+    """Of both names of the library where both are installed: the trainer of each takes callbacks of
+    its own alone.
+    """
     found = []
     for name in ("lightning.pytorch", "pytorch_lightning"):
         try:
@@ -28,13 +30,16 @@ def _callback_classes() -> tuple[Any, ...]:
 
 
 class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
-    """Logs the measurements of `normscope.monitor` at the first update and every `every_updates`-th after it.
+    """Logs the measurements of `normscope.monitor` at the first update and every `every_updates`-th
+    after it.
 
-    What is measured is the first module that `training_step` calls: the LightningModule, or the model in it.
-    batch: what that is called with (by keyword, by position, or a function of it) at every measurement, so that curves
-    are free of the noise of batches; None takes each update's own.
-    Gradient norms are the training's, accumulated, unscaled and not clipped. In the loggers measurements stand at the
-    step of the same update's loss, which Lightning counts from 0. With several processes the first one measures.
+    What is measured is the first module that `training_step` calls: the LightningModule, or the
+    model in it.
+    batch: what that is called with (by keyword, by position, or a function of it) at every
+    measurement, so that curves are free of the noise of batches; None takes each update's own.
+    Gradient norms are the training's, accumulated, unscaled and not clipped. In the loggers
+    measurements stand at the step of the same update's loss, which Lightning counts from 0. With
+    several processes the first one measures.
     """
 
     def __init__(self, every_updates: int = 100, batch: Inputs | None = None) -> None:
@@ -42,7 +47,9 @@ class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
         self._loop = LoopMonitor(every_updates, batch)
         self._step, self._values, self._told = 0, dict[str, float](), False
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
         if trainer.is_global_zero:
             self._loop.begin(pl_module, trainer.global_step + 1)
 
@@ -56,7 +63,9 @@ class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
             self._told = True
             self._values |= recipe_values(optimizer, trainer.gradient_clip_val)
 
-    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         # Lightning says nothing between the optimiser's step and this.
         self._log(trainer)
 

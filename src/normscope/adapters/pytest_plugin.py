@@ -1,4 +1,6 @@
-"""For pytest: the fixture `norm_doctor`, with which a test fails where the doctor finds something wrong."""
+"""For pytest: the fixture `norm_doctor`, with which a test fails where the doctor finds something
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,25 @@ if TYPE_CHECKING:
     from ..doctor.diagnose import Diagnosis
     from ..doctor.result import Finding
 
-# Whatever the fixture needs is imported when it is called: this file is read at the start of every run of pytest.
+# Whatever the fixture needs is imported when it is called: this file is read at the start of every
+# run of pytest.
 
 
 @pytest.fixture
 def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
-    """`norm_doctor(model, batch, loss=None, fail_on="warning", **options)` returns the diagnosis of a model.
+    """`norm_doctor(model, batch, loss=None, fail_on="warning", **options)` returns the diagnosis of
+    a model.
 
-    The test fails, with what was found, where a finding is as bad as `fail_on` ("info", "warning" or "error") or worse.
-    options: those of `normscope.diagnose`; `advise`, which takes longest, is off unless it is asked for. Rules silenced
-    in the pyproject.toml of pytest's root folder are not asked, beside those named in `silenced`.
+    The test fails, with what was found, where a finding is as bad as `fail_on` ("info", "warning"
+    or "error") or worse.
+    options: those of `normscope.diagnose`; `advise`, which takes longest, is off unless it is asked
+    for. Rules silenced in the pyproject.toml of pytest's root folder are not asked, beside those
+    named in `silenced`.
     """
 
-    def examine(model: Any, batch: Any, loss: Any = None, fail_on: str = "warning", **options: Any) -> Diagnosis:
+    def examine(
+        model: Any, batch: Any, loss: Any = None, fail_on: str = "warning", **options: Any
+    ) -> Diagnosis:
         from ..doctor.diagnose import diagnose
         from ..doctor.lint.linter import silenced_in
         from ..doctor.result import Severity
@@ -31,9 +39,13 @@ def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
         if fail_on not in tuple(Severity):
             raise ValueError(f"fail_on={fail_on!r}; choose one of {', '.join(Severity)}")
         silenced = (*silenced_in(request.config.rootpath), *options.pop("silenced", ()))
-        diagnosis = diagnose(model, batch, loss=loss, silenced=silenced, **{"advise": False, **options})
+        diagnosis = diagnose(
+            model, batch, loss=loss, silenced=silenced, **{"advise": False, **options}
+        )
         least = Severity(fail_on).rank
-        if findings := [finding for finding in diagnosis.findings if finding.severity.rank >= least]:
+        if findings := [
+            finding for finding in diagnosis.findings if finding.severity.rank >= least
+        ]:
             pytest.fail(_report(findings, diagnosis.target or type(model).__name__), pytrace=False)
         return diagnosis
 
@@ -41,10 +53,18 @@ def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
 
 
 def _report(findings: Sequence[Finding], target: str) -> str:
-    lines = [f"normscope's doctor finds {len(findings)} thing{'s' if len(findings) > 1 else ''} wrong with {target}"]
+    lines = [
+        f"normscope's doctor finds {len(findings)} thing{'s' if len(findings) > 1 else ''} wrong "
+        f"with {target}"
+    ]
     for finding in findings:
         where = f" at {finding.where}" if finding.where else ""
-        lines += [f"{finding.severity}: {finding.id}{where}: {finding.message}", f"    {finding.fix}"]
+        lines += [
+            f"{finding.severity}: {finding.id}{where}: {finding.message}",
+            f"    {finding.fix}",
+        ]
     ids = ", ".join(f'"{name}"' for name in dict.fromkeys(finding.id for finding in findings))
-    lines.append(f"What is meant is silenced in pyproject.toml: [tool.normscope.doctor] silence = [{ids}]")
+    lines.append(
+        f"What is meant is silenced in pyproject.toml: [tool.normscope.doctor] silence = [{ids}]"
+    )
     return "\n".join(lines)

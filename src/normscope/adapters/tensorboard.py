@@ -11,9 +11,11 @@ _NOT_SCALARS = {"event", "update", "updates", "gradient_norms", "reason"}
 
 
 class TensorBoardLog:
-    """A listener of the training loop that writes an event file, which is opened with the first event.
+    """A listener of the training loop that writes an event file, which is opened with the first
+    event.
 
-    torch's SummaryWriter would write in a thread of its own, which prints a traceback when the disk is full.
+    torch's SummaryWriter would write in a thread of its own, which prints a traceback when the disk
+    is full.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +32,9 @@ class TensorBoardLog:
         if kind == "initialisation":
             return  # gradient norms by parameter, which are no scalars of the run
         start = "" if kind == "monitor" else f"{kind}/"  # whose names say enough
-        scalars = {f"{start}{name}": value for name, value in event.items() if name not in _NOT_SCALARS}
+        scalars = {
+            f"{start}{name}": value for name, value in event.items() if name not in _NOT_SCALARS
+        }
         with disk_errors(f"writing into {self.folder}"):
             if self._file is None:
                 self._open(event["update"])
@@ -55,6 +59,8 @@ class TensorBoardLog:
 
         RecordWriter(self._file).write(Event(wall_time=time.time(), **content).SerializeToString())
 
-    def __exit__(self, *exception: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(
+        self, *exception: type[BaseException] | BaseException | TracebackType | None
+    ) -> None:
         if self._file is not None:
             self._file.close()

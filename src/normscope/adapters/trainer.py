@@ -1,4 +1,5 @@
-"""Hugging Face Trainer: the doctor's measurements over depth in its log history, and in what it reports to.
+"""Hugging Face Trainer: the doctor's measurements over depth in its log history, and in what it
+reports to.
 
 from normscope.adapters.trainer import NormScopeTrainerCallback
 trainer = transformers.Trainer(callbacks=[NormScopeTrainerCallback(every_updates=100)], ...)
@@ -24,14 +25,16 @@ except ModuleNotFoundError as error:
 
 
 class NormScopeTrainerCallback(TrainerCallback):
-    """Logs the measurements of `normscope.monitor` at the first update and every `every_updates`-th after it.
+    """Logs the measurements of `normscope.monitor` at the first update and every `every_updates`-th
+    after it.
 
-    They go through the Trainer's `log`: to its log history, and TensorBoard, W&B, MLflow and whatever else it reports
-    to, beside the loss of the same update. It prints a short line of them.
-    batch: what the model is called with (by keyword, by position, or a function of the model) at every measurement, so
-    that curves are free of the noise of batches; None takes each update's own.
-    Gradient norms are the training's, accumulated and not clipped; with float16 they are those of the scaled loss. With
-    several processes the first one measures, and its gradients are those of its own part of the batch.
+    They go through the Trainer's `log`: to its log history, and TensorBoard, W&B, MLflow and
+    whatever else it reports to, beside the loss of the same update. It prints a short line of them.
+    batch: what the model is called with (by keyword, by position, or a function of the model) at
+    every measurement, so that curves are free of the noise of batches; None takes each update's
+    own. Gradient norms are the training's, accumulated and not clipped; with float16 they are those
+    of the scaled loss. With several processes the first one measures, and its gradients are those
+    of its own part of the batch.
     """
 
     def __init__(self, every_updates: int = 100, batch: Inputs | None = None) -> None:
@@ -50,7 +53,9 @@ class NormScopeTrainerCallback(TrainerCallback):
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # Gradients are clipped by now, and no earlier call comes after backward.
         if state.is_world_process_zero:
-            self._values = self._loop.measured(kwargs["model"], state.global_step + 1, before_clipping=False)
+            self._values = self._loop.measured(
+                kwargs["model"], state.global_step + 1, before_clipping=False
+            )
             if self._values and not self._told:
                 self._told = True
                 self._values |= recipe_values(kwargs["optimizer"], args.max_grad_norm)
@@ -66,7 +71,9 @@ class NormScopeTrainerCallback(TrainerCallback):
             wanted = control.should_log
             handler = self._trainer.callback_handler
             told = handler.callbacks
-            printing: list[Any] = [one for one in told if isinstance(one, PrinterCallback | ProgressCallback)]
+            printing: list[Any] = [
+                one for one in told if isinstance(one, PrinterCallback | ProgressCallback)
+            ]
             handler.callbacks = [one for one in told if one not in printing]
             try:
                 self._trainer.log(dict(self._values))
@@ -83,7 +90,9 @@ class NormScopeTrainerCallback(TrainerCallback):
 
 
 def _in_short(values: dict[str, float]) -> str:
-    """What a terminal is told: "stream 0.94 to 1.2, gradients 0.13 to 0.19 (37 values)", over all sub-layers."""
+    """What a terminal is told: "stream 0.94 to 1.2, gradients 0.13 to 0.19 (37 values)", over all
+    sub-layers.
+    """
     parts = []
     for said, ending in (("stream", "/stream_square"), ("gradients", "/gradient_norm")):
         if found := [value for name, value in values.items() if name.endswith(ending)]:
@@ -92,7 +101,9 @@ def _in_short(values: dict[str, float]) -> str:
 
 
 def _calling_trainer() -> Any:
-    """The Trainer that is calling: a callback is told of its model and its state, and not of the Trainer itself."""
+    """The Trainer that is calling: a callback is told of its model and its state, and not of the
+    Trainer itself.
+    """
     frame = inspect.currentframe()
     while frame is not None:
         if isinstance(caller := frame.f_locals.get("self"), Trainer):

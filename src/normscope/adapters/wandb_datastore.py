@@ -1,4 +1,6 @@
-"""W&B's datastore, `run-ID.wandb`: a log in LevelDB's framing, of which each record is a protocol buffer."""
+"""W&B's datastore, `run-ID.wandb`: a log in LevelDB's framing, of which each record is a protocol
+buffer.
+"""
 
 import struct
 import zlib
@@ -12,7 +14,9 @@ _MAGIC, _HEADER_BYTES = b":W&B", 7
 _BLOCK_BYTES = 32768
 """A record that does not fit into what is left of a block goes on in the next."""
 _FRAME = struct.Struct("<IHB")
-"""A part's CRC-32, its length, and whether it is whole, the first, a middle or the last one of its record."""
+"""A part's CRC-32, its length, and whether it is whole, the first, a middle or the last one of its
+record.
+"""
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 """Wire types of protocol buffers."""
@@ -24,12 +28,14 @@ _Field = tuple[int, int | bytes]
 
 
 def of_datastore(file: Path) -> History:
-    """The history in a datastore; of one whose end is torn, what came before. Raises ValueError as `history_of` does,
-    and for a file that is no datastore."""
+    """The history in a datastore; of one whose end is torn, what came before. Raises ValueError as
+    `history_of` does, and for a file that is no datastore."""
     content = file.read_bytes()
     if content[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"{file} is no datastore of W&B: it does not begin with {_MAGIC.decode()}")
-    histories = (bytes(part) for record in _records(content) for part in _values_of_field(record, _HISTORY))
+    histories = (
+        bytes(part) for record in _records(content) for part in _values_of_field(record, _HISTORY)
+    )
     return history_of(str(file), of_steps([_line(history) for history in histories]))
 
 
@@ -60,7 +66,9 @@ def _fields(message: bytes) -> Iterator[_Field]:
             value, at = _varint(message, at)
             yield tag >> 3, value
             continue
-        length, at = (8, at) if kind == _EIGHT else (4, at) if kind == _FOUR else _varint(message, at)
+        length, at = (
+            (8, at) if kind == _EIGHT else (4, at) if kind == _FOUR else _varint(message, at)
+        )
         yield tag >> 3, message[at : at + length]
         at += length
 
@@ -79,13 +87,20 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _values_of_field(message: bytes, number: int) -> list[bytes]:
-    return [value for field, value in _fields(message) if field == number and isinstance(value, bytes)]
+    return [
+        value for field, value in _fields(message) if field == number and isinstance(value, bytes)
+    ]
 
 
 def _line(history: bytes) -> dict[str, float]:
     """Names with numbers; what is text or a table is left out."""
     values = numbers_in(dict(filter(None, map(_named, _values_of_field(history, _ITEM)))))
-    steps = [value for step in _values_of_field(history, _STEP) for number, value in _fields(step) if number == 1]
+    steps = [
+        value
+        for step in _values_of_field(history, _STEP)
+        for number, value in _fields(step)
+        if number == 1
+    ]
     return {"_step": float(int(steps[0]))} | values if steps else values
 
 

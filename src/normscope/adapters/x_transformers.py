@@ -25,8 +25,9 @@ def sample(
 ) -> tuple[tuple[Tensor, ...], Callable[[Any], Tensor] | None]:
     """Inputs by position, and the mean loss per token in nats where the model is trained on one.
 
-    Random ids, as many as there are positions for, or random vectors for layers without an embedding. Raises UserError
-    for classes other than TransformerWrapper, AutoregressiveWrapper, XTransformer and AttentionLayers.
+    Random ids, as many as there are positions for, or random vectors for layers without an
+    embedding. Raises UserError for classes other than TransformerWrapper, AutoregressiveWrapper,
+    XTransformer and AttentionLayers.
     """
     x_transformers: Any = importlib.import_module("x_transformers")
     layers: Any = importlib.import_module("x_transformers.x_transformers").AttentionLayers
@@ -48,8 +49,8 @@ def sample(
         x_BTD = torch.randn((sequences, tokens, model.dim), generator=generator).to(weight)
         return ((x_BTD,) if not model.cross_attend else (x_BTD, x_BTD.clone())), None
     raise UserError(
-        f"no sample inputs are known for {type(model).__name__}: give them as diagnose(model, inputs) in Python, or "
-        "let the function return (model, inputs)"
+        f"no sample inputs are known for {type(model).__name__}: give them as diagnose(model, "
+        "inputs) in Python, or let the function return (model, inputs)"
     )
 
 

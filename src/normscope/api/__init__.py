@@ -1,1 +1,3 @@
-"""What `import normscope` offers; the names are listed in `normscope.__all__` and in the manual's page on Python."""
+"""What `import normscope` offers; the names are listed in `normscope.__all__` and in the manual's
+page on Python.
+"""

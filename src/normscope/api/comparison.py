@@ -30,11 +30,15 @@ class Comparison:
 
     folder: Path
     report: Path
-    """The page, an HTML file that needs nothing else; `compare` writes it, and `normscope report` at any time."""
+    """The page, an HTML file that needs nothing else; `compare` writes it, and `normscope report`
+    at any time.
+    """
     page: Page
     """Everything on it, as values."""
     runs: Mapping[str, Run]
-    """By name: those that were asked for, where the page may show former ones of the folder as well, or all."""
+    """By name: those that were asked for, where the page may show former ones of the folder as
+    well, or all.
+    """
     problems: Sequence[str]
     """A line for each run that failed, or whose evaluation did."""
 
@@ -45,7 +49,9 @@ class Comparison:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """A row for each run: its configuration, where it ended, and the verdict on its configuration."""
+        """A row for each run: its configuration, where it ended, and the verdict on its
+        configuration.
+        """
         return [
             {
                 "placement": row.name.group,
@@ -68,8 +74,12 @@ class Comparison:
 
     @property
     def curves(self) -> dict[str, RunCurve]:
-        """Validation losses of each configuration by its name: `updates`, and a row for each seed in `seeds_values`."""
-        return {str(curve.name): curve for curve in (*self.page.valid_curves, *self.page.undrawn_curves)}
+        """Validation losses of each configuration by its name: `updates`, and a row for each seed
+        in `seeds_values`.
+        """
+        return {
+            str(curve.name): curve for curve in (*self.page.valid_curves, *self.page.undrawn_curves)
+        }
 
     def plot(self) -> "Figure":
         """The validation losses over the updates, as a matplotlib figure."""
@@ -81,7 +91,10 @@ class Comparison:
 
     def __str__(self) -> str:
         """What the terminal shows at the end."""
-        lines = [*summary_lines(self.page, str(self.report)), *(f"failed: {one}" for one in self.problems)]
+        lines = [
+            *summary_lines(self.page, str(self.report)),
+            *(f"failed: {one}" for one in self.problems),
+        ]
         return broken("\n".join(lines))
 
     def __repr__(self) -> str:
@@ -114,22 +127,25 @@ def compare(
 
     config, settings: as `train` takes them; what they give is used.
 
-    placements: names of placements; `all` stands for those that the model can have. By default the configuration's
-    model.placement, or post-ln,pre-ln. warmup_updates: lengths of warm-up in updates, 0 for none. By default the
-    configuration's schedule.warmup_updates, or 0,200. arms: train only these pairs of a placement and a warm-up instead
-    of every combination. peak_lr: peak learning rates. By default the configuration's optimizer.peak_lr, or 3e-3.
-    optimizers: optimisers, such as adam and sgd. By default the configuration's optimizer.name, or adam. seeds: runs of
-    each configuration, with the seed of the configuration and those after it.
+    placements: names of placements; `all` stands for those that the model can have. By default the
+    configuration's model.placement, or post-ln,pre-ln. warmup_updates: lengths of warm-up in
+    updates, 0 for none. By default the configuration's schedule.warmup_updates, or 0,200. arms:
+    train only these pairs of a placement and a warm-up instead of every combination. peak_lr: peak
+    learning rates. By default the configuration's optimizer.peak_lr, or 3e-3.
+    optimizers: optimisers, such as adam and sgd. By default the configuration's optimizer.name, or
+    adam. seeds: runs of each configuration, with the seed of the configuration and those after it.
 
-    out: folder for the runs and the report; in the folder of a former comparison, it grows. By default
-    runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of each run. processes: number
-    of runs at a time; 0 for one on each core. stop_when: with decided, end a run early once its validation loss is
-    not below the unigram baseline at 3 validations in a row, or at N with decided:N, after the peak of its schedule. By
-    default such a run goes on. title: title of the report. By default Comparison of norm placements. watch: called
-    twice a second with the state of every run.
+    out: folder for the runs and the report; in the folder of a former comparison, it grows. By
+    default runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of
+    each run. processes: number of runs at a time; 0 for one on each core. stop_when: with decided,
+    end a run early once its validation loss is not below the unigram baseline at 3 validations in a
+    row, or at N with decided:N, after the peak of its schedule. By default such a run goes on.
+    title: title of the report. By default Comparison of norm placements. watch: called twice a
+    second with the state of every run.
 
-    Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for what does not fit,
-    and `normscope.train.Interrupted` after Ctrl-C, when runs and report are saved.
+    Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for
+    what does not fit, and `normscope.train.Interrupted` after Ctrl-C, when runs and report are
+    saved.
     """
     given = _given(config)
     base = configuration(given, settings)
@@ -158,14 +174,17 @@ def compare(
     if done.stopped is not None:
         raise done.stopped
     runs = {cell.name: Run(cell.folder.path) for cell in done.cells}
-    return Comparison(folder=folder, report=done.file, page=done.page, runs=runs, problems=done.problems)
+    return Comparison(
+        folder=folder, report=done.file, page=done.page, runs=runs, problems=done.problems
+    )
 
 
 @checked
 def compare_runs(folder: str | Path) -> Comparison:
     """What the runs of a folder come to, finished or not: that of a comparison, or a single run's.
 
-    Nothing is trained or written. Raises UserError where there are none, or where a run's corpus cannot be opened.
+    Nothing is trained or written. Raises UserError where there are none, or where a run's corpus
+    cannot be opened.
     """
     place = Path(folder)
     cells, manifest = opened(place)
@@ -183,11 +202,17 @@ def _several(values: Any, kind: type) -> list[Any] | None:
     """One value or several, as a list."""
     if values is None:
         return None
-    return [kind(values)] if isinstance(values, str | int | float) else [kind(value) for value in values]
+    return (
+        [kind(values)]
+        if isinstance(values, str | int | float)
+        else [kind(value) for value in values]
+    )
 
 
 def _given(config: Configuration) -> GivenConfig:
-    """The configuration before its keywords, and what sets each key that is not left to its default."""
+    """The configuration before its keywords, and what sets each key that is not left to its
+    default.
+    """
     if config is None or isinstance(config, str | Path):
         return given_config(None if config is None else Path(config))
     if isinstance(config, Mapping):
@@ -195,7 +220,10 @@ def _given(config: Configuration) -> GivenConfig:
     else:
         # What has no default is no axis of a comparison.
         factory = getattr(config.model, "factory", None)
-        least = {"task": config.task, **({} if factory is None else {"model": {"factory": factory}})}
+        least = {
+            "task": config.task,
+            **({} if factory is None else {"model": {"factory": factory}}),
+        }
         table, usual = as_table(config), flat(as_table(configuration(least, {})))
         places = {key for key, value in flat(table).items() if usual.get(key) != value}
     source = "configuration"
@@ -208,6 +236,7 @@ def _refuse_unknown_to_other_processes(cells: Sequence[Cell]) -> None:
         module = named(name).__module__
         if not module.startswith(("normscope.", "normscope_user_")):
             raise UserError(
-                f"placement {name!r} is registered in this process alone ({module}), and every run is a process of its "
-                "own: put it into a file and name the file in `imports` of the configuration"
+                f"placement {name!r} is registered in this process alone ({module}), and every run "
+                "is a process of its own: put it into a file and name the file in `imports` of the "
+                "configuration"
             )

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _Given = Callable[[int], Inputs] | Iterable[Inputs]
-"""A function of the update's number, from 0, or something to go through such as a data loader; each item is what the
-model is called with."""
+"""A function of the update's number, from 0, or something to go through such as a data loader; each
+item is what the model is called with."""
 _NumberedBatches = Callable[[int], tuple[Inputs, Callable[[Any], Tensor] | None]]
-"""Number of an update, from 0, to what the model is called with in it and the loss of its output."""
+"""Number of an update, from 0, to what the model is called with in it and the loss of its
+output.
+"""
 _Growth = Literal["grows with width", "does not", "undecided"]
 _LEVEL = 0.1
 """A size that grows by a smaller power of the width is taken for one that does not."""
@@ -45,11 +47,15 @@ class _ModuleSizes:
     sizes: NDArray[np.float64]
     """Mean |activation| by update from 0, seed and width."""
     slopes: tuple[Estimate, ...]
-    """By update: the slope of log size over log width, its mean over seeds with the 95 % interval."""
+    """By update: the slope of log size over log width, its mean over seeds with the 95 %
+    interval.
+    """
 
     @property
     def growth(self) -> _Growth:
-        """After the last update: whether the whole interval of the slope lies above 0.1, or below."""
+        """After the last update: whether the whole interval of the slope lies above 0.1, or
+        below.
+        """
         slope = self.slopes[-1]
         if float(slope.low) > _LEVEL:
             return "grows with width"
@@ -58,8 +64,8 @@ class _ModuleSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CoordinateCheck:
-    """Of every module how large its output is after some updates, over widths (Yang et al. 2021, arXiv:2203.03466,
-    appendix D.1)."""
+    """Of every module how large its output is after some updates, over widths (Yang et al. 2021,
+    arXiv:2203.03466, appendix D.1)."""
 
     widths: tuple[int, ...]
     updates: int
@@ -71,7 +77,9 @@ class CoordinateCheck:
 
     @property
     def verdict(self) -> _Growth:
-        """Whether any module's output grows with the width; undecided where none is known to and some may."""
+        """Whether any module's output grows with the width; undecided where none is known to and
+        some may.
+        """
         found = {one.growth for one in self.modules.values()}
         known: tuple[_Growth, ...] = ("grows with width", "undecided")
         return next((growth for growth in known if growth in found), "does not")
@@ -94,7 +102,10 @@ class CoordinateCheck:
         return "\n".join([self._title(), f"{'':{wide}}  {'slope':>16}", *rows])
 
     def __repr__(self) -> str:
-        return f"CoordinateCheck({counted(len(self.modules), 'module')}, widths {self.widths}: {self.verdict})"
+        return (
+            f"CoordinateCheck({counted(len(self.modules), 'module')}, widths {self.widths}: "
+            f"{self.verdict})"
+        )
 
     def _repr_html_(self) -> str:
         rows = table(("module", "slope of log size over log width", "verdict"), self._rows())
@@ -103,35 +114,57 @@ class CoordinateCheck:
     def _title(self) -> str:
         rate = "" if self.rate is None else f" at rate {learning_rate(self.rate)}"
         after = f"after {counted(self.updates, 'update')}{rate}"
-        return f"{self.verdict}: mean |activation| {after}, widths {', '.join(map(str, self.widths))}"
+        return (
+            f"{self.verdict}: mean |activation| {after}, widths {', '.join(map(str, self.widths))}"
+        )
 
     def _rows(self) -> list[tuple[str, str, str]]:
         slopes = {name: one.slopes[-1] for name, one in self.modules.items()}
-        said = {name: interval(float(one.mean), float(one.half_width), 2) for name, one in slopes.items()}
+        said = {
+            name: interval(float(one.mean), float(one.half_width), 2)
+            for name, one in slopes.items()
+        }
         return [(name or "the model", said[name], one.growth) for name, one in self.modules.items()]
 
     def _panels(self) -> list[Panel]:
-        steepest = sorted(self.modules, key=lambda name: -float(np.nan_to_num(self.modules[name].slopes[-1].mean)))
+        steepest = sorted(
+            self.modules, key=lambda name: -float(np.nan_to_num(self.modules[name].slopes[-1].mean))
+        )
         drawn = [name for name in self.modules if name in steepest[:_DRAWN]]
         over_width, over_updates = list[Series](), list[Series]()
         for hue, name in enumerate(drawn):
             sizes, slopes = self.modules[name].sizes[-1], self.modules[name].slopes
             look, updates = Series(label=name or "the model", hue=hue), range(len(slopes))
-            low, middle, high = (edge.tolist() for edge in (sizes.min(0), np.exp(np.log(sizes).mean(0)), sizes.max(0)))
+            low, middle, high = (
+                edge.tolist()
+                for edge in (sizes.min(0), np.exp(np.log(sizes).mean(0)), sizes.max(0))
+            )
             over_width.append(replace(look, x=self.widths, y=middle, low=low, high=high))
-            low, middle, high = ([float(getattr(one, end)) for one in slopes] for end in ("low", "mean", "high"))
+            low, middle, high = (
+                [float(getattr(one, end)) for one in slopes] for end in ("low", "mean", "high")
+            )
             over_updates.append(replace(look, x=updates, y=middle, low=low, high=high))
         after = f"After {counted(self.updates, 'update')}"
         slope = "slope of log size over log width"
         return [
-            Panel(title=after, xlabel="width", ylabel="mean |activation|", series=over_width, log_x=True, log_y=True),
-            Panel(title="Growth with the width", xlabel="update", ylabel=slope, series=over_updates),
+            Panel(
+                title=after,
+                xlabel="width",
+                ylabel="mean |activation|",
+                series=over_width,
+                log_x=True,
+                log_y=True,
+            ),
+            Panel(
+                title="Growth with the width", xlabel="update", ylabel=slope, series=over_updates
+            ),
         ]
 
 
 _READ = (
-    "In a parametrisation under which rates carry over between widths (µP) no size grows with the width; in the "
-    "standard one they do after some updates, and the best rate falls as the width rises."
+    "In a parametrisation under which rates carry over between widths (µP) no size grows with the "
+    "width; in the standard one they do after some updates, and the best rate falls as the width "
+    "rises."
 )
 
 
@@ -147,21 +180,27 @@ def coordinate_check(
     updates: int = 4,
     seeds: int = 3,
 ) -> CoordinateCheck:
-    """Whether activations grow with the width after a few updates: the check that µP's authors make of a model.
+    """Whether activations grow with the width after a few updates: the check that µP's authors make
+    of a model.
 
-    build: makes the model of a width, with weights drawn from torch's generator, which is seeded anew for each. Modules
-    that every width has by the same name are looked at. widths: rising, two or more. batches: a function of the
-    update's number, from 0, or something to go through, whose items are what the model is called with; sizes are of the
-    first one's output. loss: of the output alone, or of the output and the item; without it, the model's own.
-    optimizer: a name, or a function that makes one of the model, with its own rates; `rate` is of a name.
+    build: makes the model of a width, with weights drawn from torch's generator, which is seeded
+    anew for each. Modules that every width has by the same name are looked at. widths: rising, two
+    or more. batches: a function of the update's number, from 0, or something to go through, whose
+    items are what the model is called with; sizes are of the first one's output. loss: of the
+    output alone, or of the output and the item; without it, the model's own.
+    optimizer: a name, or a function that makes one of the model, with its own rates; `rate` is of a
+    name.
 
-    Evaluation mode, so without dropout; random states are bit for bit as they were. Raises ValueError for widths that
-    do not rise, fewer than two seeds, no update, and where a model or its loss raises.
+    Evaluation mode, so without dropout; random states are bit for bit as they were. Raises
+    ValueError for widths that do not rise, fewer than two seeds, no update, and where a model or
+    its loss raises.
     """
     if len(widths) < 2 or not all(0 < low < high for low, high in pairwise(widths)):
         raise ValueError(f"widths must be two or more, positive and rising, got {list(widths)}")
     if updates < 1 or seeds < 2:
-        raise ValueError(f"updates must be 1 or more and seeds 2 or more, got {updates} and {seeds}")
+        raise ValueError(
+            f"updates must be 1 or more and seeds 2 or more, got {updates} and {seeds}"
+        )
     given, found = _batches_of(batches, loss), dict[str, NDArray[np.float64]]()
 
     def make(model: nn.Module) -> torch.optim.Optimizer:
@@ -183,20 +222,31 @@ def coordinate_check(
                 torch.manual_seed(seed)
                 seen = _sizes(build(width), make, given, updates)
             for name, sizes in seen.items():
-                found.setdefault(name, np.full((updates + 1, seeds, len(widths)), np.nan))[:, seed, at] = sizes
+                found.setdefault(name, np.full((updates + 1, seeds, len(widths)), np.nan))[
+                    :, seed, at
+                ] = sizes
     everywhere = {name: sizes for name, sizes in found.items() if not np.isnan(sizes).any()}
     modules = {
-        name: _ModuleSizes(sizes=sizes, slopes=tuple(_slope(widths, of_update) for of_update in sizes))
+        name: _ModuleSizes(
+            sizes=sizes, slopes=tuple(_slope(widths, of_update) for of_update in sizes)
+        )
         for name, sizes in everywhere.items()
     }
     own = None if callable(optimizer) else rate
-    return CoordinateCheck(widths=tuple(widths), updates=updates, seeds=seeds, rate=own, modules=modules)
+    return CoordinateCheck(
+        widths=tuple(widths), updates=updates, seeds=seeds, rate=own, modules=modules
+    )
 
 
 def _slope(widths: Sequence[int], sizes_SX: NDArray[np.float64]) -> Estimate:
     """NaN, and so undecided, where a size is 0 or not finite."""
     if not (np.isfinite(sizes_SX) & (sizes_SX > 0)).all():
-        return Estimate(count=0, mean=np.array(math.nan), deviation=np.array(math.nan), half_width=np.array(math.nan))
+        return Estimate(
+            count=0,
+            mean=np.array(math.nan),
+            deviation=np.array(math.nan),
+            half_width=np.array(math.nan),
+        )
     found = Summary()
     for slope in np.polyfit(np.log(widths), np.log(sizes_SX).T, deg=1)[0]:
         found.add({"": slope})
@@ -204,7 +254,10 @@ def _slope(widths: Sequence[int], sizes_SX: NDArray[np.float64]) -> Estimate:
 
 
 def _sizes(
-    model: nn.Module, make: Callable[[nn.Module], torch.optim.Optimizer], given: _NumberedBatches, updates: int
+    model: nn.Module,
+    make: Callable[[nn.Module], torch.optim.Optimizer],
+    given: _NumberedBatches,
+    updates: int,
 ) -> dict[str, list[float]]:
     """Mean |output| of every module on the first batch, before the first update and after each."""
 
@@ -238,8 +291,8 @@ def _tensor(output: object) -> Tensor:
 def _batches_of(given: _Given, loss: Callable[..., Tensor] | None) -> _NumberedBatches:
     """Items by number: those of a loader are kept, and it is begun again at its end.
 
-    loss: of the output alone, or of the output and the item that it was computed from. The batches raise ValueError
-    where a loader has none.
+    loss: of the output alone, or of the output and the item that it was computed from. The batches
+    raise ValueError where a loader has none.
     """
     kept, left = list[Inputs](), None if callable(given) else iter(given)
 

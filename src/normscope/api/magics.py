@@ -16,7 +16,8 @@ from ..errors import UserError, user_errors
 def bring_magics(shell: Any) -> None:
     """Register both magics. What stands behind one are arguments, as they are written in Python.
 
-    shell: what holds the names that these arguments use, as `user_ns`, and takes magics by `register_magic_function`.
+    shell: what holds the names that these arguments use, as `user_ns`, and takes magics by
+    `register_magic_function`.
     """
 
     def called(function: Any, arguments: str, **more: Any) -> Any:
@@ -24,18 +25,25 @@ def bring_magics(shell: Any) -> None:
         return eval(f"_asked({arguments})", {**shell.user_ns, **more, "_asked": function})
 
     def doctor(line: str) -> Any:
-        """`%doctor model` is `normscope.diagnose(model)`, and what more that takes stands behind the model."""
+        """`%doctor model` is `normscope.diagnose(model)`, and what more that takes stands behind
+        the model.
+        """
         from .models import diagnose
 
         if not line.strip():
-            raise UserError("%doctor takes a model, as in %doctor model, and then what normscope.diagnose takes")
+            raise UserError(
+                "%doctor takes a model, as in %doctor model, and then what normscope.diagnose takes"
+            )
         return called(diagnose, line)
 
     def compare(line: str, cell: str) -> Any:
         """`%%compare` is `normscope.compare` of the configuration that the cell holds in TOML."""
         from .comparison import compare
 
-        with user_errors(tomllib.TOMLDecodeError, said=lambda error: f"the cell below %%compare is no TOML: {error}"):
+        with user_errors(
+            tomllib.TOMLDecodeError,
+            said=lambda error: f"the cell below %%compare is no TOML: {error}",
+        ):
             config = tomllib.loads(cell)
         return called(compare, f"_config_of_cell, {line}", _config_of_cell=config)
 

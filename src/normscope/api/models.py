@@ -1,4 +1,6 @@
-"""A model of the caller's: diagnosed, on inputs of the caller's or drawn ones, and put under another placement."""
+"""A model of the caller's: diagnosed, on inputs of the caller's or drawn ones, and put under
+another placement.
+"""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -15,7 +17,12 @@ from ..errors import UserError
 from ..optim.optimizers import OptimizerName
 from ..placement import named
 from ..settings.validation import checked
-from ..targets.target import SampleSettings, own_loss, sampled, wanted_placement as configured_placement
+from ..targets.target import (
+    SampleSettings,
+    own_loss,
+    sampled,
+    wanted_placement as configured_placement,
+)
 from ..transplant import surgery
 from ..transplant.saved import is_saved, restore
 
@@ -42,30 +49,35 @@ def diagnose(
 ) -> Diagnosis:
     """What a model is, what is wrong with it, and its usual learning rate, before its first update.
 
-    batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
-    function that runs it and returns its output. Without it, random inputs of `sequences` sequences of `tokens` tokens
-    are drawn from `seed`, as `normscope doctor` draws them: for models of transformers, x-transformers, torch and timm,
-    and others that take ids alone. loss: maps the output to the mean loss per token in nats; without it the output's
-    own `loss`, or a loss on random targets. One with two arguments is given the batch as well.
-    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters, whose groups are
-    linted too.
-    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance. wanted_warmup_updates: the length of
-    the warm-up that rises to it, 0 for none; without it, none is taken to be there. loading: what happened when a
-    checkpoint was loaded; None for initial weights. wanted_placement: what the model is meant to be, such as pre-ln;
-    without it, what its configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
+    batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
+    tensor), or a function that runs it and returns its output. Without it, random inputs of
+    `sequences` sequences of `tokens` tokens are drawn from `seed`, as `normscope doctor` draws
+    them: for models of transformers, x-transformers, torch and timm, and others that take ids
+    alone. loss: maps the output to the mean loss per token in nats; without it the output's own
+    `loss`, or a loss on random targets. One with two arguments is given the batch as well.
+    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters,
+    whose groups are linted too.
+    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance.
+    wanted_warmup_updates: the length of the warm-up that rises to it, 0 for none; without it, none
+    is taken to be there. loading: what happened when a checkpoint was loaded; None for initial
+    weights. wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
+    configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
     rule to leave out, or several.
-    watch: told of each stage as it begins, of how many of its parts are done, and of how many there are.
+    watch: told of each stage as it begins, of how many of its parts are done, and of how many there
+    are.
 
-    A model with weights that are infinite or NaN is looked at with 0 in their place, without gradients or advice, and
-    the rule that finds them is the only one that is asked.
+    A model with weights that are infinite or NaN is looked at with 0 in their place, without
+    gradients or advice, and the rule that finds them is the only one that is asked.
 
-    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises ValueError for a model
-    that cannot be looked at or that no inputs can be drawn for, a loss that is not finite, an unknown optimiser,
-    placement or rule, or a rate that is not positive.
+    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises
+    ValueError for a model that cannot be looked at or that no inputs can be drawn for, a loss that
+    is not finite, an unknown optimiser, placement or rule, or a rate that is not positive.
     """
     if batch is None:
         try:
-            batch, drawn_loss = sampled(model, SampleSettings(tokens=tokens, sequences=sequences, seed=seed))
+            batch, drawn_loss = sampled(
+                model, SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
+            )
         except UserError as error:
             raise ValueError(str(error)) from error
         loss = loss or drawn_loss
@@ -77,7 +89,9 @@ def diagnose(
         wanted_rate=wanted_rate,
         wanted_warmup_updates=wanted_warmup_updates,
         loading=loading,
-        wanted_placement=named(wanted_placement).name if wanted_placement else configured_placement(model),
+        wanted_placement=named(wanted_placement).name
+        if wanted_placement
+        else configured_placement(model),
         clip_norm=clip_norm,
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,
@@ -96,24 +110,27 @@ def transplant(
     stack: str | None = None,
     optimizer: Optimizer | None = None,
 ) -> nn.Module:
-    """The same model, with the same sub-layers, under another placement: it is changed in place, and returned.
+    """The same model, with the same sub-layers, under another placement: it is changed in place,
+    and returned.
 
-    to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained` of a transplanted model
-    of transformers, has written: then the model gets the weights that lie there. inputs: what its forward is called
-    with, by keyword (a mapping), by position (a sequence, or one tensor), or a function that runs it; without it random
-    ones, as `normscope.diagnose` draws them.
-    initialise: "draw" draws the sub-layers' matrices from torch's generator as the placement wants them, and puts norms
-    back to where they start; "keep" leaves trained weights alone, and `model.transplanted.change` says how much the
-    outputs changed, 0 where they are the same bits. stack: the name of the residual stream that is meant, where a model
-    has several that are not an encoder and its decoder. optimizer: one that was made before, of the model's parameters:
-    it gets what the placement adds as a group with the settings of its first one, and where weights are drawn it
-    forgets its state. Without it, make the optimiser afterwards.
+    to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained` of a
+    transplanted model of transformers, has written: then the model gets the weights that lie there.
+    inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
+    tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
+    initialise: "draw" draws the sub-layers' matrices from torch's generator as the placement wants
+    them, and puts norms back to where they start; "keep" leaves trained weights alone, and
+    `model.transplanted.change` says how much the outputs changed, 0 where they are the same bits.
+    stack: the name of the residual stream that is meant, where a model has several that are not an
+    encoder and its decoder. optimizer: one that was made before, of the model's parameters: it gets
+    what the placement adds as a group with the settings of its first one, and where weights are
+    drawn it forgets its state. Without it, make the optimiser afterwards.
 
-    Its class, signature, outputs and the names of its old parameters stay; what the placement adds to a block stands
-    under `placed` in it. `model.transplanted` says what was done. Afterwards the doctor reads the model, and has to
-    name the placement in every block. Raises UserError, with the reason and the place, where it does not or where the
-    model cannot be followed, and then the model is as it was; ValueError for an unknown placement, or an optimizer that
-    holds other parameters than the model's.
+    Its class, signature, outputs and the names of its old parameters stay; what the placement adds
+    to a block stands under `placed` in it. `model.transplanted` says what was done. Afterwards the
+    doctor reads the model, and has to name the placement in every block. Raises UserError, with the
+    reason and the place, where it does not or where the model cannot be followed, and then the
+    model is as it was; ValueError for an unknown placement, or an optimizer that holds other
+    parameters than the model's.
     """
     folder = Path(to) if Path(to).is_dir() and is_saved(Path(to)) else None
     if folder is None:
@@ -139,7 +156,8 @@ def transplant(
 
 @checked
 def untransplant(model: nn.Module) -> nn.Module:
-    """The model with its own placement again, and the weights that it has now; what the transplant added is dropped.
+    """The model with its own placement again, and the weights that it has now; what the transplant
+    added is dropped.
 
     It is changed in place, and returned. Raises UserError for a model that is not transplanted.
     """

@@ -1,4 +1,6 @@
-"""Placements, and what is known of them for a model, as results that can be read and shown in a notebook."""
+"""Placements, and what is known of them for a model, as results that can be read and shown in a
+notebook.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,7 +22,9 @@ from ..settings.validation import checked
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Placements(Mapping[str, Details]):
-    """What can be said of placements at one size, read from their formulas: `found["deepnorm"].constants`."""
+    """What can be said of placements at one size, read from their formulas:
+    `found["deepnorm"].constants`.
+    """
 
     size: Size
     table: list[PlacementRow]
@@ -41,7 +45,9 @@ class Placements(Mapping[str, Details]):
         return len(self.table)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as `normscope placements --json` or, where some were named, `placements show` prints them."""
+        """Plain values, as `normscope placements --json` or, where some were named, `placements
+        show` prints them.
+        """
         if not self.asked:
             return {"size": asdict(self.size), "placements": [asdict(row) for row in self.table]}
         return {name: asdict(self[name]) for name in self}
@@ -72,16 +78,22 @@ def placements(
     ffn_width: int = 2048,
     heads: int = 8,
 ) -> Placements:
-    """Formula, source, initial weights, wiring and cost of these placements, or a row of each that there is.
+    """Formula, source, initial weights, wiring and cost of these placements, or a row of each that
+    there is.
 
-    model, blocks, width, ffn_width, heads: what numbers are stated for; blocks="6+3" gives encoder and decoder their
-    own. Raises ValueError for an unknown placement, one that is not defined for the model, or a size that is none.
+    model, blocks, width, ffn_width, heads: what numbers are stated for; blocks="6+3" gives encoder
+    and decoder their own. Raises ValueError for an unknown placement, one that is not defined for
+    the model, or a size that is none.
     """
     size = sized(model, str(blocks), width, ffn_width, heads)
     asked = tuple(dict.fromkeys(named(name).name for name in names))
     for name in asked:
         details(named(name), size)
-    table = [row(named(name), size) for name in asked] if asked else [one for one in rows(size) if one.stacks]
+    table = (
+        [row(named(name), size) for name in asked]
+        if asked
+        else [one for one in rows(size) if one.stacks]
+    )
     return Placements(size=size, table=table, asked=asked)
 
 
@@ -136,10 +148,12 @@ def choose(
     optimizer: OptimizerName = "adamw",
     tokens: float | None = None,
 ) -> Choice:
-    """Which placements, rates and warm-ups are supported by which evidence, for a model that one wants to train.
+    """Which placements, rates and warm-ups are supported by which evidence, for a model that one
+    wants to train.
 
-    placements: those to look at; all that the model can have where none is named. blocks: of each stack. tokens: of the
-    whole training; None for not compared. Raises ValueError for what is unknown or not defined for the model.
+    placements: those to look at; all that the model can have where none is named. blocks: of each
+    stack. tokens: of the whole training; None for not compared. Raises ValueError for what is
+    unknown or not defined for the model.
     """
     case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)
     return Choice(chosen(case, placements))

@@ -42,24 +42,35 @@ class RunLosses:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TrainedModel:
-    """The model of a run at one of its checkpoints, in evaluation mode, with what is needed to use it."""
+    """The model of a run at one of its checkpoints, in evaluation mode, with what is needed to use
+    it.
+    """
 
     config: RunConfig
     model: nn.Module
     codec: Any
-    """Text to ids and back: vocabularies and word pieces of a translation run, the tokeniser of others."""
+    """Text to ids and back: vocabularies and word pieces of a translation run, the tokeniser of
+    others.
+    """
     update: int
 
     def __repr__(self) -> str:
-        return f"TrainedModel({type(self.model).__name__} of task {self.config.task}, update {self.update})"
+        return (
+            f"TrainedModel({type(self.model).__name__} of task {self.config.task}, update "
+            f"{self.update})"
+        )
 
-    def translate(self, lines: Iterable[str], *, beam: int = 5, length_penalty: float = 1.0) -> list[str]:
+    def translate(
+        self, lines: Iterable[str], *, beam: int = 5, length_penalty: float = 1.0
+    ) -> list[str]:
         """Each line's translation, in order; an empty line gives an empty one.
 
         Raises UserError where the run does not translate, ValueError for a search that is none.
         """
         if not task_of(self.config).translates:
-            raise UserError(f"a run of task {self.config.task} does not translate; task translation does")
+            raise UserError(
+                f"a run of task {self.config.task} does not translate; task translation does"
+            )
         search = BeamConfig(beam=beam, length_penalty=length_penalty)
         model: Any = self.model
         return [found.detokenised for found in translate_lines(model, self.codec, lines, search)]
@@ -78,7 +89,9 @@ class Run:
 
     @property
     def events(self) -> list[Event]:
-        """Everything that was recorded, in order; the manual's page on run folders says what there is."""
+        """Everything that was recorded, in order; the manual's page on run folders says what there
+        is.
+        """
         return RunFolder(self.folder).events()
 
     @property
@@ -90,7 +103,10 @@ class Run:
     def losses(self) -> dict[str, RunLosses]:
         """The losses of the updates as "train", and those of the validations as "valid"."""
         events = self.events
-        return {name: _losses(events, kind) for name, kind in (("train", "update"), ("valid", "validation"))}
+        return {
+            name: _losses(events, kind)
+            for name, kind in (("train", "update"), ("valid", "validation"))
+        }
 
     def plot(self) -> "Figure":
         """Both losses over the updates, as a matplotlib figure."""
@@ -99,18 +115,26 @@ class Run:
         return panels_figure([self._panel()], columns=1)
 
     def evaluate(
-        self, split: str = "valid", *, which: str = "best", device: str = "auto", trust: bool = False, **search: Any
+        self,
+        split: str = "valid",
+        *,
+        which: str = "best",
+        device: str = "auto",
+        trust: bool = False,
+        **search: Any,
     ) -> Evaluation:
         """The scores of a checkpoint on a split of the run's corpus, in `.scores`.
 
-        trust: as `load_run`'s. search: beam and length_penalty, of a run that translates. Raises UserError for what
-        there is not.
+        trust: as `load_run`'s. search: beam and length_penalty, of a run that translates. Raises
+        UserError for what there is not.
         """
         if trust:
             configs.trust_run(self.folder)
         return evaluate_run(self.folder, split, which=which, device=device, search=search)
 
-    def load(self, which: str = "best", *, device: str = "auto", trust: bool = False) -> TrainedModel:
+    def load(
+        self, which: str = "best", *, device: str = "auto", trust: bool = False
+    ) -> TrainedModel:
         """The model at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
         return load_run(self.folder, which=which, device=device, trust=trust)
 
@@ -119,22 +143,41 @@ class Run:
 
         title = f"Losses of {self.folder.name}"
         rows = [
-            (name, len(found.updates), significant(found.nats[0]), significant(found.nats.min()), found.updates[-1])
+            (
+                name,
+                len(found.updates),
+                significant(found.nats[0]),
+                significant(found.nats.min()),
+                found.updates[-1],
+            )
             for name, found in self.losses.items()
             if len(found.updates)
         ]
         heads = ("loss (nats per token)", "measured", "first", "lowest", "last update")
-        return fragment([picture(panels_svg([self._panel()], title=title, columns=1)), table(heads, rows)])
+        return fragment(
+            [picture(panels_svg([self._panel()], title=title, columns=1)), table(heads, rows)]
+        )
 
     def _panel(self) -> Any:
         from ..report.chart import Panel, Series
 
         labels = {"train": "training", "valid": "validation"}
         series = [
-            Series(label=labels[name], kind="measured", hue=hue, x=found.updates.tolist(), y=found.nats.tolist())
+            Series(
+                label=labels[name],
+                kind="measured",
+                hue=hue,
+                x=found.updates.tolist(),
+                y=found.nats.tolist(),
+            )
             for hue, (name, found) in enumerate(self.losses.items())
         ]
-        return Panel(title=self.folder.name, xlabel="update", ylabel="cross-entropy (nats per token)", series=series)
+        return Panel(
+            title=self.folder.name,
+            xlabel="update",
+            ylabel="cross-entropy (nats per token)",
+            series=series,
+        )
 
 
 @checked
@@ -148,12 +191,12 @@ def train(
 ) -> Run:
     """Train a configuration in the run folder `run`, or go on with the run that is there.
 
-    config: a TOML file, a dictionary of its tables, a configuration, or a model of your own as `my_model.py:build`;
-    None for every default. settings: keys to change, sections joined by two underscores, such as
-    optimizer__peak_lr=1e-3. watch: called with every event as it is recorded. from_step: resume from the checkpoint of
-    this update and delete the later ones. Raises UserError for a setting, a corpus or a folder that does not fit,
-    `normscope.train.NonFinite` where a loss or weight is not finite, `normscope.train.Interrupted` after Ctrl-C, when
-    all is saved.
+    config: a TOML file, a dictionary of its tables, a configuration, or a model of your own as
+    `my_model.py:build`; None for every default. settings: keys to change, sections joined by two
+    underscores, such as optimizer__peak_lr=1e-3. watch: called with every event as it is recorded.
+    from_step: resume from the checkpoint of this update and delete the later ones. Raises UserError
+    for a setting, a corpus or a folder that does not fit, `normscope.train.NonFinite` where a loss
+    or weight is not finite, `normscope.train.Interrupted` after Ctrl-C, when all is saved.
     """
     made = configuration(config, settings)
     train_run(made, Path(run), listeners=[watch] if watch else [], from_step=from_step)
@@ -168,15 +211,20 @@ def open_run(folder: str | Path) -> Run:
 
 
 @checked
-def load_run(folder: str | Path, *, which: str = "best", device: str = "auto", trust: bool = False) -> TrainedModel:
+def load_run(
+    folder: str | Path, *, which: str = "best", device: str = "auto", trust: bool = False
+) -> TrainedModel:
     """The trained model of a run at a checkpoint: `best`, `last` or an update's number.
 
-    trust: run the Python files that the run names first, where they hold what they did when it began. Raises UserError.
+    trust: run the Python files that the run names first, where they hold what they did when it
+    began. Raises UserError.
     """
     if trust:
         configs.trust_run(Path(folder))
     found = trained.load_run(Path(folder), which=which, device=device)
-    return TrainedModel(config=found.config, model=found.model, codec=found.codec, update=found.update)
+    return TrainedModel(
+        config=found.config, model=found.model, codec=found.codec, update=found.update
+    )
 
 
 def configuration(config: Configuration | GivenConfig, settings: Mapping[str, Any]) -> RunConfig:

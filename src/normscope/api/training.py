@@ -1,4 +1,6 @@
-"""What a placement asks of a training loop of the caller's own: a schedule, first values, work after every update."""
+"""What a placement asks of a training loop of the caller's own: a schedule, first values, work
+after every update.
+"""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -11,7 +13,13 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.hooks import RemovableHandle
 
 from ..measure.unchanged import uncompiled
-from ..model import profile as profile_stacks, renormalise, scheduled_numbers, set_scheduled, unit_vectors
+from ..model import (
+    profile as profile_stacks,
+    renormalise,
+    scheduled_numbers,
+    set_scheduled,
+    unit_vectors,
+)
 from ..model.padded.modules import Placed
 from ..optim import AdaptiveConfig, ScheduleConfig, adaptive_value, factor
 from ..optim.schedules import WITH_AN_END, Decay
@@ -33,10 +41,11 @@ def schedule(
 ) -> LambdaLR:
     """The optimiser's rates as peak rates, with a warm-up and a decay: a scheduler of torch's.
 
-    Call `.step()` after each `optimizer.step()`; update n then has the rate that a run of NormScope has at update n.
-    horizon_updates: the length of the training, which linear, cosine and wsd decay need. The other settings are those
-    of `ScheduleConfig`; its `state_dict` has none of them. Raises ValueError for a decay that there is not, or settings
-    that do not go together.
+    Call `.step()` after each `optimizer.step()`; update n then has the rate that a run of NormScope
+    has at update n.
+    horizon_updates: the length of the training, which linear, cosine and wsd decay need. The other
+    settings are those of `ScheduleConfig`; its `state_dict` has none of them. Raises ValueError for
+    a decay that there is not, or settings that do not go together.
     """
     config = ScheduleConfig(
         decay=decay,
@@ -52,7 +61,9 @@ def schedule(
     if horizon_updates is not None and horizon_updates < 1:
         raise ValueError(f"horizon_updates must be at least 1, got {horizon_updates}")
     # torch counts from 0, and sets the first rate when a scheduler is made.
-    return LambdaLR(optimizer, lambda done: factor(config, done + 1, horizon_updates=horizon_updates or 1))
+    return LambdaLR(
+        optimizer, lambda done: factor(config, done + 1, horizon_updates=horizon_updates or 1)
+    )
 
 
 _ATTACHED: "WeakKeyDictionary[nn.Module, RemovableHandle]" = WeakKeyDictionary()
@@ -60,13 +71,15 @@ _ATTACHED: "WeakKeyDictionary[nn.Module, RemovableHandle]" = WeakKeyDictionary()
 
 @checked
 def profile(model: nn.Module, run: Callable[[], object]) -> None:
-    """Take the initial values that placements such as Admin want from one batch; others are left as they are.
+    """Take the initial values that placements such as Admin want from one batch; others are left as
+    they are.
 
-    model: a placed module, or any model that holds some. run: one forward pass of the model on a batch of its training,
-    such as `lambda: model(batch)`; it is called as often as the placement needs it, without gradients, and modes and
-    random generators are as before. Call it on initial weights, with the same batch in every process; a module for
-    which it was done, such as one with the weights of a checkpoint, is left as it is. Raises ValueError where `run`
-    does not reach a stack that asks for it.
+    model: a placed module, or any model that holds some. run: one forward pass of the model on a
+    batch of its training, such as `lambda: model(batch)`; it is called as often as the placement
+    needs it, without gradients, and modes and random generators are as before. Call it on initial
+    weights, with the same batch in every process; a module for which it was done, such as one with
+    the weights of a checkpoint, is left as it is. Raises ValueError where `run` does not reach a
+    stack that asks for it.
     """
     placed = [module for module in model.modules() if isinstance(module, Placed)]
     with ExitStack() as undone:
@@ -81,19 +94,23 @@ def profile(model: nn.Module, run: Callable[[], object]) -> None:
 
 
 @checked
-def attach(model: nn.Module, optimizer: Optimizer, *, adaptive: AdaptiveConfig | None = None) -> None:
-    """Have the optimiser do after each of its steps what the model's placements ask for; others ask for nothing.
+def attach(
+    model: nn.Module, optimizer: Optimizer, *, adaptive: AdaptiveConfig | None = None
+) -> None:
+    """Have the optimiser do after each of its steps what the model's placements ask for; others ask
+    for nothing.
 
-    nGPT's matrices are put back to length 1, and numbers that follow a schedule move along `adaptive`, whose length
-    `over` is in updates. Of several optimisers it is the one that steps last. Attaching a
-    model again replaces what was attached before. A checkpoint of the model keeps how many updates it has seen, so that
-    a resumed training goes on from there. Raises ValueError where numbers follow a schedule and none is given, or the
-    other way round.
+    nGPT's matrices are put back to length 1, and numbers that follow a schedule move along
+    `adaptive`, whose length `over` is in updates. Of several optimisers it is the one that steps
+    last. Attaching a model again replaces what was attached before. A checkpoint of the model keeps
+    how many updates it has seen, so that a resumed training goes on from there. Raises ValueError
+    where numbers follow a schedule and none is given, or the other way round.
     """
     numbers = scheduled_numbers(model)
     if numbers and adaptive is None:
         raise ValueError(
-            f"{', '.join(numbers)} follows a schedule over updates: say how, such as adaptive=AdaptiveConfig(over=4000)"
+            f"{', '.join(numbers)} follows a schedule over updates: say how, such as "
+            "adaptive=AdaptiveConfig(over=4000)"
         )
     if adaptive is not None and not numbers:
         raise ValueError("adaptive was given, and no number of the model follows a schedule")
@@ -113,7 +130,9 @@ class _Follower:
 
     def __init__(self, model: nn.Module, adaptive: AdaptiveConfig | None) -> None:
         self.model, self.adaptive = model, adaptive
-        self.counting = [m for m in model.modules() if isinstance(m, Placed) and m.updates is not None]
+        self.counting = [
+            m for m in model.modules() if isinstance(m, Placed) and m.updates is not None
+        ]
         self.updates = 0
         """How many there were, where no part of the model keeps it."""
         self._move()

@@ -1,4 +1,6 @@
-"""All that is known of one placement at one size: its row, wiring, initial weights, constants and parameters."""
+"""All that is known of one placement at one size: its row, wiring, initial weights, constants and
+parameters.
+"""
 
 import inspect
 from collections.abc import Iterator
@@ -31,7 +33,9 @@ class _WeightDraw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WeightRow:
-    """A weight matrix of a sub-layer, in the first and the last block of every stack that has it."""
+    """A weight matrix of a sub-layer, in the first and the last block of every stack that has
+    it.
+    """
 
     sublayer: SublayerKind
     weight: str
@@ -41,7 +45,9 @@ class _WeightRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ParameterRow:
-    """A trainable number, or a tensor of them, that the formula asks for in some place of a stack."""
+    """A trainable number, or a tensor of them, that the formula asks for in some place of a
+    stack.
+    """
 
     stack: StackName
     where: str
@@ -55,7 +61,9 @@ class _ParameterRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """`constants`: numbers that depend on the stack by stack, and under `class` those that do not."""
+    """`constants`: numbers that depend on the stack by stack, and under `class` those that do
+    not.
+    """
 
     row: PlacementRow
     description: str
@@ -93,12 +101,16 @@ def details(placement: type[Placement], size: Size) -> Details:
         scheme=placement.initialisation,
         scheme_source=scheme.source,
         weights=list(_weights(stacks)),
-        embedding={k: _WeightDraw(gain=p.embedding_gain(), std=embedding_std(p)) for k, p in stacks.items()},
+        embedding={
+            k: _WeightDraw(gain=p.embedding_gain(), std=embedding_std(p)) for k, p in stacks.items()
+        },
         unit_vectors=list(placement.unit_vectors),
         constants=_constants(stacks),
         parameters=list(_parameters(stacks, last)),
         profiled=placement.is_profiled(),
-        schedules={name: initial for p in stacks.values() for name, initial in read(p).schedules.items()},
+        schedules={
+            name: initial for p in stacks.values() for name, initial in read(p).schedules.items()
+        },
         wiring={kind: wirings(p) for kind, p in stacks.items()},
     )
 
@@ -106,7 +118,9 @@ def details(placement: type[Placement], size: Size) -> Details:
 def _weights(stacks: dict[StackName, Placement]) -> Iterator[_WeightRow]:
     kinds = dict.fromkeys(kind for placement in stacks.values() for kind in placement.stack.kinds)
     for kind in sorted(kinds, key=("attention", "cross_attention", "feed_forward").index):
-        having = {name: placement for name, placement in stacks.items() if kind in placement.stack.kinds}
+        having = {
+            name: placement for name, placement in stacks.items() if kind in placement.stack.kinds
+        }
         for weight in weights_of(kind):
             yield _WeightRow(
                 sublayer=kind,
@@ -124,8 +138,15 @@ def _drawn(placement: Placement, weight: str, kind: SublayerKind, block: int) ->
 def _constants(stacks: dict[StackName, Placement]) -> dict[str, dict[str, float]]:
     """Numbers that the placement's class or its instances hold beside what every placement has."""
     every = set(vars(Placement)) | {"year"}
-    classes = [c for c in inspect.getmro(type(next(iter(stacks.values())))) if issubclass(c, Placement)]
-    fixed = {n: v for c in reversed(classes) for n, v in vars(c).items() if n not in every and _is_number(v)}
+    classes = [
+        c for c in inspect.getmro(type(next(iter(stacks.values())))) if issubclass(c, Placement)
+    ]
+    fixed = {
+        n: v
+        for c in reversed(classes)
+        for n, v in vars(c).items()
+        if n not in every and _is_number(v)
+    }
     found = {"class": fixed} if fixed else {}
     for kind, placement in stacks.items():
         own = {name: value for name, value in vars(placement).items() if _is_number(value)}
@@ -155,4 +176,6 @@ def _parameters(stacks: dict[StackName, Placement], last: Placement) -> Iterator
                 seen.add(name)
                 where = "every block, shared by its sub-layers" if spec.shared_by_block else place
                 shape, initial = list(spec.shape), spec.initial
-                yield _ParameterRow(stack=kind, where=where, name=name, shape=shape, initial=initial, std=spec.std)
+                yield _ParameterRow(
+                    stack=kind, where=where, name=name, shape=shape, initial=initial, std=spec.std
+                )

@@ -1,4 +1,6 @@
-"""A row a placement: formula, source, norms, parameters and cost, all counted from the formula for a stated size."""
+"""A row a placement: formula, source, norms, parameters and cost, all counted from the formula for
+a stated size.
+"""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +15,9 @@ from ..placement.reading import Cost, Reading, block_cost, read
 
 StackName = Literal["encoder", "decoder"]
 BASELINE = "pre-ln"
-"""What costs are compared with: one norm and one addition a sub-layer is the least that a normed residual needs."""
+"""What costs are compared with: one norm and one addition a sub-layer is the least that a normed
+residual needs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +35,13 @@ class Size:
     def __post_init__(self) -> None:
         for name in ("width", "ffn_width", "heads"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}")
+                raise ValueError(
+                    f"{name.replace('_', '-')} must be at least 1, got {getattr(self, name)}"
+                )
         if self.width % self.heads:
-            raise ValueError(f"width must be a multiple of heads, got width {self.width} and {self.heads} heads")
+            raise ValueError(
+                f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"
+            )
 
     @property
     def shapes(self) -> dict[StackName, StackShape]:
@@ -54,17 +62,28 @@ class Size:
 
     def __str__(self) -> str:
         blocks = "+".join(str(shape.blocks) for shape in self.shapes.values())
-        return f"{self.model}, {blocks} blocks, width {self.width}, feed-forward {self.ffn_width}, {self.heads} heads"
+        return (
+            f"{self.model}, {blocks} blocks, width {self.width}, feed-forward {self.ffn_width}, "
+            f"{self.heads} heads"
+        )
 
 
 def sized(model: str, blocks: str, width: int, ffn_width: int, heads: int) -> Size:
-    """A size from options. blocks: "6" for every stack, or "6+3" for encoder and decoder. Raises ValueError."""
+    """A size from options. blocks: "6" for every stack, or "6+3" for encoder and decoder. Raises
+    ValueError.
+    """
     if model not in get_args(ModelKind):
         raise ValueError(f"model must be one of {', '.join(get_args(ModelKind))}, got {model!r}")
     counts = blocks.split("+")
     both = model == "encoder-decoder"
-    if not all(count.isdigit() and int(count) for count in counts) or len(counts) > (2 if both else 1):
-        allowed = "a number such as 6, or one for each stack such as 6+3" if both else f"one number for {model} models"
+    if not all(count.isdigit() and int(count) for count in counts) or len(counts) > (
+        2 if both else 1
+    ):
+        allowed = (
+            "a number such as 6, or one for each stack such as 6+3"
+            if both
+            else f"one number for {model} models"
+        )
         raise ValueError(f"blocks must be {allowed}, got {blocks!r}")
     return Size(
         model=cast(ModelKind, model),
@@ -104,7 +123,9 @@ class PlacementRow:
     models: list[ModelKind]
     stacks: dict[StackName, _StackFacts] = field(default_factory=dict)
     general_formula: list[str]
-    """For a stack of the default size, where the placement is not defined for the model asked for."""
+    """For a stack of the default size, where the placement is not defined for the model asked
+    for.
+    """
 
 
 def rows(size: Size) -> list[PlacementRow]:
@@ -133,7 +154,9 @@ def row(placement: type[Placement], size: Size) -> PlacementRow:
         year=placement.year,
         citation=placement.citation,
         models=list(placement.models),
-        stacks={kind: facts(placement, shape) for kind, shape in size.shapes.items()} if defined else {},  # type: ignore[arg-type]
+        stacks={kind: facts(placement, shape) for kind, shape in size.shapes.items()}
+        if defined
+        else {},  # type: ignore[arg-type]
         general_formula=[] if defined else lines(placement),
     )
 
@@ -160,8 +183,16 @@ def extra_parameters(reading: Reading) -> list[int]:
     counts = []
     for block in reading.blocks:
         shared: Mapping[str, tuple[int, ...]] = {
-            name: p.shape for sublayer in block for name, p in sublayer.parameters.items() if p.shared_by_block
+            name: p.shape
+            for sublayer in block
+            for name, p in sublayer.parameters.items()
+            if p.shared_by_block
         }
-        own = [p.shape for sublayer in block for p in sublayer.parameters.values() if not p.shared_by_block]
+        own = [
+            p.shape
+            for sublayer in block
+            for p in sublayer.parameters.values()
+            if not p.shared_by_block
+        ]
         counts.append(sum(math.prod(shape) for shape in [*own, *shared.values()]))
     return counts

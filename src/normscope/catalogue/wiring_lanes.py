@@ -1,7 +1,9 @@
-"""Where the boxes and lines of a wiring diagram go: a box a row, streams straight down, branches in lanes beside them.
+"""Where the boxes and lines of a wiring diagram go: a box a row, streams straight down, branches in
+lanes beside them.
 
-The first stream runs down lane 0. What leaves it and comes back stands to its right, a skip that must pass over later
-boxes of it to its left, and further streams stand to the right of all branches.
+The first stream runs down lane 0. What leaves it and comes back stands to its right, a skip that
+must pass over later boxes of it to its left, and further streams stand to the right of all
+branches.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +24,9 @@ class _Track:
 
 @dataclass(frozen=True, slots=True)
 class Crossbar:
-    """A horizontal line from one lane to another: into the box of lane `end` in that row, or down its lane below."""
+    """A horizontal line from one lane to another: into the box of lane `end` in that row, or down
+    its lane below.
+    """
 
     row: int
     start: int
@@ -32,7 +36,9 @@ class Crossbar:
 
 @dataclass(frozen=True, slots=True)
 class _Arrangement:
-    """`rows`: the boxes of each row; a row without one is for lines alone. Lanes are numbered from left to right."""
+    """`rows`: the boxes of each row; a row without one is for lines alone. Lanes are numbered from
+    left to right.
+    """
 
     rows: tuple[tuple[int, ...], ...]
     lanes: tuple[int, ...]
@@ -52,7 +58,11 @@ class _Arrangement:
 
     def joins(self, bar: Crossbar) -> set[int]:
         """The lanes that a crossbar passes and that enter the same box with it, in the same row."""
-        beside = {one.start for one in self.crossbars if (one.row, one.end, one.into_box) == (bar.row, bar.end, True)}
+        beside = {
+            one.start
+            for one in self.crossbars
+            if (one.row, one.end, one.into_box) == (bar.row, bar.end, True)
+        }
         return {lane for lane in beside if min(bar.start, bar.end) < lane < max(bar.start, bar.end)}
 
 
@@ -70,8 +80,8 @@ def _sources(section: Wiring, box: int) -> list[Wire]:
 def _trunks(section: Wiring) -> list[list[int]]:
     """For every output the boxes of its straight line, from an input where it can be.
 
-    It passes through as few sub-layers as possible, nowhere as what is taken off, and then through as much as possible:
-    what a residual stream does.
+    It passes through as few sub-layers as possible, nowhere as what is taken off, and then through
+    as much as possible: what a residual stream does.
     """
     inputs = [i for i, box in enumerate(section.boxes) if box.kind == "input"]
     outputs = [i for i, box in enumerate(section.boxes) if box.kind == "output"]
@@ -81,8 +91,14 @@ def _trunks(section: Wiring) -> list[list[int]]:
         own = inputs[place] if place < len(inputs) and len(inputs) == len(outputs) else inputs[0]
         best: dict[int, tuple[tuple[int, int, int], list[int]]] = {}
         for index, box in enumerate(section.boxes[: output + 1]):
-            before = [best[w.source] for w in _sources(section, index) if not w.subtracted and w.source in best]
-            (f, starts, length), path = max(before, key=lambda found: found[0], default=((0, index == own, 0), []))
+            before = [
+                best[w.source]
+                for w in _sources(section, index)
+                if not w.subtracted and w.source in best
+            ]
+            (f, starts, length), path = max(
+                before, key=lambda found: found[0], default=((0, index == own, 0), [])
+            )
             if index in taken:
                 best[index] = ((0, 0, 0), [])
             else:
@@ -93,14 +109,18 @@ def _trunks(section: Wiring) -> list[list[int]]:
 
 
 def _order(section: Wiring, straight: set[int]) -> list[int]:
-    """Boxes from top to bottom: branches as early as they can be, so that they leave a stream before it goes on."""
+    """Boxes from top to bottom: branches as early as they can be, so that they leave a stream
+    before it goes on.
+    """
     level: list[int] = []
     for index in range(len(section.boxes)):
         level.append(1 + max((level[wire.source] for wire in _sources(section, index)), default=-1))
     waiting = {i for i, box in enumerate(section.boxes) if box.kind not in ("input", "output")}
     order: list[int] = []
     while waiting:
-        ready = [i for i in waiting if all(wire.source not in waiting for wire in _sources(section, i))]
+        ready = [
+            i for i in waiting if all(wire.source not in waiting for wire in _sources(section, i))
+        ]
         order.append(min(ready, key=lambda i: (i in straight, level[i], i)))
         waiting.remove(order[-1])
     return order
@@ -108,7 +128,9 @@ def _order(section: Wiring, straight: set[int]) -> list[int]:
 
 @dataclass(slots=True)
 class _Chain:
-    """Boxes below each other in one lane, from the row in which their line begins to the last that reads it."""
+    """Boxes below each other in one lane, from the row in which their line begins to the last that
+    reads it.
+    """
 
     boxes: list[int]
     first: int = 0
@@ -140,7 +162,11 @@ class _Arranging:
         for box in [*inputs, *self.order]:
             if box in straight:
                 continue
-            free = (w.source for w in self._main_first(box) if w.source not in straight | self.follower.keys())
+            free = (
+                w.source
+                for w in self._main_first(box)
+                if w.source not in straight | self.follower.keys()
+            )
             feed = next(free, None)
             if feed is None:
                 chains.append(_Chain([box]))
@@ -149,10 +175,17 @@ class _Arranging:
                 chain_of[box] = chain_of[feed]
                 chain_of[feed].boxes.append(box)
                 self.follower[feed] = box
-        heads = {w: chain_of[w.target] for chain in chains for w in self._main_first(chain.boxes[0])[:1]}
+        heads = {
+            w: chain_of[w.target] for chain in chains for w in self._main_first(chain.boxes[0])[:1]
+        }
         self._make_rows(inputs, heads)
-        # Wires that need a lane of their own, as their source's lane goes on with something else before they end.
-        skips = {w: _Chain([], row, self.row_of[w.target]) for w, row in self.leaves.items() if w not in heads}
+        # Wires that need a lane of their own, as their source's lane goes on with something else
+        # before they end.
+        skips = {
+            w: _Chain([], row, self.row_of[w.target])
+            for w, row in self.leaves.items()
+            if w not in heads
+        }
         for chain in chains:
             begun = [self.leaves[wire] for wire, headed in heads.items() if headed is chain]
             chain.first = min(self.row_of[chain.boxes[0]], *begun, 9**9)
@@ -164,18 +197,26 @@ class _Arranging:
         return sorted(_sources(self.section, box), key=lambda wire: wire.subtracted)
 
     def _make_rows(self, inputs: list[int], heads: dict[Wire, _Chain]) -> None:
-        """Inputs in one row, outputs in one, every other box in a row of its own, and one where a line turns off."""
+        """Inputs in one row, outputs in one, every other box in a row of its own, and one where a
+        line turns off.
+        """
         outputs = [i for i, box in enumerate(self.section.boxes) if box.kind == "output"]
         place = {box: number for number, box in enumerate([*self.order, *outputs])}
         early: dict[int, list[Wire]] = {}
         for wire in self.section.wires:
             follower = self.follower.get(wire.source)
-            if follower is not None and follower != wire.target and place[follower] < place[wire.target]:
+            if (
+                follower is not None
+                and follower != wire.target
+                and place[follower] < place[wire.target]
+            ):
                 early.setdefault(follower, []).append(wire)
         self.rows.append(tuple(inputs))
         for boxes in [*((box,) for box in self.order), tuple(outputs)]:
             turning = [wire for box in boxes for wire in early.get(box, [])]
-            turning += [w for w in heads if w.target in boxes and w not in self.leaves and w not in turning]
+            turning += [
+                w for w in heads if w.target in boxes and w not in self.leaves and w not in turning
+            ]
             if boxes and boxes[0] in outputs:
                 # The farthest stream first, so that no line crosses one that has begun.
                 turning.reverse()
@@ -188,10 +229,17 @@ class _Arranging:
     def _end(self, box: int) -> int:
         """The last row in which something leaves the line below a box."""
         wires = [wire for wire in self.section.wires if wire.source == box]
-        return max((self.leaves.get(wire, self.row_of[wire.target]) for wire in wires), default=self.row_of[box])
+        return max(
+            (self.leaves.get(wire, self.row_of[wire.target]) for wire in wires),
+            default=self.row_of[box],
+        )
 
     def _choose_lanes(
-        self, streams: list[_Chain], branches: list[_Chain], skips: dict[Wire, _Chain], chain_of: dict[int, _Chain]
+        self,
+        streams: list[_Chain],
+        branches: list[_Chain],
+        skips: dict[Wire, _Chain],
+        chain_of: dict[int, _Chain],
     ) -> None:
         left = [skip for wire, skip in skips.items() if chain_of[wire.source] is streams[0]]
         right = branches + [skip for skip in skips.values() if skip not in left]
@@ -199,7 +247,10 @@ class _Arranging:
             placed: list[_Chain] = []
             for chain in sorted(chains, key=lambda c: c.first):
                 chain.lane = step
-                while any(c.lane == chain.lane and c.first <= chain.last and chain.first <= c.last for c in placed):
+                while any(
+                    c.lane == chain.lane and c.first <= chain.last and chain.first <= c.last
+                    for c in placed
+                ):
                     chain.lane += step
                 placed.append(chain)
         widest = max((chain.lane for chain in right), default=0)
@@ -207,14 +258,26 @@ class _Arranging:
             stream.lane = widest + number
 
     def _drawn(
-        self, chains: list[_Chain], heads: dict[Wire, _Chain], skips: dict[Wire, _Chain], chain_of: dict[int, _Chain]
+        self,
+        chains: list[_Chain],
+        heads: dict[Wire, _Chain],
+        skips: dict[Wire, _Chain],
+        chain_of: dict[int, _Chain],
     ) -> _Arrangement:
-        lines = [_Track(chain.lane, self.row_of[box], self._end(box)) for chain in chains for box in chain.boxes]
+        lines = [
+            _Track(chain.lane, self.row_of[box], self._end(box))
+            for chain in chains
+            for box in chain.boxes
+        ]
         crossbars = []
         for wire in self.section.wires:
             if self.follower.get(wire.source) == wire.target:
                 continue
-            lane, target, row = chain_of[wire.source].lane, chain_of[wire.target].lane, self.row_of[wire.target]
+            lane, target, row = (
+                chain_of[wire.source].lane,
+                chain_of[wire.target].lane,
+                self.row_of[wire.target],
+            )
             if (turned := heads.get(wire) or skips.get(wire)) is not None:
                 crossbars.append(Crossbar(self.leaves[wire], lane, turned.lane, into_box=False))
                 lines.append(_Track(turned.lane, self.leaves[wire], row))

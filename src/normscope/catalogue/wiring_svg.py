@@ -1,4 +1,6 @@
-"""Wiring diagrams as SVG files that need nothing else and follow the reader's light or dark theme."""
+"""Wiring diagrams as SVG files that need nothing else and follow the reader's light or dark
+theme.
+"""
 
 from collections.abc import Sequence
 from html import escape
@@ -10,7 +12,9 @@ from .details import Details
 from .rows import StackName
 from .wiring_lanes import Crossbar, layout
 
-_LETTER = 7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
+_LETTER = (
+    7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
+)
 _LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
 _MARGIN, _TITLE, _BETWEEN = 20, 26, 48
 _STYLE = Path(__file__).with_name("wiring.css").read_text(encoding="utf-8")
@@ -23,7 +27,9 @@ def diagram(found: Details, stack: StackName) -> str:
 
 
 def wiring_svg(sections: Sequence[Wiring], *, title: str, desc: str) -> str:
-    """All sections side by side, on a card of their own; `title` and `desc` are for screen readers."""
+    """All sections side by side, on a card of their own; `title` and `desc` are for screen
+    readers.
+    """
     x, drawn, height = float(_MARGIN), [], 0.0
     for section in sections:
         picture = _Picture(section)
@@ -67,7 +73,9 @@ class _Picture:
         """Lines, then what lies over them."""
         lines = [self._vertical(line.lane, line.top, line.bottom) for line in self.layout.lines]
         bars = [self._horizontal(bar) for bar in self.layout.crossbars]
-        return "\n".join([*lines, *bars, *(self._box(box) for row in self.layout.rows for box in row)])
+        return "\n".join(
+            [*lines, *bars, *(self._box(box) for row in self.layout.rows for box in row)]
+        )
 
     def _words(self, box: int) -> list[str]:
         return [self.boxes[box].label, *self.boxes[box].details]
@@ -86,7 +94,10 @@ class _Picture:
     def _vertical(self, lane: int, top: int, bottom: int) -> str:
         boxes = (self.layout.box_at(row, lane) for row in (top, bottom))
         halves = [0 if box is None else self._size(box)[1] / 2 for box in boxes]
-        return f'<path class="line" d="M{self.x[lane]:g} {self.y[top] + halves[0]:g}V{self.y[bottom] - halves[1]:g}"/>'
+        return (
+            f'<path class="line" d="M{self.x[lane]:g} '
+            f'{self.y[top] + halves[0]:g}V{self.y[bottom] - halves[1]:g}"/>'
+        )
 
     def _horizontal(self, bar: Crossbar) -> str:
         y, start, end = self.y[bar.row], self.x[bar.start], self.x[bar.end]
@@ -105,8 +116,13 @@ class _Picture:
             and line.top < bar.row < line.bottom
             and line.lane not in joined
         ]
-        bridges = "".join(f'<path class="bridge" d="M{x - 6:g} {y:g}H{x + 6:g}"/>' for x in dict.fromkeys(crossed))
-        dots = "".join(f'<circle class="tip" cx="{self.x[lane]:g}" cy="{y:g}" r="3"/>' for lane in sorted(joined))
+        bridges = "".join(
+            f'<path class="bridge" d="M{x - 6:g} {y:g}H{x + 6:g}"/>' for x in dict.fromkeys(crossed)
+        )
+        dots = "".join(
+            f'<circle class="tip" cx="{self.x[lane]:g}" cy="{y:g}" r="3"/>'
+            for lane in sorted(joined)
+        )
         return f'{bridges}<path class="line" d="M{start:g} {y:g}H{end:g}"/>{dots}{tip}'
 
     def _box(self, box: int) -> str:
@@ -119,10 +135,19 @@ class _Picture:
             cross = f"M{x - 5:g} {y:g}H{x + 5:g}"
             if self.boxes[box].label == "+":
                 cross += f"M{x:g} {y - 5:g}V{y + 5:g}"
-            return f'<circle class="box" cx="{x:g}" cy="{y:g}" r="10"/><path class="line" d="{cross}"/>'
+            return (
+                f'<circle class="box" cx="{x:g}" cy="{y:g}" r="10"/><path class="line" '
+                f'd="{cross}"/>'
+            )
         left, top = x - wide / 2, y - high / 2
-        rect = f'<rect class="box {kind}" x="{left:g}" y="{top:g}" width="{wide:g}" height="{high:g}" rx="4"/>'
-        words = (_text(x, top + 16 + number * _LINE, text) for number, text in enumerate(self._words(box)))
+        rect = (
+            f'<rect class="box {kind}" x="{left:g}" y="{top:g}" width="{wide:g}" height="{high:g}" '
+            'rx="4"/>'
+        )
+        words = (
+            _text(x, top + 16 + number * _LINE, text)
+            for number, text in enumerate(self._words(box))
+        )
         return rect + "".join(words)
 
 

@@ -24,7 +24,11 @@ _GLYPHS = {
     _UP | _DOWN | _LEFT | _RIGHT: "┼",
 }
 _FRAMED = ("sublayer", "norm", "mix", "product")
-_NOTES = {"⊖": "⊖ takes off what enters from the side.", "┼": "┼ Two lines cross and do not meet.", "●": "● They meet."}
+_NOTES = {
+    "⊖": "⊖ takes off what enters from the side.",
+    "┼": "┼ Two lines cross and do not meet.",
+    "●": "● They meet.",
+}
 _GAP = 4  # columns between the boxes of neighbouring lanes: an arrow, a line, a corner
 
 
@@ -32,7 +36,9 @@ def wiring_text(sections: Sequence[Wiring]) -> str:
     """All sections below each other, each under its title where there are several."""
     drawn = [_Drawing(section).text() for section in sections]
     if len(sections) > 1:
-        drawn = [f"{section.title}\n\n{text}" for section, text in zip(sections, drawn, strict=True)]
+        drawn = [
+            f"{section.title}\n\n{text}" for section, text in zip(sections, drawn, strict=True)
+        ]
     everything = "\n\n".join(drawn)
     notes = [note for sign, note in _NOTES.items() if sign in everything]
     return "\n\n".join([everything, *notes])
@@ -44,7 +50,9 @@ def label(box: Box) -> str:
 
 
 class _Drawing:
-    """A canvas of characters: cells know in which directions a line leaves them, and text lies over them."""
+    """A canvas of characters: cells know in which directions a line leaves them, and text lies over
+    them.
+    """
 
     def __init__(self, section: Wiring) -> None:
         self.boxes, self.layout = section.boxes, layout(section)
@@ -77,7 +85,9 @@ class _Drawing:
                 self._box(box, self.top[number])
         cells = {cell: _GLYPHS[bits] for cell, bits in self.lines.items()} | self.letters
         height, width = (1 + max(cell[axis] for cell in cells) for axis in (0, 1))
-        rows = ("".join(cells.get((y, x), " ") for x in range(width)).rstrip() for y in range(height))
+        rows = (
+            "".join(cells.get((y, x), " ") for x in range(width)).rstrip() for y in range(height)
+        )
         return "\n".join(rows)
 
     def _framed(self, box: int) -> bool:
@@ -105,7 +115,9 @@ class _Drawing:
     def _vertical(self, lane: int, top: int, bottom: int) -> None:
         above, below = self.layout.box_at(top, lane), self.layout.box_at(bottom, lane)
         start = self.top[top] + (self._height(above) - 1 if above is not None else 0)
-        self._down(self.column[lane], start, self.top[bottom] if below is not None else self._side(bottom))
+        self._down(
+            self.column[lane], start, self.top[bottom] if below is not None else self._side(bottom)
+        )
 
     def _horizontal(self, bar: Crossbar) -> None:
         y, x, end = self._side(bar.row), self.column[bar.start], self.column[bar.end]

@@ -11,23 +11,33 @@ if TYPE_CHECKING:  # it imports torch, which the list does without
     from .details import Details
 
 COUNTED = (
-    "Cost: passes over one vector of the model's width, for one token in the last block, beside F: additions, "
-    "scalings, norms, and the vectors that attention over depth and weighted sums read. A wider or narrower vector "
-    "counts as its share."
+    "Cost: passes over one vector of the model's width, for one token in the last block, beside F: "
+    "additions, scalings, norms, and the vectors that attention over depth and weighted sums read. "
+    "A wider or narrower vector counts as its share."
 )
-EXTRA = "Extra parameters: trainable numbers of the formula, beside F's matrices and what its norms own."
+EXTRA = (
+    "Extra parameters: trainable numbers of the formula, beside F's matrices and what its norms "
+    "own."
+)
 
 
 def short_lines(size: Size, width: int) -> Iterator[str]:
-    """A line each: name, year, and what sets it apart or its formula; a user's own may take more of `width` columns."""
+    """A line each: name, year, and what sets it apart or its formula; a user's own may take more of
+    `width` columns.
+    """
     found = in_order()
     named = max(len(placement.name) for placement in found)
     for placement in found:
         head = f"{placement.name:{named}}  {placement.year}  "
-        said = vars(placement).get("gist") or "; ".join(formula(row_of(placement, size), brief=True))
+        said = vars(placement).get("gist") or "; ".join(
+            formula(row_of(placement, size), brief=True)
+        )
         yield from wrap(said, width, initial_indent=head, subsequent_indent=" " * len(head))
     yield ""
-    more = "`normscope placements show NAME` prints formula, wiring and initial weights; `--long` adds source and cost."
+    more = (
+        "`normscope placements show NAME` prints formula, wiring and initial weights; `--long` "
+        "adds source and cost."
+    )
     yield from wrap(more, width)
 
 
@@ -56,15 +66,23 @@ def counts_by_stack(row: PlacementRow) -> dict[str, list[str]]:
 
 def counts(row: PlacementRow) -> dict[str, str]:
     """The same, once where all stacks have the same."""
-    return {name: " / ".join(dict.fromkeys(each)) or "–" for name, each in counts_by_stack(row).items()}
+    return {
+        name: " / ".join(dict.fromkeys(each)) or "–" for name, each in counts_by_stack(row).items()
+    }
 
 
 def formula(row: PlacementRow, *, brief: bool = False) -> list[str]:
-    """Of the first stack, and what the other one has otherwise; brief: in a few lines, for a list of many."""
+    """Of the first stack, and what the other one has otherwise; brief: in a few lines, for a list
+    of many.
+    """
     if not row.stacks:
         return row.general_formula
-    (_, first), *others = ((kind, f.brief_formula if brief else f.formula) for kind, f in row.stacks.items())
-    return first + [f"{kind}: {line}" for kind, found in others for line in found if line not in first]
+    (_, first), *others = (
+        (kind, f.brief_formula if brief else f.formula) for kind, f in row.stacks.items()
+    )
+    return first + [
+        f"{kind}: {line}" for kind, found in others for line in found if line not in first
+    ]
 
 
 def defined(row: PlacementRow, size: Size) -> str:
@@ -74,7 +92,8 @@ def defined(row: PlacementRow, size: Size) -> str:
 
 
 def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
-    """(weight, standard deviation in the first and last block of every stack); the embedding at the end.
+    """(weight, standard deviation in the first and last block of every stack); the embedding at the
+    end.
 
     Cross-attention is left out where it is drawn as the decoder's attention is.
     """
@@ -84,9 +103,17 @@ def weight_rows(found: "Details") -> list[tuple[str, list[str]]]:
     for row in found.weights:
         like = attention.get(row.weight)
         crossing = row.sublayer == "cross_attention"
-        if crossing and like and all((row.first[k], row.last[k]) == (like.first[k], like.last[k]) for k in row.first):
+        if (
+            crossing
+            and like
+            and all((row.first[k], row.last[k]) == (like.first[k], like.last[k]) for k in row.first)
+        ):
             continue
-        cells = [str(drawn[kind]) if kind in drawn else "" for kind in kinds for drawn in (row.first, row.last)]
+        cells = [
+            str(drawn[kind]) if kind in drawn else ""
+            for kind in kinds
+            for drawn in (row.first, row.last)
+        ]
         table.append((f"cross {row.weight}" if crossing else row.weight, cells))
     return [*table, ("embedding", [str(found.embedding[kind]) for kind in kinds for _ in (1, 2)])]
 
@@ -100,24 +127,33 @@ def facts(found: "Details") -> list[str]:
     """What else there is to say, a sentence a line."""
     said = [f"Norm: {found.norm}, epsilon {found.norm_epsilon:g}."]
     said.append(
-        f"An embedding row E enters as {found.embedding_rows}; the logits are products with {found.output_rows}."
+        f"An embedding row E enters as {found.embedding_rows}; the logits are products with "
+        f"{found.output_rows}."
     )
     for where, constants in found.constants.items():
         listed = ", ".join(f"{name} = {value:.4g}" for name, value in constants.items())
         said.append(f"Constants{'' if where == 'class' else f' of the {where}'}: {listed}.")
     if found.unit_vectors:
-        said.append(f"Every update puts back to length 1 the vectors of {', '.join(found.unit_vectors)}.")
+        said.append(
+            f"Every update puts back to length 1 the vectors of {', '.join(found.unit_vectors)}."
+        )
     if found.profiled:
         said.append("Initial values of its parameters are set from one batch before training.")
     for name, initial in found.schedules.items():
-        said.append(f"{name} follows a schedule over updates (`[adaptive]`), {initial:g} before the first.")
+        said.append(
+            f"{name} follows a schedule over updates (`[adaptive]`), {initial:g} before the first."
+        )
     return said
 
 
 def statements(found: "Details") -> list[str]:
     """Everything of a placement that no table has: facts, its parameters, its costs."""
     parameters = [f"Parameter {line}." for line in parameter_lines(found)]
-    return [*facts(found), *parameters, *(f"Cost, {kind}: {cost}." for kind, cost in costs(found.row).items())]
+    return [
+        *facts(found),
+        *parameters,
+        *(f"Cost, {kind}: {cost}." for kind, cost in costs(found.row).items()),
+    ]
 
 
 def parameter_lines(found: "Details") -> list[str]:
@@ -126,14 +162,21 @@ def parameter_lines(found: "Details") -> list[str]:
     for p in found.parameters:
         shape = " × ".join(map(str, p.shape)) or "one number"
         drawn = f" + N(0, {p.std:.4g}²)" if p.std else ""
-        by_text.setdefault(f"{p.name} ({shape}), {_numbers(p.initial)}{drawn} at first: {p.where}", []).append(p.stack)
+        by_text.setdefault(
+            f"{p.name} ({shape}), {_numbers(p.initial)}{drawn} at first: {p.where}", []
+        ).append(p.stack)
     everywhere = len(found.wiring)
-    return [text if len(stacks) == everywhere else f"{text} of the {stacks[0]}" for text, stacks in by_text.items()]
+    return [
+        text if len(stacks) == everywhere else f"{text} of the {stacks[0]}"
+        for text, stacks in by_text.items()
+    ]
 
 
 def _numbers(initial: Initial) -> str:
     """A number, or one for each entry, rows in brackets."""
-    return f"({', '.join(map(_numbers, initial))})" if isinstance(initial, tuple) else f"{initial:.4g}"
+    return (
+        f"({', '.join(map(_numbers, initial))})" if isinstance(initial, tuple) else f"{initial:.4g}"
+    )
 
 
 def costs(row: PlacementRow) -> Mapping[StackName, str]:
@@ -147,6 +190,9 @@ def costs(row: PlacementRow) -> Mapping[StackName, str]:
             "norms": cost.norms,
             "vectors mixed": cost.mixed,
         }
-        listed = ", ".join(f"{number(count)} {name}" for name, count in parts.items() if count) or "nothing"
+        listed = (
+            ", ".join(f"{number(count)} {name}" for name, count in parts.items() if count)
+            or "nothing"
+        )
         said[kind] = f"{listed}: {number(cost.total)}, {f.last_block_cost_ratio:.2f} × Pre-LN"
     return said

@@ -1,1 +1,3 @@
-"""What is known for a model one wants to train: evidence of ours and of others, ranked by how near it comes."""
+"""What is known for a model one wants to train: evidence of ours and of others, ranked by how near
+it comes.
+"""

@@ -1,4 +1,6 @@
-"""The model one wants to train: how far from it something was measured, and what theory says of its depth."""
+"""The model one wants to train: how far from it something was measured, and what theory says of its
+depth.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +14,9 @@ from ..theory.settings import ModelSetting
 from .evidence import EvidenceSetting
 
 NEAR = 4.0
-"""Evidence from sizes within this factor, in depth, width and tokens, is near; from any other it is small-scale, or of
-another size. No result says how far evidence carries: the factor is a convention, and it is told with the distances."""
+"""Evidence from sizes within this factor, in depth, width and tokens, is near; from any other it is
+small-scale, or of another size. No result says how far evidence carries: the factor is a
+convention, and it is told with the distances."""
 SAME = (frozenset({"adam", "adamw"}),)
 """Optimisers whose evidence counts for one another: they differ in how weights decay."""
 
@@ -40,12 +43,16 @@ class ModelToTrain:
 
     def __str__(self) -> str:
         tokens = "" if self.tokens is None else f", {self.tokens:,.0f} tokens"
-        return f"{self.model}, {self.blocks} blocks of width {self.width:,}, {self.optimizer}{tokens}"
+        return (
+            f"{self.model}, {self.blocks} blocks of width {self.width:,}, {self.optimizer}{tokens}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distance:
-    """The case over the setting: 3 where the case is three times as deep, 0.5 where it is half as deep."""
+    """The case over the setting: 3 where the case is three times as deep, 0.5 where it is half as
+    deep.
+    """
 
     blocks: float
     width: float
@@ -92,7 +99,11 @@ def _nearest(value: int, span: tuple[int, int]) -> int:
 
 GRADIENT_OF = "ffn_out"
 """The matrix whose gradient is told, the last one of a block."""
-_STACKS = {"encoder-only": "encoder", "decoder-only": "decoder", "encoder-decoder": "encoder-decoder"}
+_STACKS = {
+    "encoder-only": "encoder",
+    "decoder-only": "decoder",
+    "encoder-decoder": "encoder-decoder",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +153,10 @@ def theory(case: ModelToTrain, placements: Sequence[str]) -> Theory:
                 last_gradient=float(gradient[-1]),
             )
         )
-    options = f"--stack {model.stack} --blocks {model.blocks} --width {model.width} --ffn-width {model.ffn_width}"
+    options = (
+        f"--stack {model.stack} --blocks {model.blocks} --width {model.width} --ffn-width "
+        f"{model.ffn_width}"
+    )
     return Theory(
         command=f"normscope predict {' '.join(found)} {options} --setting {model.setting}",
         foreseen=foreseen,

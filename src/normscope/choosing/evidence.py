@@ -1,7 +1,8 @@
-"""The evidence as plain values: where it was measured, what it says of a placement, and whose it is.
+"""The evidence as plain values: where it was measured, what it says of a placement, and whose it
+is.
 
-Ours is `evidence.json` in the package: what the results of the repository said when the manual's page was made. What
-others have published is `published.toml`."""
+Ours is `evidence.json` in the package: what the results of the repository said when the manual's
+page was made. What others have published is `published.toml`."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,13 @@ from ..placement.base import ModelKind
 BASELINE = "pre-ln"
 """The placement that others are compared with, as most decoders of today have it."""
 NEEDS_NATS = 0.1
-"""A loss so much higher without warm-up counts as one that needs it, as in the study of optimisers."""
+"""A loss so much higher without warm-up counts as one that needs it, as in the study of
+optimisers.
+"""
 Support = Literal["supported", "contradicted", "undecided", "not known"]
-"""Whether an interval lies on the side of the claim, on the other, or across the edge; or nothing was measured."""
+"""Whether an interval lies on the side of the claim, on the other, or across the edge; or nothing
+was measured.
+"""
 QuestionName = Literal["lower-loss", "no-warmup"]
 
 
@@ -39,15 +44,15 @@ QUESTIONS: Mapping[QuestionName, Question] = {
         Question(
             name="lower-loss",
             heading="Which placements end lower than Pre-LN?",
-            rule="supported where the 95 % interval of the loss less Pre-LN's lies below 0, contradicted where above",
+            rule="supported where the 95 % interval of the loss less Pre-LN's lies below 0, "
+            "contradicted where above",
             unit="nats per token",
         ),
         Question(
             name="no-warmup",
             heading="Which placements do without warm-up?",
-            rule="supported where the 95 % interval of the loss without warm-up less that with it lies below "
-            f"{NEEDS_NATS}, "
-            "contradicted where it lies above 0",
+            rule="supported where the 95 % interval of the loss without warm-up less that with it "
+            f"lies below {NEEDS_NATS}, contradicted where it lies above 0",
             unit="nats per token",
         ),
     )
@@ -68,7 +73,9 @@ class EvidenceSetting:
     """The least and the greatest number of blocks in a stack."""
     width: tuple[int, int]
     tokens: int
-    """That a training saw; where batches are filled up to a limit, the most that it can have seen."""
+    """That a training saw; where batches are filled up to a limit, the most that it can have
+    seen.
+    """
     updates: int
     text: str
     """What it was trained on."""
@@ -91,12 +98,14 @@ class EvidenceRow:
     seeds: int
     """Trainings in pairs."""
     source: Sequence[str]
-    """JSON pointers into the result: the interval itself; or the losses of the seeds, of which this is the mean of the
-    first less the second."""
+    """JSON pointers into the result: the interval itself; or the losses of the seeds, of which this
+    is the mean of the first less the second."""
     note: str = ""
     """What has to be said with it."""
     learned: bool = True
-    """False where no loss of either side is well below the unigram baseline: that decides nothing."""
+    """False where no loss of either side is well below the unigram baseline: that decides
+    nothing.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +206,10 @@ _PUBLISHED = Path(__file__).with_name("published.toml")
 @cache
 def published() -> Sequence[Published]:
     """Every entry, in the order of the file."""
-    return [Published(**one) for one in tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["published"]]
+    return [
+        Published(**one)
+        for one in tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["published"]
+    ]
 
 
 FILE = Path(__file__).with_name("evidence.json")

@@ -1,4 +1,6 @@
-"""What is said of a model, in sections of sentences and tables: for the terminal, the manual and notebooks alike."""
+"""What is said of a model, in sections of sentences and tables: for the terminal, the manual and
+notebooks alike.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,11 @@ _FIRST = 3
 """So many of a group are named in short."""
 _NAMED = 20
 """So many placements of which nothing is known are named, and counted beyond."""
-_SCALES = {"small-scale": ", evidence is only small-scale", "other size": ", evidence is of another size", "near": ""}
+_SCALES = {
+    "small-scale": ", evidence is only small-scale",
+    "other size": ", evidence is of another size",
+    "near": "",
+}
 _BY_OTHERS = {"read": "read at the place cited", "second-hand": "read in another text"}
 
 
@@ -44,15 +50,23 @@ class PageSection:
 
 def parts(choice: EvidenceForModel) -> list[PageSection]:
     """Everything that is known, the conclusion first."""
-    return [*own_parts(choice), advice_part(choice.advice), published_part(choice.case.model, choice.published)]
+    return [
+        *own_parts(choice),
+        advice_part(choice.advice),
+        published_part(choice.case.model, choice.published),
+    ]
 
 
 def own_parts(choice: EvidenceForModel) -> list[PageSection]:
     """What is about this case and no other."""
     lines = recommended(choice)
     return [
-        PageSection(heading="What we would do", before=[f"{one.what}: {one.says}" for one in lines]),
-        PageSection(heading="How sure, and how to be surer", before=[f"- {one.why}" for one in lines]),
+        PageSection(
+            heading="What we would do", before=[f"{one.what}: {one.says}" for one in lines]
+        ),
+        PageSection(
+            heading="How sure, and how to be surer", before=[f"- {one.why}" for one in lines]
+        ),
         _conclusion(choice),
         _evidence(choice),
         # Pre-LN is not compared with itself.
@@ -64,9 +78,17 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
 
 def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
     """How often the doctor was right, in the words of its study."""
-    said = [f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})." for one in advice]
-    before = "Of small trainings in families that the law, then with one constant for normed sums, was not fitted to:"
-    return PageSection(heading="How often the doctor's own rates and warm-ups were right", before=[before, *said])
+    said = [
+        f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})."
+        for one in advice
+    ]
+    before = (
+        "Of small trainings in families that the law, then with one constant for normed sums, was "
+        "not fitted to:"
+    )
+    return PageSection(
+        heading="How often the doctor's own rates and warm-ups were right", before=[before, *said]
+    )
 
 
 def published_part(model: str, published: Sequence[Published]) -> PageSection:
@@ -79,25 +101,38 @@ def published_part(model: str, published: Sequence[Published]) -> PageSection:
         where = f"{one.citation}; {', '.join(size) or 'size not known'}; {_BY_OTHERS[one.checked]}"
         said.append(f"- {one.claim} ({where})")
     return PageSection(
-        heading=f"Published by others for {model} models", before=said or ["Nothing that we know of and can cite."]
+        heading=f"Published by others for {model} models",
+        before=said or ["Nothing that we know of and can cite."],
     )
 
 
 def _conclusion(choice: EvidenceForModel) -> PageSection:
     said = []
     if not choice.measured:
-        said.append(f"Nothing of ours compares placements in {choice.case.model} models under {choice.case.optimizer}.")
+        said.append(
+            f"Nothing of ours compares placements in {choice.case.model} models under "
+            f"{choice.case.optimizer}."
+        )
     elif all(one.scale == "small-scale" for one in choice.measured):
-        said.append(f"By more than {NEAR:g} times this model exceeds all that counts here: evidence is small-scale.")
+        said.append(
+            f"By more than {NEAR:g} times this model exceeds all that counts here: evidence is "
+            "small-scale."
+        )
     elif any(one.scale == "near" for one in choice.measured):
         near = [one.setting.name for one in choice.measured if one.scale == "near"]
-        said.append(f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else is farther.")
+        said.append(
+            f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else "
+            "is farther."
+        )
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
     for answered in (one for one in choice.answers if one.claims):
         named = {group: [claim.placement for claim in answered.of(group)] for group in GROUPS[:3]}
         groups = [f"{group}: {_first(names)}" for group, names in named.items() if names]
-        said.append(f"{answered.question.heading} {'; '.join(groups or ['not measured by us']).capitalize()}.")
+        said.append(
+            f"{answered.question.heading} "
+            f"{'; '.join(groups or ['not measured by us']).capitalize()}."
+        )
     for one in published_near(choice)[:1]:
         said.append(f"Published near this size: {one.claim} ({one.citation})")
     return PageSection(heading="In short", before=said)
@@ -105,7 +140,9 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
 
 def _first(names: Sequence[str]) -> str:
     """The strongest by name, the others by their number."""
-    return joined(names if len(names) <= _FIRST + 1 else [*names[:_FIRST], f"{len(names) - _FIRST} more"])
+    return joined(
+        names if len(names) <= _FIRST + 1 else [*names[:_FIRST], f"{len(names) - _FIRST} more"]
+    )
 
 
 def _evidence(choice: EvidenceForModel) -> PageSection:
@@ -113,13 +150,36 @@ def _evidence(choice: EvidenceForModel) -> PageSection:
     rows = []
     for one in choice.measured:
         setting, optimizers = one.setting, ", ".join(one.optimizers)
-        away = ", ".join(f"{significant(times, 3)} × {words[what]}" for what, times in one.distance.factors.items())
+        away = ", ".join(
+            f"{significant(times, 3)} × {words[what]}"
+            for what, times in one.distance.factors.items()
+        )
         length = (f"{setting.tokens:,}", f"{setting.updates:,}")
-        rows.append([setting.name, optimizers, _span(setting.blocks), _span(setting.width), *length, away, one.scale])
-    columns = ("results/", "optimiser", "blocks", "width", "tokens", "updates", "this model is", "scale")
+        rows.append(
+            [
+                setting.name,
+                optimizers,
+                _span(setting.blocks),
+                _span(setting.width),
+                *length,
+                away,
+                one.scale,
+            ]
+        )
+    columns = (
+        "results/",
+        "optimiser",
+        "blocks",
+        "width",
+        "tokens",
+        "updates",
+        "this model is",
+        "scale",
+    )
     rule = (
-        f"What was measured within a factor of {NEAR:g} of this model in depth, width and tokens is called near; what "
-        "this model exceeds by more in one of them is small-scale. Of an encoder-decoder, blocks are those of a stack."
+        f"What was measured within a factor of {NEAR:g} of this model in depth, width and tokens "
+        "is called near; what this model exceeds by more in one of them is small-scale. Of an "
+        "encoder-decoder, blocks are those of a stack."
     )
     tables = [TextTable(columns=columns, rows=rows)] if rows else []
     return PageSection(heading="Evidence that counts here", before=[rule], tables=tables)
@@ -132,23 +192,53 @@ def _answer(choice: EvidenceForModel, answered: QuestionAnswers) -> PageSection:
         claims = answered.of(group)
         scales = {choice.scale(finding.setting) for claim in claims for finding in claim.findings}
         one_scale = scales.pop() if len(scales) == 1 else ""
-        columns = ["placement", "difference", "seeds", "results/", *([] if one_scale else ["scale"]), "remark"]
+        columns = [
+            "placement",
+            "difference",
+            "seeds",
+            "results/",
+            *([] if one_scale else ["scale"]),
+            "remark",
+        ]
         rows = []
         for claim in claims:
             for place, finding in enumerate(claim.findings):
                 remark = finding.note
                 if claim.disagree:
-                    remark = "; ".join(filter(None, [f"{finding.answer} here, and results point apart", remark]))
-                name, difference = "" if place else claim.placement, interval(finding.mean, finding.half_width)
-                where, scale = _where(choice, finding.setting, finding.optimizer), choice.scale(finding.setting)
-                rows.append([name, difference, str(finding.seeds), where, *([] if one_scale else [scale]), remark])
+                    remark = "; ".join(
+                        filter(None, [f"{finding.answer} here, and results point apart", remark])
+                    )
+                name, difference = (
+                    "" if place else claim.placement,
+                    interval(finding.mean, finding.half_width),
+                )
+                where, scale = (
+                    _where(choice, finding.setting, finding.optimizer),
+                    choice.scale(finding.setting),
+                )
+                rows.append(
+                    [
+                        name,
+                        difference,
+                        str(finding.seeds),
+                        where,
+                        *([] if one_scale else [scale]),
+                        remark,
+                    ]
+                )
         if rows:
-            tables.append(TextTable(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows))
+            tables.append(
+                TextTable(title=f"{group}{_SCALES.get(one_scale, '')}", columns=columns, rows=rows)
+            )
     unknown = [claim.placement for claim in answered.of("not known")]
     names = f": {', '.join(unknown)}" if len(unknown) <= _NAMED else ""
-    after = [f"Not measured by us like this: {counted(len(unknown), 'placement')}{names}."] * bool(unknown)
+    after = [f"Not measured by us like this: {counted(len(unknown), 'placement')}{names}."] * bool(
+        unknown
+    )
     rule = f"{question.rule[0].upper()}{question.rule[1:]}; in {question.unit}."
-    return PageSection(heading=question.heading, before=[rule] if tables else [], tables=tables, after=after)
+    return PageSection(
+        heading=question.heading, before=[rule] if tables else [], tables=tables, after=after
+    )
 
 
 def _rates(choice: EvidenceForModel) -> PageSection:
@@ -165,11 +255,25 @@ def _rates(choice: EvidenceForModel) -> PageSection:
         ]
         for rate in choice.rates
     ]
-    columns = ("placement", "warm-up", "best rate", "tried", "mean loss", "seeds", "results/", "scale")
-    heading, tables = "Which rate was best, with which warm-up?", [TextTable(columns=columns, rows=rows)] * bool(rows)
+    columns = (
+        "placement",
+        "warm-up",
+        "best rate",
+        "tried",
+        "mean loss",
+        "seeds",
+        "results/",
+        "scale",
+    )
+    heading, tables = (
+        "Which rate was best, with which warm-up?",
+        [TextTable(columns=columns, rows=rows)] * bool(rows),
+    )
     after = "Not known: no ladder of rates was trained in such a model under this optimiser."
     if rows:
-        after = "An asterisk marks the first or last rate of the ladder: a better one may lie beyond."
+        after = (
+            "An asterisk marks the first or last rate of the ladder: a better one may lie beyond."
+        )
     return PageSection(heading=heading, tables=tables, after=[after])
 
 
@@ -187,19 +291,28 @@ def _theory(choice: EvidenceForModel) -> PageSection:
     columns = ("placement", "E‖x_0‖²/d", "E‖x_L‖²/d", "first gradient", "last gradient", last)
     before = [
         f"This is theory of initial weights, at {counted(choice.case.blocks, 'block')} of width "
-        f"{choice.case.width:,}, and no training: the stream's mean square before the first and after the last block, "
-        "and the gradient norms of the feed-forward's second matrix in both; feed-forward four times the width. "
-        "Norms, schedules and optimisers change what follows from them.",
-        f"Computed by `{choice.theory.command}`. The last column was measured on encoders of width 64 at "
-        "initialisation (results/depth): how the root mean square moves with depth.",
+        f"{choice.case.width:,}, and no training: the stream's mean square before the first and "
+        "after the last block, and the gradient norms of the feed-forward's second matrix in both; "
+        "feed-forward four times the width. Norms, schedules and optimisers change what follows "
+        "from them.",
+        f"Computed by `{choice.theory.command}`. The last column was measured on encoders of width "
+        "64 at initialisation (results/depth): how the root mean square moves with depth.",
     ]
-    after = [f"Theory does not follow {joined(list(choice.theory.refused))}."] if choice.theory.refused else []
+    after = (
+        [f"Theory does not follow {joined(list(choice.theory.refused))}."]
+        if choice.theory.refused
+        else []
+    )
     tables = [TextTable(columns=columns, rows=rows)]
-    return PageSection(heading="What depth does, by theory", before=before, tables=tables, after=after)
+    return PageSection(
+        heading="What depth does, by theory", before=before, tables=tables, after=after
+    )
 
 
 def _where(choice: EvidenceForModel, setting: str, optimizer: str) -> str:
-    """The folder of results/, what else tells one setting of it from another, and another optimiser that counts."""
+    """The folder of results/, what else tells one setting of it from another, and another optimiser
+    that counts.
+    """
     return setting if optimizer == choice.case.optimizer else f"{setting}, {optimizer}"
 
 
@@ -216,12 +329,17 @@ def choice_view(choice: EvidenceForModel, *, tables: bool = False) -> Renderable
     title = Text(f"Placement, learning rate and warm-up for: {choice.case}", style="bold")
     if tables:
         return Group(title, *map(_part, parts(choice)))
-    more = "`normscope choose --long` adds every number with its source, theory, and what others published."
+    more = (
+        "`normscope choose --long` adds every number with its source, theory, and what others "
+        "published."
+    )
     return Group(title, *map(_part, own_parts(choice)[:3]), Text(f"\n{more}"))
 
 
 def _part(part: PageSection) -> RenderableType:
-    return Group("", Text(part.heading, style="bold"), Padding(Group(*_content(part)), (0, 0, 0, 2)))
+    return Group(
+        "", Text(part.heading, style="bold"), Padding(Group(*_content(part)), (0, 0, 0, 2))
+    )
 
 
 def _content(part: PageSection) -> Iterator[RenderableType]:
@@ -234,18 +352,25 @@ def _content(part: PageSection) -> Iterator[RenderableType]:
 
 
 class _Table:
-    """A table, or its rows one below another where the console is too narrow for the longest words of its columns."""
+    """A table, or its rows one below another where the console is too narrow for the longest words
+    of its columns.
+    """
 
     def __init__(self, table: TextTable) -> None:
         self.table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         drawn = _drawn(self.table)
-        if Measurement.get(console, options.update(max_width=10_000), drawn).minimum <= options.max_width:
+        if (
+            Measurement.get(console, options.update(max_width=10_000), drawn).minimum
+            <= options.max_width
+        ):
             yield drawn
             return
         for row in self.table.rows:
-            cells = [f"{name} {cell}" for name, cell in zip(self.table.columns, row, strict=True) if cell]
+            cells = [
+                f"{name} {cell}" for name, cell in zip(self.table.columns, row, strict=True) if cell
+            ]
             yield Text(f"- {', '.join(cells)}")
 
 

@@ -1,4 +1,6 @@
-"""`normscope compare` and `demo` train grids of runs and write their report, which `report` does at any time."""
+"""`normscope compare` and `demo` train grids of runs and write their report, which `report` does at
+any time.
+"""
 
 import math
 import shlex
@@ -35,11 +37,14 @@ def compare(
         typer.Option(metavar="NAME,…", autocompletion=shared.complete_placements),
         "With commas or the option repeated; `normscope placements` lists them.",
     ] = [],  # noqa: B006
-    warmup_updates: Annotated[str | None, "Separated by commas, or a grid such as 50:800:5, as for --peak-lr."],
+    warmup_updates: Annotated[
+        str | None, "Separated by commas, or a grid such as 50:800:5, as for --peak-lr."
+    ],
     arms: Annotated[str | None, typer.Option(metavar="PLACEMENT:WARMUP,…")],
     peak_lr: Annotated[
         str | None,
-        "Separated by commas, or a grid START:STOP:COUNT with equal steps in the logarithm, such as 3e-4:3e-1:7.",
+        "Separated by commas, or a grid START:STOP:COUNT with equal steps in the logarithm, such "
+        "as 3e-4:3e-1:7.",
     ],
     optimizers: Annotated[str | None, "Separated by commas."],
     seeds: int,
@@ -55,8 +60,9 @@ def compare(
 ) -> None:
     """Train every combination of the listed values and write report.html.
 
-    Runs train in processes side by side. After an interruption, run the same command to resume: finished runs are
-    skipped and unfinished ones resumed. With other values and the same folder, a comparison grows.
+    Runs train in processes side by side. After an interruption, run the same command to resume:
+    finished runs are skipped and unfinished ones resumed. With other values and the same folder, a
+    comparison grows.
 
     For example:
 
@@ -77,7 +83,9 @@ def compare(
         base,
         given.places,
         placements=names,
-        warmups_updates=None if warmup_updates is None else numbers(warmup_updates, int, "warmup-updates"),
+        warmups_updates=None
+        if warmup_updates is None
+        else numbers(warmup_updates, int, "warmup-updates"),
         arms=_listed(arms, _placement_and_warmup, "arms"),
         peak_lrs=None if peak_lr is None else numbers(peak_lr, float, "peak-lr"),
         optimizers=_listed(optimizers, str, "optimizers"),
@@ -127,19 +135,23 @@ def report(
     \b
       normscope report runs/compare-my
 
-    folders: Folders of comparisons, or of runs. out: Folder for the report. By default the comparison's own; report/ in
-    a run's. title: Title of the report. By default the comparison's.
+    folders: Folders of comparisons, or of runs. out: Folder for the report. By default the
+    comparison's own; report/ in a run's. title: Title of the report. By default the comparison's.
     """
     from ..compare.compare import report as write_report
 
     if len(folders) > 1 and out is None:
         raise UserError("several folders make one report: say with --out where to write it")
     first = folders[0]
-    page, file = write_report(folders, out or (first / "report" if is_run(first) else first), title=title)
+    page, file = write_report(
+        folders, out or (first / "report" if is_run(first) else first), title=title
+    )
     print_summary(page, file)
 
 
-def _compare(cells: "list[Cell]", folder: Path, processes: int, stop_when: str | None, **asked: Any) -> None:
+def _compare(
+    cells: "list[Cell]", folder: Path, processes: int, stop_when: str | None, **asked: Any
+) -> None:
     from ..compare.compare import run_comparison
     from ..compare.pool import PoolOptions
     from ..train import StopRule
@@ -157,10 +169,11 @@ def _compare(cells: "list[Cell]", folder: Path, processes: int, stop_when: str |
 
 
 def numbers(text: str, kind: Callable[[str], _Number], option: str) -> list[_Number]:
-    """The values of "1e-3,2e-3" and "3e-4:3e-1:7", or of both in one list. Raises UserError naming the option.
+    """The values of "1e-3,2e-3" and "3e-4:3e-1:7", or of both in one list. Raises UserError naming
+    the option.
 
-    kind: int or float. A grid's values lie at equal distances in the logarithm, rounded to three significant digits or,
-    for int, to whole numbers; its ends are as given.
+    kind: int or float. A grid's values lie at equal distances in the logarithm, rounded to three
+    significant digits or, for int, to whole numbers; its ends are as given.
     """
     found: list[_Number] = []
     for part in filter(None, map(str.strip, text.split(","))):
@@ -168,8 +181,9 @@ def numbers(text: str, kind: Callable[[str], _Number], option: str) -> list[_Num
             found += _grid(part, kind) if ":" in part else [kind(part)]
         except ValueError as error:
             raise UserError(
-                f"--{option} takes comma-separated values, and grids start:stop:count with equal steps in the "
-                f"logarithm such as {'50:800:5' if kind is int else '3e-4:3e-1:7'}; got {text!r}: {error}"
+                f"--{option} takes comma-separated values, and grids start:stop:count with equal "
+                f"steps in the logarithm such as {'50:800:5' if kind is int else '3e-4:3e-1:7'}; "
+                f"got {text!r}: {error}"
             ) from error
     return found
 
@@ -179,12 +193,16 @@ def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
     parts = text.split(":")
     if len(parts) != 3:
         raise ValueError(
-            f"{text!r} has {len(parts)} parts, and a grid has three: where it starts, where it stops, and how many"
+            f"{text!r} has {len(parts)} parts, and a grid has three: where it starts, where it "
+            "stops, and how many"
         )
     start, stop, count = kind(parts[0]), kind(parts[1]), int(parts[2])
     if not (0 < start < stop and math.isfinite(stop)):
         beside = "; write 0 beside it, as in 0,50:800:5" if start == 0 else ""
-        raise ValueError(f"{text!r} must rise from a number above 0 to a finite one: its steps are factors{beside}")
+        raise ValueError(
+            f"{text!r} must rise from a number above 0 to a finite one: its steps are "
+            f"factors{beside}"
+        )
     if not 2 <= count <= 1000:
         raise ValueError(f"{text!r} asks for {count} values, and a grid has from 2 to 1000")
     factor = (stop / start) ** (1 / (count - 1))
@@ -193,7 +211,10 @@ def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
     values[0], values[-1] = start, stop
     if any(not low < high for low, high in pairwise(values)):
         to = "whole numbers" if kind is int else f"{_DIGITS} significant digits"
-        raise ValueError(f"{text!r} is so fine that two of its values are the same when rounded to {to}; ask for fewer")
+        raise ValueError(
+            f"{text!r} is so fine that two of its values are the same when rounded to {to}; ask "
+            "for fewer"
+        )
     return values
 
 
@@ -201,7 +222,10 @@ def _listed(text: str | None, kind: Any, option: str) -> list[Any] | None:
     """The values that commas separate; None of None. Raises UserError naming the option."""
     if text is None:
         return None
-    with user_errors(ValueError, said=lambda error: f"--{option} takes comma-separated values, got {text!r}: {error}"):
+    with user_errors(
+        ValueError,
+        said=lambda error: f"--{option} takes comma-separated values, got {text!r}: {error}",
+    ):
         return [kind(part.strip()) for part in text.split(",") if part.strip()]
 
 

@@ -1,4 +1,6 @@
-"""What the terminal shows while work is under way: a live display for a person, lines of text for a file or a pipe."""
+"""What the terminal shows while work is under way: a live display for a person, lines of text for a
+file or a pipe.
+"""
 
 import contextlib
 import io
@@ -24,14 +26,16 @@ _PLAIN_EVERY_SECONDS = 10.0
 
 
 class _Stderr:
-    """sys.stderr for as long as somebody reads it: a terminal that was closed, or a reader that has gone, ends no work.
+    """sys.stderr for as long as somebody reads it: a terminal that was closed, or a reader that has
+    gone, ends no work.
 
     A run whose terminal is closed must be able to save.
     """
 
     @property
     def _file(self) -> TextIO:
-        # A live display stands in for sys.stderr and prints through the console, which is to say here.
+        # A live display stands in for sys.stderr and prints through the console, which is to say
+        # here.
         file: TextIO = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
         return file
 
@@ -60,14 +64,18 @@ def stderr() -> "Console":
     """Standard error, the same object for all who write to it; `--help` does not wait for rich."""
     from rich.console import Console
 
-    return Console(file=cast(IO[str], _Stderr()), stderr=True, highlight=False, markup=False, emoji=False)
+    return Console(
+        file=cast(IO[str], _Stderr()), stderr=True, highlight=False, markup=False, emoji=False
+    )
 
 
 _PIPED_COLUMNS, _LEAST_COLUMNS = 100, 40
 
 
 def standard_output() -> "Console":
-    """Standard output, as wide as the terminal or COLUMNS say; a pipe of which neither is known has 100."""
+    """Standard output, as wide as the terminal or COLUMNS say; a pipe of which neither is known has
+    100.
+    """
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
@@ -89,7 +97,9 @@ class _BarDisplay:
 
         self.console = console
         texts = [TextColumn(column, markup=False) for column in ("{task.description}", *columns)]
-        self.bar = Progress(texts[0], BarColumn(24), *texts[1:], console=console, disable=not console.is_terminal)
+        self.bar = Progress(
+            texts[0], BarColumn(24), *texts[1:], console=console, disable=not console.is_terminal
+        )
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -100,7 +110,9 @@ class _BarDisplay:
 
 
 class TrainDisplay(_BarDisplay):
-    """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for every validation."""
+    """The progress of a run: a bar on a terminal; elsewhere a line every ten seconds and one for
+    every validation.
+    """
 
     def __init__(self, console: "Console", title: str) -> None:
         from rich.progress import TimeRemainingColumn
@@ -115,24 +127,35 @@ class TrainDisplay(_BarDisplay):
         if kind == "update":
             self._first = self._first or update
             note = (
-                f"loss {event['loss_nats']:.3f} nats  lr {event['lr']:.2e}  |g| {event['gradient_norm']:.2f}  "
-                f"{event['target_tokens_per_second']:,.0f} tokens/s  {event['input_wait_share']:.1%} waiting for data"
+                f"loss {event['loss_nats']:.3f} nats  lr {event['lr']:.2e}  |g| "
+                f"{event['gradient_norm']:.2f}  {event['target_tokens_per_second']:,.0f} tokens/s  "
+                f"{event['input_wait_share']:.1%} waiting for data"
             )
             self.bar.update(self._task, completed=update, total=updates, note=note)
-            if not self.console.is_terminal and time.monotonic() - self._last_plain > _PLAIN_EVERY_SECONDS:
+            if (
+                not self.console.is_terminal
+                and time.monotonic() - self._last_plain > _PLAIN_EVERY_SECONDS
+            ):
                 self._last_plain = time.monotonic()
                 # A resumed run does not begin at 1.
                 left = event["elapsed_seconds"] / (update + 1 - self._first) * (updates - update)
                 self._line(f"update {update}/{updates}  {note}  {duration(left)} left")
         elif kind == "validation":
-            nats, scores = event["nll_nats"], f"  BLEU {event['bleu']:.2f}" if "bleu" in event else ""
-            text = f"validation {nats:.4f} nats ({nats / math.log(2):.4f} bits) per target token{scores}"
+            nats, scores = (
+                event["nll_nats"],
+                f"  BLEU {event['bleu']:.2f}" if "bleu" in event else "",
+            )
+            text = (
+                f"validation {nats:.4f} nats ({nats / math.log(2):.4f} bits) per target "
+                f"token{scores}"
+            )
             self._line(f"update {update}: {text}")
         elif kind == "skipped":
             self._line(f"update {update} skipped: {event['reason']}")
         elif kind == "finished":
             self._line(
-                f"finished after {update} updates; cumulative learning rate (sum over updates) {event['summed_lr']:.4g}"
+                f"finished after {update} updates; cumulative learning rate (sum over updates) "
+                f"{event['summed_lr']:.4g}"
             )
 
     def _line(self, text: str) -> None:
@@ -148,7 +171,11 @@ class StageDisplay(_BarDisplay):
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, "{task.completed:,}/{task.total:,}", "{task.fields[left]}")
         self.clock = clock
-        self._tasks, self._first, self._last_plain = dict[str, Any](), dict[str, tuple[float, int]](), clock()
+        self._tasks, self._first, self._last_plain = (
+            dict[str, Any](),
+            dict[str, tuple[float, int]](),
+            clock(),
+        )
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage not in self._tasks:
@@ -159,7 +186,11 @@ class StageDisplay(_BarDisplay):
                 note(f"{stage} ...", self.console)
         left = self._left(stage, done, total)
         self.bar.update(self._tasks[stage], completed=done, total=total, left=left)
-        if left and not self.console.is_terminal and self.clock() - self._last_plain > _PLAIN_EVERY_SECONDS:
+        if (
+            left
+            and not self.console.is_terminal
+            and self.clock() - self._last_plain > _PLAIN_EVERY_SECONDS
+        ):
             self._last_plain = self.clock()
             note(f"{stage}: {done:,} of {total:,}, {left}", self.console)
 
@@ -171,9 +202,13 @@ class StageDisplay(_BarDisplay):
 
 
 def note(text: str, console: "Console | None" = None) -> None:
-    """Print what is under way, on standard error, in lines of its columns, later ones indented; words stay whole."""
+    """Print what is under way, on standard error, in lines of its columns, later ones indented;
+    words stay whole.
+    """
     console = console or stderr()
-    lines = wrap(text, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    lines = wrap(
+        text, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
     console.print("\n".join(lines), soft_wrap=True)
 
 
@@ -183,7 +218,9 @@ def say(text: str) -> None:
 
 
 def tell(*lines: str) -> None:
-    """Print sentences on standard output, broken to its columns; a word stays whole, such as a path to be copied."""
+    """Print sentences on standard output, broken to its columns; a word stays whole, such as a path
+    to be copied.
+    """
     for line in lines:
         print(broken(line, columns()), flush=True)
 
@@ -197,12 +234,14 @@ def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> No
 
 
 def show_what_the_terminal_has() -> None:
-    """Have standard output and error write a like letter for each that their encoding has not, where Python would end.
+    """Have standard output and error write a like letter for each that their encoding has not,
+    where Python would end.
 
     One for one, so that lines keep their length.
     """
     for stream in (sys.stdout, sys.stderr):
-        # A stream that another terminal was put under while it stood cannot be changed, and may write what it can.
+        # A stream that another terminal was put under while it stood cannot be changed, and may
+        # write what it can.
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError):
                 writes_like_letters(stream)

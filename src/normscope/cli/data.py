@@ -32,18 +32,27 @@ _PAIRS = {
 
 
 class _OfPairs(TyperCommand):
-    """A verb with options of two values each: one value alone is refused in words, whatever comes after it."""
+    """A verb with options of two values each: one value alone is refused in words, whatever comes
+    after it.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises UserError where an option of `_PAIRS` has fewer than two values before the next one, or the end."""
+        """Raises UserError where an option of `_PAIRS` has fewer than two values before the next
+        one, or the end.
+        """
         for place, word in enumerate(args):
             option, sign, first = word.partition("=")
             if option in _PAIRS and not ctx.resilient_parsing:
-                following = [first, *args[place + 1 : place + 2]] if sign else args[place + 1 : place + 3]
+                following = (
+                    [first, *args[place + 1 : place + 2]] if sign else args[place + 1 : place + 3]
+                )
                 given = list(takewhile(lambda value: not value.startswith("--"), following))
                 if len(given) < 2:
                     got = f"{given[0]!r} alone" if given else "none"
-                    raise UserError(f"{option} takes {_PAIRS[option]}, of the source and of the target, got {got}")
+                    raise UserError(
+                        f"{option} takes {_PAIRS[option]}, of the source and of the target, got "
+                        f"{got}"
+                    )
         return super().parse_args(ctx, args)
 
 
@@ -67,8 +76,8 @@ def data_prepare(
 ) -> None:
     """Make a corpus for translation from parallel text.
 
-    The text is tokenised and filtered, a BPE vocabulary is learned, and the sentences are stored as numbers. A command
-    that was stopped goes on where it was.
+    The text is tokenised and filtered, a BPE vocabulary is learned, and the sentences are stored as
+    numbers. A command that was stopped goes on where it was.
 
     For example:
 
@@ -76,12 +85,13 @@ def data_prepare(
       normscope data prepare corpora/mine --languages de en \\
           --train train.de.gz train.en.gz --valid valid.de valid.en
 
-    train: Source and target file of the training text: text or JSON lines, plain, .gz, .xz or .zst; Parquet; or a
-    folder that Hugging Face datasets saved. One file of records may stand twice. languages: Codes of the source and the
-    target language, such as de en. Moses' rules for a language split its words; one that it has no rules for is split
-    by the English ones, and a note says so. valid: Source and target file of the validation text; without them every
-    23rd training pair is held out. test: Source and target file of the test text. separate: Learn one vocabulary for
-    each language instead of a joint one. tokenised: The text is Moses-tokenised already.
+    train: Source and target file of the training text: text or JSON lines, plain, .gz, .xz or .zst;
+    Parquet; or a folder that Hugging Face datasets saved. One file of records may stand twice.
+    languages: Codes of the source and the target language, such as de en. Moses' rules for a
+    language split its words; one that it has no rules for is split by the English ones, and a note
+    says so. valid: Source and target file of the validation text; without them every 23rd training
+    pair is held out. test: Source and target file of the test text. separate: Learn one vocabulary
+    for each language instead of a joint one. tokenised: The text is Moses-tokenised already.
     """
     from ..data.parallel.preparation import PrepareConfig, summary
     from ..data.parallel.prepare import prepare
@@ -124,16 +134,18 @@ def data_documents(
 ) -> None:
     """Make a corpus for masked-lm or language-model from documents.
 
-    Paragraphs are split into sentences, a tokeniser is learned, and the sentences are stored as numbers. Memory holds a
-    part of the text at a time, and a command that was stopped goes on where it was.
+    Paragraphs are split into sentences, a tokeniser is learned, and the sentences are stored as
+    numbers. Memory holds a part of the text at a time, and a command that was stopped goes on where
+    it was.
 
     For example:
 
     \b
       normscope data documents corpora/books --train books.txt
 
-    train: File of text or of JSON lines, plain, .gz, .xz or .zst; Parquet file; or folder that Hugging Face datasets
-    saved. The option may be repeated. valid: Validation file; without one every 200th training document is held out.
+    train: File of text or of JSON lines, plain, .gz, .xz or .zst; Parquet file; or folder that
+    Hugging Face datasets saved. The option may be repeated. valid: Validation file; without one
+    every 200th training document is held out.
     test: Test file.
     """
     from ..data.documents.prepare import DocumentsConfig, prepare_documents, summary
@@ -141,7 +153,8 @@ def data_documents(
     others = {"valid": valid, "test": test}
     config = DocumentsConfig(
         out=out,
-        splits={"train": tuple(train)} | {name: (file,) for name, file in others.items() if file is not None},
+        splits={"train": tuple(train)}
+        | {name: (file,) for name, file in others.items() if file is not None},
         tokeniser=_tokeniser(tokeniser),
         vocabulary_size=vocabulary_size,
         lowercase=lowercase,
@@ -163,5 +176,8 @@ def _tokeniser(asked: str) -> "TokeniserKind | Path":
         if asked == kind:
             return kind  # type: ignore[no-any-return]
     if not asked.endswith(".json"):
-        raise UserError(f"--tokeniser takes {', '.join(get_args(TokeniserKind))} or a tokenizer.json, got {asked!r}")
+        raise UserError(
+            f"--tokeniser takes {', '.join(get_args(TokeniserKind))} or a tokenizer.json, got "
+            f"{asked!r}"
+        )
     return Path(asked)

@@ -36,14 +36,24 @@ _OTHER_LINES = 7
 class GridDisplay:
     """The runs of a grid: a live table on a terminal.
 
-    Elsewhere a line whenever a run changes its state or is validated, and every 30 seconds one about all of them.
+    Elsewhere a line whenever a run changes its state or is validated, and every 30 seconds one
+    about all of them.
     """
 
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
         from rich.live import Live
 
-        self.console, self.clock, self._seen, self._last_plain = console, clock, dict[str, tuple[str, int]](), clock()
-        self.live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self.console, self.clock, self._seen, self._last_plain = (
+            console,
+            clock,
+            dict[str, tuple[str, int]](),
+            clock(),
+        )
+        self.live = (
+            Live(console=console, auto_refresh=False, transient=True)
+            if console.is_terminal
+            else None
+        )
 
     def __enter__(self) -> Self:
         if self.live is not None:
@@ -93,7 +103,9 @@ def whole(states: Sequence["CellState"]) -> str:
 
 
 def screen(states: Sequence["CellState"], console: "Console") -> "RenderableType":
-    """The table and how far all are: all rows where they fit the terminal, else those that a reader looks for."""
+    """The table and how far all are: all rows where they fit the terminal, else those that a reader
+    looks for.
+    """
     from rich.console import Group
 
     room = max(1, console.size.height - _OTHER_LINES)
@@ -120,10 +132,17 @@ def _table(states: Sequence["CellState"], letters: int, *, ascii_only: bool) -> 
     from rich.table import Table
 
     every = [state.cell.columns() for state in states]
-    # What all have in common tells none from another, and a terminal of 80 columns has no room for it.
-    differing = [name for i, name in enumerate(every[0]) if i == 0 or len({columns[name] for columns in every}) > 1]
+    # What all have in common tells none from another, and a terminal of 80 columns has no room for
+    # it.
+    differing = [
+        name
+        for i, name in enumerate(every[0])
+        if i == 0 or len({columns[name] for columns in every}) > 1
+    ]
     course = ["loss"] if letters else []
-    made = Table(*differing, "state", "update", "updates/s", "left", "validation (nats)", *course, box=None)
+    made = Table(
+        *differing, "state", "update", "updates/s", "left", "validation (nats)", *course, box=None
+    )
     for state, columns in zip(states, every, strict=True):
         rate, left = state.updates_per_second, state.seconds_left
         running = state.status == "running"

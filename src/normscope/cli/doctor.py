@@ -15,7 +15,14 @@ from .. import __version__
 from ..errors import UserError, place_in_user_code, user_errors
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .options import described_by
-from .shared import Imports, Trust, refuse_missing_target, refuse_unwritable, run_imports, write_text
+from .shared import (
+    Imports,
+    Trust,
+    refuse_missing_target,
+    refuse_unwritable,
+    run_imports,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from ..choosing.rates import BestOfSmaller
@@ -52,33 +59,38 @@ def doctor(
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
-    """Find a model's residual streams and norm placements, measure them over depth, and say what is wrong.
+    """Find a model's residual streams and norm placements, measure them over depth, and say what is
+    wrong.
 
-    The exit code is 0 where no finding is as severe as --fail-on, 1 where one is, and 2 where the target cannot be
-    examined. Of a training's history a spike that came back is an info, a rise or a plateau a warning.
+    The exit code is 0 where no finding is as severe as --fail-on, 1 where one is, and 2 where the
+    target cannot be examined. Of a training's history a spike that came back is an info, a rise or
+    a plateau a warning.
 
     For example:
 
     \b
       normscope doctor my_model.py:build --rate 3e-4 --html report.html
 
-    target: package.module:function or file.py:function that returns a model, (model, inputs), (model, inputs, loss)
-    or a dict of these and optimizer; a Hugging Face config.json, or a class such as GPT2Config; a folder with a
-    checkpoint or a run; a TOML configuration. settings: Change the configuration, or give the function an argument.
-    optimizer: Optimiser, such as adam or sgd. Without it: the target's own one, or adam. rate: The peak learning
-    rate that you plan to use. best_at: The peak rate that was best for a smaller version of the model, and the
-    settings that make that version, such as 2e-3:n_layer=4,n_embd=256; the advice carries it to this one. tokens:
-    Tokens in each sequence, for targets without inputs. sequences: Sequences in the batch, for targets without
-    inputs. seed: Seed of initial weights and inputs, for targets without one. html: Write the report with its
-    figures to this file. as_json: Write everything as JSON to this file; - prints it. `null` stands for what was
-    not measured. card: Write a card for the model's README, and beside it a badge, FILE.svg. fail_on: The least
-    severity that makes the exit code 1: error, warning or info. no_advice: Leave out the advice on the learning
-    rate. structure_only: Build the model without weights, and tell its streams, placements and formulas alone: a
-    model of any size in seconds. silence: Leave out this rule, beside those silenced in pyproject.toml. log:
-    Explain the spikes and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's
-    trainer_state.json, TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print
-    each finding as a line for other programs too: github (annotations of a workflow), or gcc (file:line: severity:
-    message, for editors). rules: List all rules and exit.
+    target: package.module:function or file.py:function that returns a model, (model, inputs),
+    (model, inputs, loss) or a dict of these and optimizer; a Hugging Face config.json, or a class
+    such as GPT2Config; a folder with a checkpoint or a run; a TOML configuration. settings: Change
+    the configuration, or give the function an argument.
+    optimizer: Optimiser, such as adam or sgd. Without it: the target's own one, or adam. rate: The
+    peak learning rate that you plan to use. best_at: The peak rate that was best for a smaller
+    version of the model, and the settings that make that version, such as
+    2e-3:n_layer=4,n_embd=256; the advice carries it to this one. tokens: Tokens in each sequence,
+    for targets without inputs. sequences: Sequences in the batch, for targets without inputs. seed:
+    Seed of initial weights and inputs, for targets without one. html: Write the report with its
+    figures to this file. as_json: Write everything as JSON to this file; - prints it. `null` stands
+    for what was not measured. card: Write a card for the model's README, and beside it a badge,
+    FILE.svg. fail_on: The least severity that makes the exit code 1: error, warning or info.
+    no_advice: Leave out the advice on the learning rate. structure_only: Build the model without
+    weights, and tell its streams, placements and formulas alone: a model of any size in seconds.
+    silence: Leave out this rule, beside those silenced in pyproject.toml. log: Explain the spikes
+    and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's trainer_state.json,
+    TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print each
+    finding as a line for other programs too: github (annotations of a workflow), or gcc (file:line:
+    severity: message, for editors). rules: List all rules and exit.
     """
     if rules:
         _list_rules()
@@ -86,29 +98,44 @@ def doctor(
     _check(fail_on, rate)
     if annotate is not None and (annotate not in _FORMS or target is None or as_json == _STDOUT):
         raise UserError(
-            f"--annotate {annotate}: choose one of {', '.join(_FORMS)}, for a TARGET, and without --json -, which has "
-            "the output to itself"
+            f"--annotate {annotate}: choose one of {', '.join(_FORMS)}, for a TARGET, and without "
+            "--json -, which has the output to itself"
         )
-    for option, given, least in (("--tokens", tokens, 2), ("--sequences", sequences, 1), ("--seed", seed, 0)):
+    for option, given, least in (
+        ("--tokens", tokens, 2),
+        ("--sequences", sequences, 1),
+        ("--seed", seed, 0),
+    ):
         if given < least:
             raise UserError(f"{option} must be at least {least}, got {given}")
     drawn = card and card.with_suffix(".svg")
     if card is not None and card == drawn:
-        raise UserError(f"--card {card}: a badge gets the ending .svg, and the card beside it another, such as .md")
+        raise UserError(
+            f"--card {card}: a badge gets the ending .svg, and the card beside it another, such as "
+            ".md"
+        )
     json_file = None if as_json in (None, _STDOUT) else Path(str(as_json))
-    for option, file in (("--html", html), ("--json", json_file), ("--card", card), ("--card", drawn)):
+    for option, file in (
+        ("--html", html),
+        ("--json", json_file),
+        ("--card", card),
+        ("--card", drawn),
+    ):
         if file is not None:
             refuse_unwritable(option, file)
     if target is None and log is not None:
         optimizer = _known_optimizer(optimizer)
         for option, written in (("--html", html), ("--card", card)):
             if written is not None:
-                raise UserError(f"{option} is of a model: name a TARGET beside --log, or take --json")
+                raise UserError(
+                    f"{option} is of a model: name a TARGET beside --log, or take --json"
+                )
         _explain_alone(log, as_json, fail_on)
         return
     if target is None:
         raise UserError(
-            "name a TARGET, such as GPT2Config or file.py:function; `normscope doctor --help` lists them all"
+            "name a TARGET, such as GPT2Config or file.py:function; `normscope doctor --help` "
+            "lists them all"
         )
     if no_advice and best_at is not None:
         raise UserError("--best-at is for advice, which --no-advice leaves out")
@@ -130,7 +157,10 @@ def doctor(
 
             trust_target(target)
         if structure_only:
-            found, history = opened_on_meta(target, settings, tokens=tokens, sequences=sequences), None
+            found, history = (
+                opened_on_meta(target, settings, tokens=tokens, sequences=sequences),
+                None,
+            )
         else:
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
@@ -139,11 +169,17 @@ def doctor(
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
         watch(f"looking at {found.title}", 0, 1)
         measured: dict[str, Any] | None = (
-            None if structure_only else {"optimizer": optimizer, "rate": rate, "advise": not no_advice}
+            None
+            if structure_only
+            else {"optimizer": optimizer, "rate": rate, "advise": not no_advice}
         )
         if measured is not None and smaller is not None:
-            version = opened(target, [*settings, *smaller[1]], tokens=tokens, sequences=sequences, seed=seed)
-            measured["smaller"] = _best_of_smaller(smaller[0], version, optimizer or found.optimizer or "adam")
+            version = opened(
+                target, [*settings, *smaller[1]], tokens=tokens, sequences=sequences, seed=seed
+            )
+            measured["smaller"] = _best_of_smaller(
+                smaller[0], version, optimizer or found.optimizer or "adam"
+            )
         diagnosis = _diagnosed(found, silenced, measured, watch)
     from ..doctor.result import worst_of
 
@@ -159,7 +195,9 @@ def doctor(
     if annotate is not None:
         for line in model_card.annotations(diagnosis.findings, target, annotate):
             typer.echo(line)
-    if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (history and _as_bad_as(fail_on, history.severity)):
+    if _as_bad_as(fail_on, worst_of(diagnosis.findings)) or (
+        history and _as_bad_as(fail_on, history.severity)
+    ):
         raise typer.Exit(1)
 
 
@@ -184,7 +222,8 @@ def _refuse_with_structure(**given: object) -> None:
     for name, value in given.items():
         if value is not None:
             raise UserError(
-                f"--structure-only takes no --{name.replace('_', '-')}: without weights there is nothing to measure"
+                f"--structure-only takes no --{name.replace('_', '-')}: without weights there is "
+                "nothing to measure"
             )
 
 
@@ -222,8 +261,8 @@ def _read_best_at(text: str) -> tuple[float, list[str]]:
         value = math.nan
     if not 0 < value < math.inf or not settings:
         raise UserError(
-            f"--best-at {text}: give the best peak rate of a smaller version of the model and the settings that make "
-            "that version, such as 2e-3:n_layer=4,n_embd=256"
+            f"--best-at {text}: give the best peak rate of a smaller version of the model and the "
+            "settings that make that version, such as 2e-3:n_layer=4,n_embd=256"
         )
     return value, settings.split(",")
 
@@ -234,8 +273,13 @@ def _best_of_smaller(rate: float, target: "Target", optimizer: Any) -> "BestOfSm
     from ..doctor.advise import facts_of, name_of
     from ..doctor.diagnose import structure
 
-    with user_errors(ValueError, said=lambda error: f"--best-at, the smaller version: {' '.join(str(error).split())}"):
-        return BestOfSmaller(rate, facts_of(structure(target.model, target.inputs).stacks, name_of(optimizer)))
+    with user_errors(
+        ValueError,
+        said=lambda error: f"--best-at, the smaller version: {' '.join(str(error).split())}",
+    ):
+        return BestOfSmaller(
+            rate, facts_of(structure(target.model, target.inputs).stacks, name_of(optimizer))
+        )
 
 
 def _silenced(given: list[str]) -> tuple[str, ...]:
@@ -254,8 +298,14 @@ def _diagnosed(
     measured: Mapping[str, Any] | None,
     watch: Callable[[str, int, int], None],
 ) -> "Diagnosis":
-    """measured: what is asked of a model with weights; without it only the structure is looked at."""
-    said: dict[str, Any] = {"wanted_placement": target.wanted_placement, "silenced": silenced, "target": target.title}
+    """measured: what is asked of a model with weights; without it only the structure is looked
+    at.
+    """
+    said: dict[str, Any] = {
+        "wanted_placement": target.wanted_placement,
+        "silenced": silenced,
+        "target": target.title,
+    }
     try:
         if measured is None:
             from ..doctor.diagnose import structure
@@ -283,7 +333,10 @@ def _diagnosed(
 
 
 def _write(
-    diagnosis: "Diagnosis", html: Path | None, as_json: str | None, history: "Explanation | None" = None
+    diagnosis: "Diagnosis",
+    html: Path | None,
+    as_json: str | None,
+    history: "Explanation | None" = None,
 ) -> None:
     from ..history.joined import verdict_lines, verdict_rows
 
@@ -298,7 +351,9 @@ def _write(
 
             shown = section(history, verdict)
         write_text("--html", html, render_doctor(diagnosis, RULES, shown))
-    explained = {} if history is None else {"history": history.to_json() | {"verdict": dict(verdict)}}
+    explained = (
+        {} if history is None else {"history": history.to_json() | {"verdict": dict(verdict)}}
+    )
     text = _as_text(diagnosis.to_json() | explained)
     if as_json == _STDOUT:
         typer.echo(text)
@@ -333,7 +388,11 @@ def _list_rules() -> None:
     widest = max(len(rule.id) for rule in RULES)
     for rule in RULES:
         head = f"{rule.id:{widest}}  {rule.severity:7}  "
-        typer.echo("\n".join(wrap(rule.title, columns(), initial_indent=head, subsequent_indent=" " * len(head))))
+        typer.echo(
+            "\n".join(
+                wrap(rule.title, columns(), initial_indent=head, subsequent_indent=" " * len(head))
+            )
+        )
 
 
 def _as_text(values: Mapping[str, Any]) -> str:
@@ -342,7 +401,9 @@ def _as_text(values: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return the same values with None in place of numbers that are not finite, which JSON does not have."""
+    """Return the same values with None in place of numbers that are not finite, which JSON does not
+    have.
+    """
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

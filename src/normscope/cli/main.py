@@ -1,4 +1,6 @@
-"""The command line. Each verb reads its options, calls one function of the library, and prints what came back."""
+"""The command line. Each verb reads its options, calls one function of the library, and prints what
+came back.
+"""
 
 import os
 import sys
@@ -34,10 +36,11 @@ _HOMES = {
 
 
 def command_line(verb: str = "") -> typer.Typer:
-    """The command line as far as `verb` needs it: that verb alone, and all of them where there is none of the name.
+    """The command line as far as `verb` needs it: that verb alone, and all of them where there is
+    none of the name.
 
-    Whoever types one verb does not wait for the imports of the others; each imports torch, which takes seconds, only
-    when it works, and `--help` answers at once.
+    Whoever types one verb does not wait for the imports of the others; each imports torch, which
+    takes seconds, only when it works, and `--help` answers at once.
     """
     app = typer.Typer(
         name="normscope",
@@ -91,7 +94,8 @@ def _main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """What does the placement of normalisation do to a Transformer, and does it need learning-rate warm-up?
+    """What does the placement of normalisation do to a Transformer, and does it need learning-rate
+    warm-up?
 
     For example, two minutes of training with a report at the end:
 
@@ -105,7 +109,9 @@ def _main(
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 after SIGINT, 143 after SIGTERM."""
+    """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 after SIGINT,
+    143 after SIGTERM.
+    """
     hold_lifeline()
     show_what_the_terminal_has()
     try:
@@ -123,7 +129,9 @@ def main() -> None:
 
 
 def _run() -> None:
-    """Raises UserError where a disk fails at a place that no narrower guard names: a look for a folder, the output."""
+    """Raises UserError where a disk fails at a place that no narrower guard names: a look for a
+    folder, the output.
+    """
     try:
         try:
             command_line(*sys.argv[1:2])()

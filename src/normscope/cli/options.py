@@ -1,14 +1,17 @@
-"""Options whose words and defaults stand where they are used: in docstrings, or below a class' fields.
+"""Options whose words and defaults stand where they are used: in docstrings, or below a class'
+fields.
 
     @described_by("api/comparison.py:compare")
     def compare(*, seeds: int, peak_lr: Annotated[str | None, "Separated by commas."]) -> None: ...
 
-`--seeds` has the help and the default that `seeds` has there. A string in `Annotated` follows the help: how the command
-line writes what Python takes as a value. A sentence that begins with "By default" becomes what stands in brackets. What
-the verb's own docstring explains is the help as it stands, and no part of what `--help` says of the verb. An option
-with a help of its own keeps it; that of a bool is a flag.
+`--seeds` has the help and the default that `seeds` has there. A string in `Annotated` follows the
+help: how the command line writes what Python takes as a value. A sentence that begins with "By
+default" becomes what stands in brackets. What the verb's own docstring explains is the help as it
+stands, and no part of what `--help` says of the verb. An option with a help of its own keeps it;
+that of a bool is a flag.
 
-Sources are read and not imported: what they import takes torch's seconds, and `--help` answers at once.
+Sources are read and not imported: what they import takes torch's seconds, and `--help` answers at
+once.
 """
 
 import ast
@@ -41,7 +44,8 @@ class _Parameter:
 
 
 def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
-    """Complete the options of a verb by its docstring, and by what `sources`, FILE:NAME below the package, say.
+    """Complete the options of a verb by its docstring, and by what `sources`, FILE:NAME below the
+    package, say.
 
     Of two sources the first counts.
 
@@ -57,7 +61,9 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
         own = explanations(verb.__doc__ or "", signature.parameters)
         known |= {name: _Parameter(words, as_typed=True) for name, words in own.items()}
         paragraphs = inspect.cleandoc(verb.__doc__ or "").split("\n\n")
-        verb.__doc__ = "\n\n".join(one for one in paragraphs if not explanations(one, signature.parameters))
+        verb.__doc__ = "\n\n".join(
+            one for one in paragraphs if not explanations(one, signature.parameters)
+        )
         completed = [_completed(one, known) for one in signature.parameters.values()]
         verb.__signature__ = signature.replace(parameters=completed)  # type: ignore[attr-defined]
         verb.__annotations__ = {one.name: one.annotation for one in completed}
@@ -68,7 +74,9 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
 
 @cache
 def parameters_of(file: Path, name: str) -> Mapping[str, _Parameter]:
-    """The explained parameters of a function, or fields of a class. Raises LookupError where the file has none such."""
+    """The explained parameters of a function, or fields of a class. Raises LookupError where the
+    file has none such.
+    """
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _fields(node)
@@ -80,7 +88,10 @@ def parameters_of(file: Path, name: str) -> Mapping[str, _Parameter]:
 def _arguments(function: ast.FunctionDef) -> dict[str, _Parameter]:
     given = function.args
     positional = [*given.posonlyargs, *given.args]
-    defaults: list[ast.expr | None] = [*[None] * (len(positional) - len(given.defaults)), *given.defaults]
+    defaults: list[ast.expr | None] = [
+        *[None] * (len(positional) - len(given.defaults)),
+        *given.defaults,
+    ]
     pairs = zip([*positional, *given.kwonlyargs], [*defaults, *given.kw_defaults], strict=True)
     values = {argument.arg: _value(default) for argument, default in pairs}
     if given.kwarg is not None:
@@ -93,7 +104,10 @@ def _fields(owner: ast.ClassDef) -> dict[str, _Parameter]:
     found = {}
     for node, after in zip(owner.body, [*owner.body[1:], None], strict=True):
         match node, after:
-            case (ast.AnnAssign(target=ast.Name(id=name), value=value), ast.Expr(value=ast.Constant(value=str(words)))):
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=value),
+                ast.Expr(value=ast.Constant(value=str(words))),
+            ):
                 found[name] = _Parameter(" ".join(words.split()), _value(value))
     return found
 
@@ -107,7 +121,9 @@ def _value(default: ast.expr | None) -> Any:
 
 
 def explanations(docstring: str, names: Collection[str]) -> dict[str, str]:
-    """What a docstring says of each parameter that it explains as "x: …"; errors that are raised end an explanation."""
+    """What a docstring says of each parameter that it explains as "x: …"; errors that are raised
+    end an explanation.
+    """
     found = dict[str, str]()
     for paragraph in docstring.split("\n\n"):
         text = " ".join(paragraph.split())
@@ -124,7 +140,9 @@ def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) ->
     kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (
         parameter.annotation,
     )  # fmt: skip
-    own = next((note for note in notes if isinstance(note, OptionInfo | ArgumentInfo)), typer.Option())
+    own = next(
+        (note for note in notes if isinstance(note, OptionInfo | ArgumentInfo)), typer.Option()
+    )
     if own.help is not None or kind is typer.Context:
         return parameter
     if parameter.name not in known:
@@ -138,9 +156,13 @@ def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) ->
 
 
 def help_of(source: _Parameter, notations: Collection[str]) -> str:
-    """An explanation as the help of an option, with what the command line adds, and its default last."""
+    """An explanation as the help of an option, with what the command line adds, and its default
+    last.
+    """
     said, by_default, default = source.words.partition("By default ")
     told = " ".join([said.strip(), *notations])
-    if not source.as_typed and not re.match(r"\w+:", told):  # a value that is explained is written as it is typed
+    if not source.as_typed and not re.match(
+        r"\w+:", told
+    ):  # a value that is explained is written as it is typed
         told = told[:1].upper() + told[1:]
     return f"{told}  [default: {default.removesuffix('.')}]" if by_default else told

@@ -1,4 +1,6 @@
-"""`normscope placements` lists and shows placements; `normscope choose` says what is known for a model."""
+"""`normscope placements` lists and shows placements; `normscope choose` says what is known for a
+model.
+"""
 
 import json
 from dataclasses import asdict
@@ -29,16 +31,18 @@ def choose(
     as_json: Annotated[bool, typer.Option("--json")] = False,
     long: bool = False,
 ) -> None:
-    """Say which placements, rates and warm-ups are supported by which evidence, and what is not known.
+    """Say which placements, rates and warm-ups are supported by which evidence, and what is not
+    known.
 
     For example:
 
     \b
       normscope choose --blocks 24 --width 1024 --optimizer muon --tokens 5e9
 
-    model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of a stack. width:
-    Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam. tokens: Tokens of the whole
-    training, such as 5B or 5e9. By default not compared. as_json: Print everything as JSON. long: Print the evidence
+    model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of
+    a stack. width: Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam.
+    tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared. as_json: Print
+    everything as JSON. long: Print the evidence
     too: tables, theory, publications.
     """
     shared.run_imports(imports)
@@ -47,7 +51,9 @@ def choose(
 
     names = shared.placement_names(placements or ())
     with user_errors(ValueError):
-        case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)  # type: ignore[arg-type]
+        case = ModelToTrain(
+            model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens
+        )  # type: ignore[arg-type]
         found = chosen(case, () if names == ["all"] else names)
     if as_json:
         from ..choosing.choice import plain
@@ -61,15 +67,24 @@ def choose(
 
 placements_app = typer.Typer(
     cls=shared.WholeLines,
-    help="List placements with formula, source and cost; show some with their wiring and initial weights.\n\n"
-    "Everything that is shown is read from the formula that trains.\n\n"
-    "For example:\n\n\b\n  normscope placements --model encoder-only --blocks 12",
+    help="List placements with formula, source and cost; show some with their wiring and initial "
+    "weights.\n"
+    "\n"
+    "Everything that is shown is read from the formula that trains.\n"
+    "\n"
+    "For example:\n"
+    "\n"
+    "\b\n"
+    "  normscope placements --model encoder-only --blocks 12",
     rich_markup_mode=None,
 )
 
-_ModelOption = Annotated[str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")]
+_ModelOption = Annotated[
+    str, typer.Option(help="Kind of model: encoder-only, decoder-only or encoder-decoder.")
+]
 _BlocksOption = Annotated[
-    str, typer.Option(help="Number of blocks of a stack, such as 6, or 6+3 for encoder and decoder.")
+    str,
+    typer.Option(help="Number of blocks of a stack, such as 6, or 6+3 for encoder and decoder."),
 ]
 _Width = Annotated[int, typer.Option(help="Width of the model.")]
 _FfnWidth = Annotated[int, typer.Option(help="Inner width of the feed-forward.")]
@@ -97,7 +112,9 @@ def placements(
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
         if given:
-            option = "--" + {"imports": "import", "as_json": "json"}.get(given[0], given[0]).replace("_", "-")
+            option = "--" + {"imports": "import", "as_json": "json"}.get(
+                given[0], given[0]
+            ).replace("_", "-")
             raise UserError(f"{option} belongs after `{context.invoked_subcommand}`, not before it")
         return
     from ..catalogue.rows import rows
@@ -121,7 +138,9 @@ def placements(
 @placements_app.command()
 @described_by()
 def show(
-    names: Annotated[list[str], typer.Argument(metavar="PLACEMENT...", autocompletion=shared.complete_placements)],
+    names: Annotated[
+        list[str], typer.Argument(metavar="PLACEMENT...", autocompletion=shared.complete_placements)
+    ],
     stack: str = "",
     svg: Path | None = None,
     model: _ModelOption = "encoder-decoder",
@@ -132,15 +151,16 @@ def show(
     imports: shared.Imports = [],  # noqa: B006
     as_json: _AsJson = False,
 ) -> None:
-    """Show placements: the wiring diagram, initial weights, constants, parameters and source of each.
+    """Show placements: the wiring diagram, initial weights, constants, parameters and source of
+    each.
 
     For example:
 
     \b
       normscope placements show deepnorm
 
-    names: Names of placements, such as pre-ln. stack: Stack whose wiring is drawn: encoder or decoder. By default the
-    first. svg: Write the wiring diagram into this file too.
+    names: Names of placements, such as pre-ln. stack: Stack whose wiring is drawn: encoder or
+    decoder. By default the first. svg: Write the wiring diagram into this file too.
     """
     from ..catalogue.details import details
     from ..placement import named, registered
@@ -152,7 +172,9 @@ def show(
     if asked == ["all"]:
         asked = [name for name, placement in registered().items() if size.model in placement.models]
     if svg is not None and len(asked) != 1:
-        raise UserError(f"--svg writes one diagram, and {len(asked)} placements are asked for; name one")
+        raise UserError(
+            f"--svg writes one diagram, and {len(asked)} placements are asked for; name one"
+        )
     found = {name: shared.as_asked(details, named(name), size) for name in asked}
     drawn = {name: _drawn_stack(stack, one) for name, one in found.items()}
     if svg is not None:
@@ -161,7 +183,9 @@ def show(
         shared.write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
     if as_json:
         data = {name: asdict(one) for name, one in found.items()}
-        typer.echo(json.dumps(data if len(data) > 1 else data[asked[0]], ensure_ascii=False, indent=1))
+        typer.echo(
+            json.dumps(data if len(data) > 1 else data[asked[0]], ensure_ascii=False, indent=1)
+        )
         return
     from ..catalogue.views import details_view
 
@@ -186,8 +210,12 @@ def _typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _size(model: str, blocks: str, width: int, ffn_width: int, heads: int, imports: list[str]) -> "Size":
-    """The model to state numbers for, after the user's files have registered their placements. Raises UserError."""
+def _size(
+    model: str, blocks: str, width: int, ffn_width: int, heads: int, imports: list[str]
+) -> "Size":
+    """The model to state numbers for, after the user's files have registered their placements.
+    Raises UserError.
+    """
     from ..catalogue.rows import sized
 
     shared.run_imports(imports)

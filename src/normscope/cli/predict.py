@@ -8,7 +8,14 @@ import typer
 
 from ..errors import user_errors
 from .options import described_by
-from .shared import Imports, PlacementWords, placement_names, refuse_other_picture, run_imports, write_text
+from .shared import (
+    Imports,
+    PlacementWords,
+    placement_names,
+    refuse_other_picture,
+    run_imports,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from ..api.prediction import Prediction
@@ -43,11 +50,12 @@ def predict(
     \b
       normscope predict pre-ln post-ln --blocks 48
 
-    ffn_width: Inner width of the feed-forward. By default --width. as_json: Print JSON: for each placement q, p,
-    streams (the same by stream) over completed blocks, and gradient_norm (by matrix), shares and attention (by kind of
-    sub-layer) over blocks, and doubts; two stacks by their names. With --update also change. plot: Write the curves as
-    SVG into this file. update: Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion,
-    muon, or random, which follows no gradient. rate: The rate of that update. By default 0.001.
+    ffn_width: Inner width of the feed-forward. By default --width. as_json: Print JSON: for each
+    placement q, p, streams (the same by stream) over completed blocks, and gradient_norm (by
+    matrix), shares and attention (by kind of sub-layer) over blocks, and doubts; two stacks by
+    their names. With --update also change. plot: Write the curves as SVG into this file. update:
+    Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or
+    random, which follows no gradient. rate: The rate of that update. By default 0.001.
     """
     from ..api.prediction import update_of
     from ..theory.predict import ModelSetting
@@ -55,8 +63,20 @@ def predict(
     if plot is not None:
         refuse_other_picture("--plot", plot)
     run_imports(imports)
-    values: dict[str, Any] = {"stack": stack, "blocks": blocks, "loops": loops, "width": width, "heads": heads}
-    values |= {"tokens": tokens, "vocabulary": vocabulary, "setting": setting, "activation": activation, "norm": norm}
+    values: dict[str, Any] = {
+        "stack": stack,
+        "blocks": blocks,
+        "loops": loops,
+        "width": width,
+        "heads": heads,
+    }
+    values |= {
+        "tokens": tokens,
+        "vocabulary": vocabulary,
+        "setting": setting,
+        "activation": activation,
+        "norm": norm,
+    }
     with user_errors(ValueError):
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))
@@ -71,7 +91,8 @@ def predict(
 
 
 def _prediction(given: list[str], model: "ModelSetting", update: "Update | None") -> "Prediction":
-    """Names in the order given, each once; `all` for those defined for the model that theory follows.
+    """Names in the order given, each once; `all` for those defined for the model that theory
+    follows.
 
     Raises ValueError without any, and where a name is one that theory does not follow.
     """
@@ -81,8 +102,12 @@ def _prediction(given: list[str], model: "ModelSetting", update: "Update | None"
     if names == ["all"]:
         prediction, left_out = every_prediction(model, update)
         if left_out:
-            typer.echo(f"left out, since theory does not follow them here: {', '.join(left_out)}", err=True)
+            typer.echo(
+                f"left out, since theory does not follow them here: {', '.join(left_out)}", err=True
+            )
         return prediction
     if not names:
-        raise ValueError("give the name of a placement, such as pre-ln; `normscope placements` lists them")
+        raise ValueError(
+            "give the name of a placement, such as pre-ln; `normscope placements` lists them"
+        )
     return predicted(names, model, update)

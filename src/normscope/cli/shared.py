@@ -1,7 +1,8 @@
-"""What several verbs share: options, names of placements, early refusals, files of the user, and lists of verbs.
+"""What several verbs share: options, names of placements, early refusals, files of the user, and
+lists of verbs.
 
-What is refused here is refused before torch is imported, which takes seconds; the library says the same of what reaches
-it by another way."""
+What is refused here is refused before torch is imported, which takes seconds; the library says the
+same of what reaches it by another way."""
 
 import os
 import signal
@@ -22,10 +23,14 @@ COMPARE = "api/comparison.py:compare"
 """What describes the options of verbs that train several runs."""
 
 
-def read_config(config: Path | None, settings: Iterable[str], imports: list[str], *, trust: bool = True) -> GivenConfig:
-    """What was given. Raises UserError where it cannot be read, and where its placement is unknown after `imports`.
+def read_config(
+    config: Path | None, settings: Iterable[str], imports: list[str], *, trust: bool = True
+) -> GivenConfig:
+    """What was given. Raises UserError where it cannot be read, and where its placement is unknown
+    after `imports`.
 
-    trust: whether the command is the user's word for the Python files that the configuration names: one that trains.
+    trust: whether the command is the user's word for the Python files that the configuration names:
+    one that trains.
     """
     from ..placement import named
 
@@ -36,8 +41,8 @@ def read_config(config: Path | None, settings: Iterable[str], imports: list[str]
             file.run()
         elif not file.has_run:
             raise UserError(
-                f"{given.source} names Python that runs on your word alone: {file.path}; --trust runs it, and so does "
-                f"--import {file.path}"
+                f"{given.source} names Python that runs on your word alone: {file.path}; --trust "
+                f"runs it, and so does --import {file.path}"
             )
     model = given.table.get("model")
     placement = model.get("placement") if isinstance(model, dict) else None
@@ -63,7 +68,11 @@ def complete_placements(incomplete: str) -> list[str]:
 
     before, comma, begun = incomplete.rpartition(",")
     given = before.split(",")
-    return [f"{before}{comma}{name}" for name in [*registered(), "all"] if name.startswith(begun) and name not in given]
+    return [
+        f"{before}{comma}{name}"
+        for name in [*registered(), "all"]
+        if name.startswith(begun) and name not in given
+    ]
 
 
 PlacementWords = Annotated[
@@ -78,32 +87,42 @@ ConfigFile = Annotated[
     Path | None,
     typer.Argument(
         metavar="CONFIG.toml",
-        help="Configuration, or FILE.py:FUNCTION that builds a model of your own; without either, every default.",
+        help="Configuration, or FILE.py:FUNCTION that builds a model of your own; without either, "
+        "every default.",
     ),
 ]
 
 
 def placement_names(given: Iterable[str]) -> list[str]:
-    """The registered names in the order given, each once, separated by commas or as words of their own.
+    """The registered names in the order given, each once, separated by commas or as words of their
+    own.
 
-    `all` stays as it is, where it stands alone: which placements there are depends on the model. Raises UserError for
-    a name that is not registered, naming the nearest one, and for `all` beside a name.
+    `all` stays as it is, where it stands alone: which placements there are depends on the model.
+    Raises UserError for a name that is not registered, naming the nearest one, and for `all` beside
+    a name.
     """
     from ..placement import named
 
     words = [name.strip() for text in given for name in text.split(",") if name.strip()]
     if "all" in words and len(set(words)) > 1:
-        raise UserError(f"`all` stands alone, and here it stands beside {', '.join(n for n in words if n != 'all')}")
+        raise UserError(
+            "`all` stands alone, and here it stands beside "
+            f"{', '.join(n for n in words if n != 'all')}"
+        )
     with user_errors(ValueError):
         return list(dict.fromkeys(word if word == "all" else named(word).name for word in words))
 
 
 SettingOptions = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256.")
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256."),
 ]
 StopWhen = Annotated[str | None, typer.Option(metavar="decided[:N]")]
 Imports = Annotated[
-    list[str], typer.Option("--import", metavar="FILE.py", help="Python file that registers placements of your own.")
+    list[str],
+    typer.Option(
+        "--import", metavar="FILE.py", help="Python file that registers placements of your own."
+    ),
 ]
 
 
@@ -121,12 +140,18 @@ def run_imports(files: list[str]) -> None:
 
 
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Run the Python files that the run or configuration names, if they are as then.")
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run the Python files that the run or configuration names, if they are as then.",
+    ),
 ]
 
 
 def open_trained(run: Path, imports: list[str], trust: bool) -> None:
-    """Raise UserError where there is no run; run the Python files that the user names, or trusts the run to name."""
+    """Raise UserError where there is no run; run the Python files that the user names, or trusts
+    the run to name.
+    """
     refuse_no_run(run)
     run_imports(imports)
     if trust:
@@ -137,7 +162,9 @@ def open_trained(run: Path, imports: list[str], trust: bool) -> None:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """What a signal ends, the same command resumes: one line says so, and the exit code names the signal."""
+    """What a signal ends, the same command resumes: one line says so, and the exit code names the
+    signal.
+    """
     try:
         yield
     except (Interrupted, Stopped, KeyboardInterrupt) as error:
@@ -157,7 +184,9 @@ def amount(text: str | float) -> float:
 
 
 def refuse_unwritable(option: str, file: Path) -> None:
-    """Raise UserError where `file`, given with `option`, cannot be written: to be asked before long work."""
+    """Raise UserError where `file`, given with `option`, cannot be written: to be asked before long
+    work.
+    """
     from ..limits.ours import refuse_other
 
     refuse_no_place(option, file)
@@ -167,15 +196,24 @@ def refuse_unwritable(option: str, file: Path) -> None:
 def refuse_no_place(option: str, file: Path) -> None:
     """Raise UserError where there can be no file of that name."""
     if file.is_dir() or not file.parent.is_dir():
-        raise UserError(f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}")
+        raise UserError(
+            f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}"
+        )
     if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise UserError(f"{option} {file}: no permission to write into {file.parent}; name another folder")
+        raise UserError(
+            f"{option} {file}: no permission to write into {file.parent}; name another folder"
+        )
 
 
 def refuse_other_picture(option: str, file: Path) -> None:
-    """Raise UserError where `file` has the name of another kind of picture than SVG, or cannot be written."""
+    """Raise UserError where `file` has the name of another kind of picture than SVG, or cannot be
+    written.
+    """
     if file.suffix.lower() != ".svg":
-        raise UserError(f"{option} {file}: a picture is written as SVG; name a file such as {file.with_suffix('.svg')}")
+        raise UserError(
+            f"{option} {file}: a picture is written as SVG; name a file such as "
+            f"{file.with_suffix('.svg')}"
+        )
     refuse_unwritable(option, file)
 
 
@@ -206,7 +244,9 @@ VERBS = {
 
 
 class WholeLines(TyperGroup):
-    """A list of verbs whose first sentences are wrapped and not cut; those of `normscope` itself stand in groups."""
+    """A list of verbs whose first sentences are wrapped and not cut; those of `normscope` itself
+    stand in groups.
+    """
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs, each with the first sentence of its help."""
@@ -214,5 +254,12 @@ class WholeLines(TyperGroup):
         sections = VERBS if ctx.parent is None else {"Verbs": shown}
         for title, names in sections.items():
             with formatter.section(title):
-                first = {name: (self.commands[name].help or "").partition("\n\n")[0] for name in names}
-                formatter.write_dl([(name, " ".join(text.split()).removesuffix(".")) for name, text in first.items()])
+                first = {
+                    name: (self.commands[name].help or "").partition("\n\n")[0] for name in names
+                }
+                formatter.write_dl(
+                    [
+                        (name, " ".join(text.split()).removesuffix("."))
+                        for name, text in first.items()
+                    ]
+                )

@@ -28,7 +28,9 @@ def _study() -> None:
 
 
 def _verb(name: str, study: Any) -> Callable[..., None]:
-    """The verb of one study; its type is not known here, since the tool imports no package of studies."""
+    """The verb of one study; its type is not known here, since the tool imports no package of
+    studies.
+    """
 
     @described_by()
     @resumable()
@@ -40,8 +42,9 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         processes: int = 0,
         imports: Imports = [],  # noqa: B006
     ) -> None:
-        """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper. settings: Change one
-        setting of the scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
+        """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper.
+        settings: Change one setting of the scale, such as seeds=3. processes: Runs at a time; 0 for
+        one a core, or one on a device.
         """
         import torch
 
@@ -63,7 +66,9 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
 
 
 # Those of every installed package that offers some, ours among them.
-for _name, _listed in (one for entry in entry_points(group="normscope.studies") for one in entry.load()().items()):
+for _name, _listed in (
+    one for entry in entry_points(group="normscope.studies") for one in entry.load()().items()
+):
     study_app.command(
         _name,
         help=f"{_listed.help}\n\n{_listed.question}\n\n"

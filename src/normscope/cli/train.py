@@ -8,7 +8,16 @@ import typer
 
 from .console import TrainDisplay, say, stderr
 from .options import described_by
-from .shared import COMPARE, ConfigFile, Imports, SettingOptions, StopWhen, Trust, read_config, resumable
+from .shared import (
+    COMPARE,
+    ConfigFile,
+    Imports,
+    SettingOptions,
+    StopWhen,
+    Trust,
+    read_config,
+    resumable,
+)
 
 if TYPE_CHECKING:
     from ..runs.machine import Plan
@@ -57,8 +66,9 @@ def train(
     \b
       normscope train my.toml --run runs/first
 
-    run: Run folder. By default runs/NAME-OF-CONFIG. on_nonfinite: What to do when a loss or gradient is not finite:
-    stop or skip. dry_run: Say what it would take in memory and arithmetic, and train nothing.
+    run: Run folder. By default runs/NAME-OF-CONFIG. on_nonfinite: What to do when a loss or
+    gradient is not finite: stop or skip. dry_run: Say what it would take in memory and arithmetic,
+    and train nothing.
     """
     if dry_run:
         _say_plan(config, settings, imports, trust)
@@ -73,11 +83,24 @@ def train(
     folder = run or Path("runs") / (config.stem if config else "default")
     loaded = config_of(given.table, source=given.source)
     try:
-        with TrainDisplay(stderr(), folder.name) as display, TensorBoardLog(folder / "tensorboard") as board:
+        with (
+            TrainDisplay(stderr(), folder.name) as display,
+            TensorBoardLog(folder / "tensorboard") as board,
+        ):
             rule = StopRule.of(stop_when)
-            train_run(loaded, folder, listeners=[display, board], from_step=from_step, stop_when=rule, say=say)
+            train_run(
+                loaded,
+                folder,
+                listeners=[display, board],
+                from_step=from_step,
+                stop_when=rule,
+                say=say,
+            )
     except NonFinite as problem:
-        say(f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or clip_norm may help")
+        say(
+            f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or "
+            "clip_norm may help"
+        )
         raise typer.Exit(1) from None
     typer.echo(str(folder))
 

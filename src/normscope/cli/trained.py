@@ -35,20 +35,22 @@ def evaluate(
 ) -> None:
     """Score a run on a split of its corpus.
 
-    A translation run gets sacreBLEU with its signature and tokenised BLEU4; a masked-lm or language-model run gets its
-    losses and perplexities, and the latter also on any file of text.
+    A translation run gets sacreBLEU with its signature and tokenised BLEU4; a masked-lm or
+    language-model run gets its losses and perplexities, and the latter also on any file of text.
 
     For example:
 
     \b
       normscope evaluate runs/first --split test --save scores.json
 
-    split: Split of the run's corpus, such as valid or test. text: Score a language model on this file
-    of text instead; plain, .gz or .xz. layout: Of --text: paragraphs (a blank line between documents) or wikitext.
-    language: Of --text: whose sentences are told apart in a paragraph. beam: Number of hypotheses that the search
-    keeps; 1 is greedy search; 5 where it is not given. length_penalty: Exponent in score = sum of log-probabilities /
-    length ** length_penalty, the end token counted; 1 where it is not given. as_json: Print the scores as JSON. save:
-    Write the scores as JSON into this file. output: Write the translations into this file, one on each line.
+    split: Split of the run's corpus, such as valid or test. text: Score a language model on this
+    file of text instead; plain, .gz or .xz. layout: Of --text: paragraphs (a blank line between
+    documents) or wikitext.
+    language: Of --text: whose sentences are told apart in a paragraph. beam: Number of hypotheses
+    that the search keeps; 1 is greedy search; 5 where it is not given. length_penalty: Exponent in
+    score = sum of log-probabilities / length ** length_penalty, the end token counted; 1 where it
+    is not given. as_json: Print the scores as JSON. save: Write the scores as JSON into this file.
+    output: Write the translations into this file, one on each line.
     """
     import json
 
@@ -64,12 +66,23 @@ def evaluate(
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}
     if text is not None and (search or output is not None):
-        raise UserError("--text is for language models, which have no beam and write no translations; leave those out")
+        raise UserError(
+            "--text is for language models, which have no beam and write no translations; leave "
+            "those out"
+        )
     if text is not None:
-        done = evaluate_text(run, text, layout=layout, language=language, which=which, device=device)
+        done = evaluate_text(
+            run, text, layout=layout, language=language, which=which, device=device
+        )
     else:
         done = evaluate_run(
-            run, split, which=which, device=device, search=search, translations=output is not None, say=note
+            run,
+            split,
+            which=which,
+            device=device,
+            search=search,
+            translations=output is not None,
+            say=note,
         )
     values = {**done.settings, **done.scores, **provenance()}
     with disk_errors("writing the scores and translations"):
@@ -105,10 +118,12 @@ def generate(
     \b
       normscope generate runs/first --prompt "The history of" --tokens 50
 
-    prompt: The text to go on with; without it a new document begins. tokens: Number of new tokens, at
-    most. samples: Number of texts. temperature: Logits are divided by it; 0 takes the likeliest token every time.
-    top_k: Draw from so many of the likeliest tokens; from all where it is not given. top_p: Draw from the likeliest
-    tokens that together have this probability. seed: Of what is drawn: equal seeds give equal texts.
+    prompt: The text to go on with; without it a new document begins. tokens: Number of new tokens,
+    at most. samples: Number of texts. temperature: Logits are divided by it; 0 takes the likeliest
+    token every time.
+    top_k: Draw from so many of the likeliest tokens; from all where it is not given. top_p: Draw
+    from the likeliest tokens that together have this probability. seed: Of what is drawn: equal
+    seeds give equal texts.
     """
     # What the shell gave as bytes that are no UTF-8 stands in the word as halves of characters.
     prompt = _text("--prompt", prompt.encode("utf-8", "surrogateescape"))
@@ -124,15 +139,26 @@ def generate(
     # Every document of the training stands behind an end of the one before.
     ids = [end, *loaded.codec.encode_many([prompt])[0]]
     config = as_asked(
-        SamplingConfig, tokens=tokens, samples=samples, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed
+        SamplingConfig,
+        tokens=tokens,
+        samples=samples,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        seed=seed,
     )
     texts = as_asked(sample, loaded.model, ids, config, end=end)
     for number, text in enumerate(texts):
         if number:
             typer.echo("---")
         typer.echo(loaded.codec.decode([*ids, *text]).strip())
-    if (room := positions_left(loaded.model, ids)) < tokens and any(len(text) == room for text in texts):
-        note(f"note: ended after {counted(room, 'new token')}, as the model has no more positions (--tokens {tokens})")
+    if (room := positions_left(loaded.model, ids)) < tokens and any(
+        len(text) == room for text in texts
+    ):
+        note(
+            f"note: ended after {counted(room, 'new token')}, as the model has no more positions "
+            f"(--tokens {tokens})"
+        )
 
 
 @described_by()
@@ -152,9 +178,10 @@ def translate(
     \b
       echo "ein hund läuft ." | normscope translate runs/first
 
-    run: Run folder. beam: Number of hypotheses that the search keeps; 1 is greedy search. length_penalty: Exponent in
-    score = sum of log-probabilities / length ** length_penalty, the end token counted. which: Checkpoint: best (lowest
-    validation loss), last, or the number of an update. device: Device: auto, cpu, cuda or cuda:N.
+    run: Run folder. beam: Number of hypotheses that the search keeps; 1 is greedy search.
+    length_penalty: Exponent in score = sum of log-probabilities / length ** length_penalty, the end
+    token counted. which: Checkpoint: best (lowest validation loss), last, or the number of an
+    update. device: Device: auto, cpu, cuda or cuda:N.
     """
     open_trained(run, imports, trust)
     from ..decode.search import BeamConfig
@@ -164,8 +191,13 @@ def translate(
 
     search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
     loaded = load_run(run, of_task=TRANSLATION, which=which, device=device)
-    lines = (_text(f"line {n} of the input", raw).rstrip("\r\n") for n, raw in enumerate(sys.stdin.buffer, 1))
-    for number, translation in enumerate(translate_lines(loaded.model, loaded.codec, lines, search), 1):
+    lines = (
+        _text(f"line {n} of the input", raw).rstrip("\r\n")
+        for n, raw in enumerate(sys.stdin.buffer, 1)
+    )
+    for number, translation in enumerate(
+        translate_lines(loaded.model, loaded.codec, lines, search), 1
+    ):
         if translation.cut:
             note(f"note: line {number} is too long and was cut")
         sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
@@ -173,7 +205,9 @@ def translate(
 
 
 def _text(what: str, raw: bytes) -> str:
-    """Raises UserError for bytes that are no UTF-8: what stood in their place would be taken for text."""
+    """Raises UserError for bytes that are no UTF-8: what stood in their place would be taken for
+    text.
+    """
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -199,8 +233,8 @@ def export(
     \b
       normscope export runs/first exported --format marian
 
-    out: Folder to make. form: bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian,
-    m2m100 or ctranslate2; without it, the first that fits.
+    out: Folder to make. form: bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2,
+    marian, m2m100 or ctranslate2; without it, the first that fits.
     """
     open_trained(run, imports, trust)
     from ..exchange.export import export_run

@@ -22,7 +22,8 @@ def transplant(
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
-    """Put a model of your own under another placement: its blocks keep their forward, and the doctor proves the result.
+    """Put a model of your own under another placement: its blocks keep their forward, and the
+    doctor proves the result.
 
     The exit code is 2, with the reason and the place, where the model cannot be followed.
 
@@ -31,12 +32,13 @@ def transplant(
     \b
       normscope transplant my_model.py:build --to peri-ln --out my_model_peri
 
-    target: package.module:function or file.py:function that returns a model or (model, inputs); a Hugging Face
-    config.json, or a class such as GPT2Config; a folder with a checkpoint. to: A placement, such as peri-ln; `normscope
-    placements` lists them. out: Folder to make, with the weights and the recipe. keep: Keep the weights, which are
-    drawn as the placement wants them without it. stack: The residual stream that is meant, where the model has several.
-    settings: Change the configuration, or give the function an argument. seed: Seed of the weights, and of inputs for
-    targets without any.
+    target: package.module:function or file.py:function that returns a model or (model, inputs); a
+    Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint. to: A
+    placement, such as peri-ln; `normscope placements` lists them. out: Folder to make, with the
+    weights and the recipe. keep: Keep the weights, which are drawn as the placement wants them
+    without it. stack: The residual stream that is meant, where the model has several.
+    settings: Change the configuration, or give the function an argument. seed: Seed of the weights,
+    and of inputs for targets without any.
     """
     refuse_missing_target(target)
     if out.exists():
@@ -56,7 +58,9 @@ def transplant(
     import torch
 
     torch.manual_seed(seed)
-    done = transplanted(found.model, named(name), found.inputs, initialise="keep" if keep else "draw", stack=stack)
+    done = transplanted(
+        found.model, named(name), found.inputs, initialise="keep" if keep else "draw", stack=stack
+    )
     save(found.model, out, target=target, settings=settings)
     for line in done.lines():
         typer.echo(line)

@@ -1,6 +1,8 @@
-"""A comparison in a folder: run, whatever was run there before, and its report, at the end and at any time.
+"""A comparison in a folder: run, whatever was run there before, and its report, at the end and at
+any time.
 
-One command holds a folder at a time. `prepare` writes down what a comparison would train and starts nothing.
+One command holds a folder at a time. `prepare` writes down what a comparison would train and starts
+nothing.
 """
 
 import shlex
@@ -54,11 +56,13 @@ def run_comparison(
     title: str | None = None,
     defaults: Sequence[str] = (),
 ) -> ComparisonResult:
-    """Run what is not finished, then write the page of all that the folder holds; after a signal, too.
+    """Run what is not finished, then write the page of all that the folder holds; after a signal,
+    too.
 
-    evaluate: the split to translate with each best checkpoint. title: None for the one that the folder has. defaults:
-    of axes that nobody gave, which is said. Raises UserError before anything runs where the corpus, a setting or a run
-    folder does not fit, or where another process is at work on this comparison.
+    evaluate: the split to translate with each best checkpoint. title: None for the one that the
+    folder has. defaults: of axes that nobody gave, which is said. Raises UserError before anything
+    runs where the corpus, a setting or a run folder does not fit, or where another process is at
+    work on this comparison.
     """
     config = cells[0].config
     corpus = corpus_of(config, evaluate)
@@ -66,13 +70,17 @@ def run_comparison(
         # This raises where the corpus has no use for the task.
         objective = task_of(config).objective(config, corpus, torch.device("cpu"))
         updates = durations(objective, config.train)(config.train.duration)
-        manifest = manifests.former_manifest(folder, lambda config: corpus) or manifests.about(config, corpus)
+        manifest = manifests.former_manifest(folder, lambda config: corpus) or manifests.about(
+            config, corpus
+        )
         former = manifests.named_cells(folder, manifest.cells)
         manifests.refuse_unlike(cells, former, manifest, corpus.fingerprint, folder)
         refuse_other_report(folder)
         costs = _costs_of(cells, corpus, manifest.costs)
         together = at_once(options.processes, config)
-        announcement = _announced(cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when)
+        announcement = _announced(
+            cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when
+        )
         manifest = replace(manifest.grown(title, options.command, cells), costs=costs)
         with disk_errors(f"writing into {folder}"):
             write_configs(cells)
@@ -87,8 +95,12 @@ def run_comparison(
         manifests.write_manifest(folder, manifest)
         with disk_errors(f"writing the report into {folder}"):
             page, file = compare(manifests.named_cells(folder, manifest.cells), manifest, folder)
-    problems = [state for state in states if state.message and state.status in ("failed", "finished")]
-    lines = [f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems]
+    problems = [
+        state for state in states if state.message and state.status in ("failed", "finished")
+    ]
+    lines = [
+        f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems
+    ]
     return ComparisonResult(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
 
 
@@ -97,27 +109,39 @@ def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
     task = task_of(base)
     corpus: AnyCorpus = task.open(base)
     if evaluate is not None and not task.translates:
-        raise UserError(f"{option('evaluate', evaluate)}: task {base.task} has no translations to score; leave it out")
+        raise UserError(
+            f"{option('evaluate', evaluate)}: task {base.task} has no translations to score; leave "
+            "it out"
+        )
     if evaluate is not None and (evaluate == "train" or evaluate not in corpus.splits):
         allowed = ", ".join(name for name in corpus.splits if name != "train")
-        raise UserError(f"{option('evaluate', evaluate)}: no such split to translate; the corpus has {allowed}")
+        raise UserError(
+            f"{option('evaluate', evaluate)}: no such split to translate; the corpus has {allowed}"
+        )
     return corpus
 
 
 def _announced(
-    cells: Sequence[Cell], corpus: AnyCorpus, *, updates: int, at_once: int, stop_when: StopRule | None = None
+    cells: Sequence[Cell],
+    corpus: AnyCorpus,
+    *,
+    updates: int,
+    at_once: int,
+    stop_when: StopRule | None = None,
 ) -> str:
-    """A line that says how many runs there are, how long each is, and about how long all of them take.
+    """A line that says how many runs there are, how long each is, and about how long all of them
+    take.
 
-    at_once: how many run at a time. stop_when: ends runs early. Raises UserError where a run has been trained for
-    longer than that.
+    at_once: how many run at a time. stop_when: ends runs early. Raises UserError where a run has
+    been trained for longer than that.
     """
     states = looked_at(cells, updates, stop_when)
     for state in states:
         if state.update > updates:
             raise UserError(
-                f"{state.cell.folder.path} has been trained for {state.update} updates, and train.duration asks for "
-                f"{updates}; give a longer duration, or choose another folder with {option('out')}"
+                f"{state.cell.folder.path} has been trained for {state.update} updates, and "
+                f"train.duration asks for {updates}; give a longer duration, or choose another "
+                f"folder with {option('out')}"
             )
     left = sum(updates - state.update for state in states if not state.over)
     finished = sum(state.over for state in states)
@@ -132,7 +156,8 @@ def _announced(
         return said
     seconds = _trial_seconds(config, corpus) * config.train.accumulation
     total = seconds * max(
-        left / min(at_once, len(cells) - finished), max(updates - s.update for s in states if not s.over)
+        left / min(at_once, len(cells) - finished),
+        max(updates - s.update for s in states if not s.over),
     )
     return f"{said}; about {duration(total)} of training, by the time of one trial batch"
 
@@ -161,8 +186,9 @@ def _trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
 def _costs_of(
     cells: Sequence[Cell], corpus: AnyCorpus, known: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, Mapping[str, float]]:
-    """`Manifest.costs` of every placement among the cells, and those that are known; those alone for a task that does
-    not ask for it. Raises UserError where the model cannot have one of the placements."""
+    """`Manifest.costs` of every placement among the cells, and those that are known; those alone
+    for a task that does not ask for it. Raises UserError where the model cannot have one of the
+    placements."""
     if not task_of(cells[0].config).weighs_placements:
         return known
     found = dict(known)
@@ -179,22 +205,33 @@ def _costs_of(
 
 
 def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) -> list[str]:
-    """Write the configurations of the runs; the command that trains each one that is not over, a line each.
+    """Write the configurations of the runs; the command that trains each one that is not over, a
+    line each.
 
-    Raises UserError where another process is at work in the folder, or a run's folder holds something else.
+    Raises UserError where another process is at work in the folder, or a run's folder holds
+    something else.
     """
     with alone(folder), disk_errors(f"writing into {folder}"):
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
-        write_together(folder / "cells", {cell.config_file.name: cell.configuration for cell in left})
-        return [shlex.join(["normscope", *train_command(cell, stop_when, cell.config_file)[2:]]) for cell in left]
+        write_together(
+            folder / "cells", {cell.config_file.name: cell.configuration for cell in left}
+        )
+        return [
+            shlex.join(["normscope", *train_command(cell, stop_when, cell.config_file)[2:]])
+            for cell in left
+        ]
 
 
-def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> tuple[ComparisonPage, Path]:
-    """Write the page of all runs in the folders into `out`, as far as they have come; returns it and its file.
+def report(
+    folders: Sequence[Path], out: Path, *, title: str | None = None
+) -> tuple[ComparisonPage, Path]:
+    """Write the page of all runs in the folders into `out`, as far as they have come; returns it
+    and its file.
 
-    A comparison's folder says itself what is needed of its corpus; otherwise the corpus of the run is opened. Raises
-    UserError where a folder holds no runs, or where runs cannot stand in one comparison.
+    A comparison's folder says itself what is needed of its corpus; otherwise the corpus of the run
+    is opened. Raises UserError where a folder holds no runs, or where runs cannot stand in one
+    comparison.
     """
     found = [opened(folder) for folder in folders]
     cells, manifest = found[0]
@@ -202,7 +239,9 @@ def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> t
         manifests.refuse_unlike(others, cells, manifest, of_others.corpus.fingerprint, folders[0])
         known = {cell.name: cell.folder.path for cell in cells}
         for name in (other.name for other in others if other.name in known):
-            raise UserError(f"{folder}: {name} is also in {known[name]}; a report holds each run once")
+            raise UserError(
+                f"{folder}: {name} is also in {known[name]}; a report holds each run once"
+            )
         cells = [*cells, *others]
         manifest = replace(
             manifest,
@@ -214,7 +253,9 @@ def report(folders: Sequence[Path], out: Path, *, title: str | None = None) -> t
 
 
 def opened(folder: Path) -> tuple[list[Cell], manifests.Manifest]:
-    """The runs of a folder, which is that of a comparison or a run, and what it says of them. Raises UserError."""
+    """The runs of a folder, which is that of a comparison or a run, and what it says of them.
+    Raises UserError.
+    """
     run = RunFolder(folder)
     if run.is_run:
         config = load_run_config(run)
@@ -223,5 +264,8 @@ def opened(folder: Path) -> tuple[list[Cell], manifests.Manifest]:
     manifest = manifests.former_manifest(folder, lambda config: task_of(config).open(config))
     cells = manifests.named_cells(folder, manifest.cells) if manifest is not None else []
     if manifest is None or not cells:
-        raise UserError(f"{folder} holds no comparison and is no run; give the --out of a comparison, or a run folder")
+        raise UserError(
+            f"{folder} holds no comparison and is no run; give the --out of a comparison, or a run "
+            "folder"
+        )
     return cells, manifest

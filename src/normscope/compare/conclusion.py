@@ -1,4 +1,6 @@
-"""What the page says of a comparison in words: its conclusion, what the paper says of it, and what its runs share."""
+"""What the page says of a comparison in words: its conclusion, what the paper says of it, and what
+its runs share.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +13,20 @@ from ..report.comparison.contents import Status
 from ..report.words import counted, joined, number, significant
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
-from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, ConfigurationOutcome, JudgedRuns, Outcome, perplexity
+from .verdict import (
+    LEARNED_BELOW,
+    MOST_OF_THE_GAIN,
+    WORSE_ABOVE,
+    ConfigurationOutcome,
+    JudgedRuns,
+    Outcome,
+    perplexity,
+)
 
 NEEDS_WARMUP = {"post-ln": True, "pre-ln": False}
-"""By placement, what Xiong et al. 2020 (arXiv:2002.04745) conclude in section 5; they speak of no other."""
+"""By placement, what Xiong et al. 2020 (arXiv:2002.04745) conclude in section 5; they speak of no
+other.
+"""
 _SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
 
 
@@ -41,7 +53,9 @@ _ANSWERS = {
     (False, _WarmupEffect.HARMFUL): True,
     (False, _WarmupEffect.NEEDED): False,
 }
-"""By whether the paper says that the placement needs warm-up, and what was seen; all else is open."""
+"""By whether the paper says that the placement needs warm-up, and what was seen; all else is
+open.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +70,34 @@ class _View:
 
 
 def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
-    """A sentence: what it says, and whether the runs agree, differ or cannot say, and why they cannot."""
-    others = list(dict.fromkeys(one.row.name.group for one in configurations if one.row.placement not in NEEDS_WARMUP))
-    silent = joined(others) if len(others) <= 3 else f"the other {counted(len(others), 'placement')}"
+    """A sentence: what it says, and whether the runs agree, differ or cannot say, and why they
+    cannot.
+    """
+    others = list(
+        dict.fromkeys(
+            one.row.name.group for one in configurations if one.row.placement not in NEEDS_WARMUP
+        )
+    )
+    silent = (
+        joined(others) if len(others) <= 3 else f"the other {counted(len(others), 'placement')}"
+    )
     nothing = f"; of {silent} it says nothing" if others else ""
     views = list(_views(configurations, unigram_nats))
     if {view.seen for view in views} == {_WarmupEffect.ABSENT}:
-        return f"{_SAID}, and these runs cannot say whether that is so, as neither was compared{nothing}."
+        return (
+            f"{_SAID}, and these runs cannot say whether that is so, as neither was "
+            f"compared{nothing}."
+        )
     clauses = [
         f"{_WORDS[answer]} {joined(subjects)}"
         for answer in (True, False)
-        if (subjects := [_subject(views, name, answer) for name in NEEDS_WARMUP if _with_answer(views, name, answer)])
+        if (
+            subjects := [
+                _subject(views, name, answer)
+                for name in NEEDS_WARMUP
+                if _with_answer(views, name, answer)
+            ]
+        )
     ]
     for name in NEEDS_WARMUP:
         own = [view for view in views if view.placement == name]
@@ -74,21 +105,38 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
             reasons = " or ".join(dict.fromkeys(view.seen for view in own))
             clauses.append(f"{_WORDS[None]} {named(name).title}, which {reasons}")
     few = any(view.least_seeds == 1 for view in views if view.answer is not None)
-    better = [words for name, needed in NEEDS_WARMUP.items() if not needed for words in _better(configurations, name)]
-    said = f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs {'; they '.join(clauses)}{nothing}"
+    better = [
+        words
+        for name, needed in NEEDS_WARMUP.items()
+        if not needed
+        for words in _better(configurations, name)
+    ]
+    said = (
+        f"{_SAID}: {'as far as one seed can say, ' if few else ''}these runs "
+        f"{'; they '.join(clauses)}{nothing}"
+    )
     return f"{'; '.join([said, *better])}."
 
 
 def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> Iterator[str]:
-    """Where a placement that is said to need no warm-up trained without one, and ended lower with it in every seed."""
-    own = [one for one in configurations if one.row.placement == placement and one.learned and one.row.losses]
+    """Where a placement that is said to need no warm-up trained without one, and ended lower with
+    it in every seed.
+    """
+    own = [
+        one
+        for one in configurations
+        if one.row.placement == placement and one.learned and one.row.losses
+    ]
     for bare in (one for one in own if not one.row.warmup_updates):
-        warm = [one for one in own if one.row.warmup_updates and one.row.setting == bare.row.setting]
+        warm = [
+            one for one in own if one.row.warmup_updates and one.row.setting == bare.row.setting
+        ]
         best = min(warm, key=lambda one: one.row.mean_loss, default=None)
         if best is not None and max(best.row.losses) < min(bare.row.losses):
             yield (
-                f"{named(placement).title} trains without warm-up and was better with it at this rate "
-                f"({number(best.row.mean_loss, 2)} nats with, {number(bare.row.mean_loss, 2)} without)"
+                f"{named(placement).title} trains without warm-up and was better with it at this "
+                f"rate ({number(best.row.mean_loss, 2)} nats with, {number(bare.row.mean_loss, 2)} "
+                "without)"
             )
 
 
@@ -117,7 +165,13 @@ def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> _Warmup
     if not bare.learned:
         if learned_warm:
             return _WarmupEffect.NEEDED
-        return _WarmupEffect.OPEN if undecided else _WarmupEffect.NEVER if warm else _WarmupEffect.NO_WARM_RUN
+        return (
+            _WarmupEffect.OPEN
+            if undecided
+            else _WarmupEffect.NEVER
+            if warm
+            else _WarmupEffect.NO_WARM_RUN
+        )
     if not learned_warm:
         return _WarmupEffect.NOT_NEEDED if undecided or not warm else _WarmupEffect.HARMFUL
     gains = [unigram_nats - loss for loss in bare.row.losses]
@@ -125,7 +179,11 @@ def _seen(alike: Sequence[ConfigurationOutcome], unigram_nats: float) -> _Warmup
     warm_gains = [unigram_nats - loss for loss in most.row.losses]
     if max(gains) < MOST_OF_THE_GAIN * min(warm_gains):
         return _WarmupEffect.NEEDED
-    return _WarmupEffect.NOT_NEEDED if min(gains) >= MOST_OF_THE_GAIN * max(warm_gains) else _WarmupEffect.OPEN
+    return (
+        _WarmupEffect.NOT_NEEDED
+        if min(gains) >= MOST_OF_THE_GAIN * max(warm_gains)
+        else _WarmupEffect.OPEN
+    )
 
 
 def _with_answer(views: Sequence[_View], placement: str, answer: bool | None) -> list[_View]:
@@ -151,12 +209,22 @@ _VERBS = {
     Outcome.FAILED: "failed",
     Outcome.UNFINISHED: "did not finish",
 }
-_SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN = "learned in some seeds only", "did not learn", "did not finish all runs"
+_SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN = (
+    "learned in some seeds only",
+    "did not learn",
+    "did not finish all runs",
+)
 
 
-def conclusion(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> tuple[str, str]:
-    """What was found, from the outcomes and losses of the runs alone, and whether the paper agrees: a sentence each."""
-    return _found_words(configurations, unigram_nats), what_the_paper_says(configurations, unigram_nats)
+def conclusion(
+    configurations: Sequence[ConfigurationOutcome], unigram_nats: float
+) -> tuple[str, str]:
+    """What was found, from the outcomes and losses of the runs alone, and whether the paper agrees:
+    a sentence each.
+    """
+    return _found_words(configurations, unigram_nats), what_the_paper_says(
+        configurations, unigram_nats
+    )
 
 
 def _found_words(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> str:
@@ -171,7 +239,9 @@ def _found_words(configurations: Sequence[ConfigurationOutcome], unigram_nats: f
 
 
 def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
-    """Who did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats) did no better than the unigram baseline"."""
+    """Who did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats) did no better than the
+    unigram baseline".
+    """
     titles = [one.row.name.group for one in configurations]
     by_verb: dict[str, list[str]] = {}
     for one in configurations:
@@ -202,7 +272,9 @@ def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float)
     """The best configuration with its numbers, and whether its seeds tell it from the others."""
     seeds = {len(one.row.seeds) for one in configurations}
     each = (
-        "one seed each" if seeds == {1} else f"{min(seeds)}{f' to {max(seeds)}' if len(seeds) > 1 else ''} seeds each"
+        "one seed each"
+        if seeds == {1}
+        else f"{min(seeds)}{f' to {max(seeds)}' if len(seeds) > 1 else ''} seeds each"
     )
     baseline = f"unigram baseline {number(unigram_nats, 2)}"
     best = next((one for one in configurations if one.best), None)
@@ -210,7 +282,8 @@ def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float)
         return f"the {baseline} nats per token ({each})"
     loss = best.row.mean_loss
     words = (
-        f"the best is {best.row.name} with {number(loss, 2)} nats per token (perplexity {perplexity(loss)}; {baseline})"
+        f"the best is {best.row.name} with {number(loss, 2)} nats per token (perplexity "
+        f"{perplexity(loss)}; {baseline})"
     )
     others = [one.row.losses for one in configurations if one is not best and one.row.losses]
     if not others:
@@ -218,7 +291,11 @@ def _lowest(configurations: Sequence[ConfigurationOutcome], unigram_nats: float)
     if min(seeds) == 1:
         return f"{words}, from {each}, which does not tell near losses apart"
     near = sum(min(losses) <= max(best.row.losses) for losses in others)
-    apart = f"whose seeds overlap with those of {counted(near, 'other')}" if near else "below every seed of the others"
+    apart = (
+        f"whose seeds overlap with those of {counted(near, 'other')}"
+        if near
+        else "below every seed of the others"
+    )
     return f"{words}, {apart}, from {each}"
 
 
@@ -226,7 +303,9 @@ def formula_in(placement: str, config: RunConfig) -> str:
     """The formula with the constants of this model; encoder and decoder apart where they differ."""
     if issubclass(own := named(placement), StandIn):
         return own.shown
-    found = {shape.kind: formula(named(placement), shape) for shape in task_of(config).shapes(config)}
+    found = {
+        shape.kind: formula(named(placement), shape) for shape in task_of(config).shapes(config)
+    }
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return "; ".join(f"{kind}: {text}" for kind, text in found.items())
@@ -235,7 +314,9 @@ def formula_in(placement: str, config: RunConfig) -> str:
 def facts(
     configs: Sequence[RunConfig], corpus_facts: Sequence[tuple[str, str]], *, seeds: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration has."""
+    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration
+    has.
+    """
     config = configs[0]
     train, task = config.train, task_of(config)
     lengths = dict.fromkeys(parse_duration(one.train.duration) for one in configs)
@@ -245,17 +326,28 @@ def facts(
         *corpus_facts,
         ("Model", task.described(config)),
         ("Duration", f"{duration}; {batches} of at most {task.batch_words(config)} per update"),
-        ("Schedule", f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the table"),
+        (
+            "Schedule",
+            f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the "
+            "table",
+        ),
         ("Loss", task.loss_words(config)),
         ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
         ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
-        ("Unigram baseline", "the entropy of the targets' tokens: the loss of a model that ignores its input"),
+        (
+            "Unigram baseline",
+            "the entropy of the targets' tokens: the loss of a model that ignores its input",
+        ),
         ("Learned", f"last validation loss under {LEARNED_BELOW:.0%} of the unigram baseline"),
         (
             "Learned less",
-            f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration gained on it",
+            f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration "
+            "gained on it",
         ),
-        ("No better", f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}"),
+        (
+            "No better",
+            f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}",
+        ),
         ("Best", "the lowest mean loss of all configurations whose every run learned"),
     ]
 
@@ -267,19 +359,22 @@ def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
     if not early:
         return []
     listed = "; ".join(
-        f"{row.name}, seed {seed.seed}, after update {seed.updates}: {seed.message}" for row, seed in early
+        f"{row.name}, seed {seed.seed}, after update {seed.updates}: {seed.message}"
+        for row, seed in early
     )
     return [
         (
             "Stopped early",
-            f"{len(early)} of {counted(len(runs), 'run')} ({listed}). This is a rule and no proof: a run that goes on "
-            "may still learn",
+            f"{len(early)} of {counted(len(runs), 'run')} ({listed}). This is a rule and no proof: "
+            "a run that goes on may still learn",
         )
     ]
 
 
 def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
-    """A row for each placement, in multiples of what the model as it is built takes, or else of the first."""
+    """A row for each placement, in multiples of what the model as it is built takes, or else of the
+    first.
+    """
     rows = []
     first = costs.get(AsBuilt.name) or next(iter(costs.values()), {})
     for name, cost in costs.items():

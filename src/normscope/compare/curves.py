@@ -1,4 +1,6 @@
-"""What the figures of a comparison draw over updates, depth and rates, read from the events of its runs."""
+"""What the figures of a comparison draw over updates, depth and rates, read from the events of its
+runs.
+"""
 
 import math
 import re
@@ -20,20 +22,30 @@ _STACKS = ("encoder", "decoder")
 _MONITORED = re.compile(r"normscope/(.+)/block_(\d+)/.+/gradient_norm")
 """As `doctor.monitor` names a sub-layer's gradient."""
 _BLOCK = re.compile(r"(.*?)\.?\b(?:blocks?|layers?|h)\.(\d+)\.")
-"""The stack and the number of a block in a parameter's name, as models of ours and of others are written."""
+"""The stack and the number of a block in a parameter's name, as models of ours and of others are
+written.
+"""
 _FIRST = "initialisation"
 """The event that holds the gradients before the first update."""
 
 
-def curve(name: contents.Name, runs: _Runs, kind: str, quantity: str = "nll_nats") -> contents.RunCurve:
+def curve(
+    name: contents.Name, runs: _Runs, kind: str, quantity: str = "nll_nats"
+) -> contents.RunCurve:
     """A quantity of every event of this kind, "update" or "validation", each at its own update."""
-    measured = [{e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs]
+    measured = [
+        {e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs
+    ]
     updates = sorted(set().union(*measured))
     rows = []
     for points, (_, events) in zip(measured, runs, strict=True):
         # A skipped update is a gap in its row.
-        row = [points.get(update, math.nan) for update in updates if update <= max(points, default=0)]
-        stopped = next((event["update"] for event in events if event["event"] == "non-finite"), None)
+        row = [
+            points.get(update, math.nan) for update in updates if update <= max(points, default=0)
+        ]
+        stopped = next(
+            (event["update"] for event in events if event["event"] == "non-finite"), None
+        )
         if stopped is not None:
             row.append(math.nan)
             if len(row) > len(updates):
@@ -43,7 +55,9 @@ def curve(name: contents.Name, runs: _Runs, kind: str, quantity: str = "nll_nats
 
 
 def clock(runs: _Runs) -> dict[str, Sequence[float]]:
-    """By the name of its axis what had gone by after each update, mean over the runs that made it; empty before any."""
+    """By the name of its axis what had gone by after each update, mean over the runs that made it;
+    empty before any.
+    """
     tokens: dict[int, list[float]] = defaultdict(list)
     rates: dict[int, list[float]] = defaultdict(list)
     epochs: dict[int, float] = {}
@@ -51,42 +65,66 @@ def clock(runs: _Runs) -> dict[str, Sequence[float]]:
         seen = summed = 0.0
         for event in events:
             if event["event"] == "update" and {"target_tokens", "lr", "epoch"} <= event.keys():
-                update, seen, summed = event["update"], seen + event["target_tokens"], summed + event["lr"]
+                update, seen, summed = (
+                    event["update"],
+                    seen + event["target_tokens"],
+                    summed + event["lr"],
+                )
                 tokens[update].append(seen)
                 rates[update].append(summed)
                 epochs[update] = event["epoch"]
     updates = sorted(epochs)
     columns: dict[str, Sequence[float]] = {
         "update": updates,
-        "target tokens": [round(math.fsum(tokens[update]) / len(tokens[update])) for update in updates],
+        "target tokens": [
+            round(math.fsum(tokens[update]) / len(tokens[update])) for update in updates
+        ],
         "epoch": [epochs[update] for update in updates],
-        "cumulative learning rate": [math.fsum(rates[update]) / len(rates[update]) for update in updates],
+        "cumulative learning rate": [
+            math.fsum(rates[update]) / len(rates[update]) for update in updates
+        ],
     }
     return columns if updates else {}
 
 
-def gradient_profiles(named_runs: Sequence[tuple[contents.Name, _Runs]]) -> list[contents.GradientProfile]:
-    """Gradient norm of each block before the first update, of every configuration whose runs have measured it.
+def gradient_profiles(
+    named_runs: Sequence[tuple[contents.Name, _Runs]],
+) -> list[contents.GradientProfile]:
+    """Gradient norm of each block before the first update, of every configuration whose runs have
+    measured it.
 
-    Configurations of one placement that start with the same gradients, as those that differ in their schedule do, share
-    a profile.
+    Configurations of one placement that start with the same gradients, as those that differ in
+    their schedule do, share a profile.
     """
     by_gradients: dict[
         tuple[object, ...], tuple[list[contents.Name], list[contents.BlockPlace], list[list[float]]]
     ] = {}
     for name, runs in named_runs:
-        squares = [block_squares(e["gradient_norms"]) for _, events in runs for e in events if e["event"] == _FIRST]
+        squares = [
+            block_squares(e["gradient_norms"])
+            for _, events in runs
+            for e in events
+            if e["event"] == _FIRST
+        ]
         if squares and squares[0]:
-            blocks, rows = list(squares[0]), [[math.sqrt(square) for square in one.values()] for one in squares]
+            blocks, rows = (
+                list(squares[0]),
+                [[math.sqrt(square) for square in one.values()] for one in squares],
+            )
             same = (name.group, tuple(blocks), tuple(map(tuple, rows)))
             by_gradients.setdefault(same, ([], blocks, rows))[0].append(name)
     return [
-        contents.GradientProfile(names=n, blocks=blocks, seeds_norms=rows) for n, blocks, rows in by_gradients.values()
+        contents.GradientProfile(names=n, blocks=blocks, seeds_norms=rows)
+        for n, blocks, rows in by_gradients.values()
     ]
 
 
-def later_profiles(named_runs: Sequence[tuple[contents.Name, _Runs]]) -> list[contents.GradientProfile]:
-    """Gradient norm of each block's matrices at every update that all seeds of a configuration have recorded it at."""
+def later_profiles(
+    named_runs: Sequence[tuple[contents.Name, _Runs]],
+) -> list[contents.GradientProfile]:
+    """Gradient norm of each block's matrices at every update that all seeds of a configuration have
+    recorded it at.
+    """
     found = []
     for name, runs in named_runs:
         recorded = [
@@ -99,13 +137,22 @@ def later_profiles(named_runs: Sequence[tuple[contents.Name, _Runs]]) -> list[co
         ]
         for update in sorted(set.intersection(*map(set, recorded)) if recorded else ()):
             blocks = list(recorded[0][update])
-            rows = [[math.sqrt(seed[update].get(block, math.nan)) for block in blocks] for seed in recorded]
-            found.append(contents.GradientProfile(names=[name], blocks=blocks, seeds_norms=rows, update=update))
+            rows = [
+                [math.sqrt(seed[update].get(block, math.nan)) for block in blocks]
+                for seed in recorded
+            ]
+            found.append(
+                contents.GradientProfile(
+                    names=[name], blocks=blocks, seeds_norms=rows, update=update
+                )
+            )
     return found
 
 
 def _squares(event: Event) -> dict[contents.BlockPlace, float]:
-    """Squares of the gradient norms of each block's sub-layers, summed, as the monitor has named them."""
+    """Squares of the gradient norms of each block's sub-layers, summed, as the monitor has named
+    them.
+    """
     squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for quantity, value in event.items():
         if (found := _MONITORED.fullmatch(quantity)) is not None:
@@ -134,7 +181,9 @@ def schedule(name: contents.Name, runs: _Runs) -> contents.RunCurve:
     points = [(event["update"], event["lr"]) for event in events if event["event"] == "update"]
     if not points:
         horizon = cell.config.train.duration if isinstance(cell.config.train.duration, int) else 1
-        rates = (factor(cell.config.schedule, u, horizon_updates=horizon) for u in range(1, horizon + 1))
+        rates = (
+            factor(cell.config.schedule, u, horizon_updates=horizon) for u in range(1, horizon + 1)
+        )
         points = [(u, cell.arm.peak_lr * rate) for u, rate in enumerate(rates, 1)]
     updates, values = zip(*points, strict=True)
     return contents.RunCurve(name=name, updates=list(updates), seeds_values=[list(values)])
@@ -150,8 +199,8 @@ class EndedRun:
 
     @property
     def loss_nats(self) -> float:
-        """Its last validation loss, at chance where it was stopped early; infinite where it diverged, NaN where it says
-        nothing about its peak rate."""
+        """Its last validation loss, at chance where it was stopped early; infinite where it
+        diverged, NaN where it says nothing about its peak rate."""
         if self.result.status is contents.Status.NON_FINITE:
             return math.inf
         unfinished = not self.result.status.has_loss or self.result.valid_loss_nats is None
@@ -162,21 +211,28 @@ class EndedRun:
     @property
     def initial_nats(self) -> float:
         """The loss of its first batch, before the first update; NaN where that was not finite."""
-        first = (event["nll_nats"] for event in self.events if event["event"] == "update" and event["update"] == 1)
+        first = (
+            event["nll_nats"]
+            for event in self.events
+            if event["event"] == "update" and event["update"] == 1
+        )
         return float(next(first, math.nan))
 
 
 def rate_curves(
     runs: Sequence[EndedRun], names: Mapping[Arm, contents.Name]
 ) -> tuple[list[contents.RateCurve], list[float]]:
-    """A curve for each placement, warm-up and optimiser, and the rates that all have; none where there is one rate.
+    """A curve for each placement, warm-up and optimiser, and the rates that all have; none where
+    there is one rate.
 
     names: of all configurations, for those who look for the run of a point.
     """
     several_optimizers = len({ran.arm.optimizer for ran in runs}) > 1
     groups: dict[contents.Name, list[EndedRun]] = {}
     for ran in runs:
-        variant = ", ".join([ran.arm.warmup_label, *([ran.arm.optimizer] if several_optimizers else [])])
+        variant = ", ".join(
+            [ran.arm.warmup_label, *([ran.arm.optimizer] if several_optimizers else [])]
+        )
         groups.setdefault(contents.Name(named(ran.arm.placement).title, variant), []).append(ran)
     rates = [{ran.arm.peak_lr for ran in group} for group in groups.values()]
     if max(map(len, rates), default=0) < 2:
@@ -186,7 +242,9 @@ def rate_curves(
 
 
 def best_of_each(runs: Sequence[EndedRun]) -> set[Arm]:
-    """Of arms that differ in their rate alone, the one with the lowest mean loss; the first where none has ended."""
+    """Of arms that differ in their rate alone, the one with the lowest mean loss; the first where
+    none has ended.
+    """
     losses = _mean_losses(runs)
     best: dict[tuple[object, ...], Arm] = {}
     for arm in sorted(losses, key=losses.__getitem__):
@@ -203,20 +261,31 @@ def lowest(runs: Sequence[EndedRun], most: int) -> set[Arm]:
 def _mean_losses(runs: Sequence[EndedRun]) -> dict[Arm, float]:
     losses: dict[Arm, list[float]] = {}
     for ran in runs:
-        losses.setdefault(ran.arm, []).append(math.inf if math.isnan(ran.loss_nats) else ran.loss_nats)
+        losses.setdefault(ran.arm, []).append(
+            math.inf if math.isnan(ran.loss_nats) else ran.loss_nats
+        )
     return {arm: math.fsum(some) / len(some) for arm, some in losses.items()}
 
 
 def _rate_curve(
-    name: contents.Name, runs: Sequence[EndedRun], shared: Sequence[float], names: Mapping[Arm, contents.Name]
+    name: contents.Name,
+    runs: Sequence[EndedRun],
+    shared: Sequence[float],
+    names: Mapping[Arm, contents.Name],
 ) -> contents.RateCurve:
     rates = sorted({ran.arm.peak_lr for ran in runs})
     seeds = sorted({ran.result.seed for ran in runs})
     at = {(ran.result.seed, ran.arm.peak_lr): ran for ran in runs}
-    # Neither rate nor warm-up has had an effect before the first update: all runs of a seed begin with the same loss.
+    # Neither rate nor warm-up has had an effect before the first update: all runs of a seed begin
+    # with the same loss.
     initial = {
         seed: next(
-            (ran.initial_nats for ran in runs if ran.result.seed == seed and ran.initial_nats < math.inf), math.nan
+            (
+                ran.initial_nats
+                for ran in runs
+                if ran.result.seed == seed and ran.initial_nats < math.inf
+            ),
+            math.nan,
         )
         for seed in seeds
     }
@@ -230,7 +299,8 @@ def _rate_curve(
         seeds=seeds,
         seeds_losses=[[drawn.get((seed, rate), math.nan) for rate in rates] for seed in seeds],
         seeds_replaced=[
-            [(key := (seed, rate)) in losses and drawn[key] < losses[key] for rate in rates] for seed in seeds
+            [(key := (seed, rate)) in losses and drawn[key] < losses[key] for rate in rates]
+            for seed in seeds
         ],
         initial_nats=[initial[seed] for seed in seeds],
         sensitivity=found,
@@ -241,22 +311,40 @@ def _rate_curve(
 
 def _counted(loss: float, initial: float) -> float:
     """NaN where the run has not ended, or where what it counts as is not known."""
-    return math.nan if math.isnan(loss) or math.isnan(initial) else float(counted_losses([[loss]], [initial])[0, 0])
+    return (
+        math.nan
+        if math.isnan(loss) or math.isnan(initial)
+        else float(counted_losses([[loss]], [initial])[0, 0])
+    )
 
 
 def _sensitivity(
     losses: Mapping[tuple[int, float], float], initial: Mapping[int, float], shared: Sequence[float]
 ) -> tuple[contents.RateSensitivity | None, str]:
-    """Over the shared rates, of the seeds whose runs have ended at all of them; or why there is none."""
+    """Over the shared rates, of the seeds whose runs have ended at all of them; or why there is
+    none.
+    """
     if len(shared) < 2:
-        return None, f"the configurations have {counted(len(shared), 'rate')} in common, and it needs two"
-    whole = [seed for seed in initial if not any(math.isnan(losses.get((seed, rate), math.nan)) for rate in shared)]
+        return (
+            None,
+            f"the configurations have {counted(len(shared), 'rate')} in common, and it needs two",
+        )
+    whole = [
+        seed
+        for seed in initial
+        if not any(math.isnan(losses.get((seed, rate), math.nan)) for rate in shared)
+    ]
     if not whole:
-        return None, "no seed has a run at every rate that came to its end and reached its peak rate"
+        return (
+            None,
+            "no seed has a run at every rate that came to its end and reached its peak rate",
+        )
     known = [seed for seed in whole if not math.isnan(initial[seed])]
     if not known:
         return None, "no run had a finite loss at initialisation"
-    found = lr_sensitivity([[losses[seed, rate] for rate in shared] for seed in known], [initial[s] for s in known])
+    found = lr_sensitivity(
+        [[losses[seed, rate] for rate in shared] for seed in known], [initial[s] for s in known]
+    )
     return contents.RateSensitivity(
         value=found.value,
         low=found.low,
@@ -268,12 +356,17 @@ def _sensitivity(
 
 
 def _in_words(found: contents.RateSensitivity, shared: Sequence[float]) -> str:
-    spread = "one seed" if found.seeds == 1 else f"{number(found.low)} to {number(found.high)}, {found.seeds} seeds"
+    spread = (
+        "one seed"
+        if found.seeds == 1
+        else f"{number(found.low)} to {number(found.high)}, {found.seeds} seeds"
+    )
     replaced = ""
     if found.replaced:
         verb = "counts" if found.replaced == 1 else "count"
         replaced = f"; {counted(found.replaced, 'run')} {verb} as the loss at initialisation"
     return (
-        f"learning-rate sensitivity {number(found.value)} nats per token ({spread}) over {len(shared)} rates from "
-        f"{learning_rate(shared[0])} to {learning_rate(shared[-1])}; best at {learning_rate(found.best_lr)}{replaced}"
+        f"learning-rate sensitivity {number(found.value)} nats per token ({spread}) over "
+        f"{len(shared)} rates from {learning_rate(shared[0])} to {learning_rate(shared[-1])}; best "
+        f"at {learning_rate(found.best_lr)}{replaced}"
     )

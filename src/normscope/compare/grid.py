@@ -1,7 +1,8 @@
-"""A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run folder of its own.
+"""A grid of runs: combinations of placement, warm-up, rate, optimiser and seed, each in a run
+folder of its own.
 
-What a command or a configuration gives of its axes is used. The demonstration is such a grid, of the embedded toy
-language, in which the need for warm-up is soon plain.
+What a command or a configuration gives of its axes is used. The demonstration is such a grid, of
+the embedded toy language, in which the need for warm-up is soon plain.
 """
 
 import itertools
@@ -50,7 +51,9 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of the grid; its configuration and its output lie in folders beside that of all runs, under its name."""
+    """One run of the grid; its configuration and its output lie in folders beside that of all runs,
+    under its name.
+    """
 
     arm: Arm
     seed: int
@@ -94,8 +97,8 @@ class Cell:
         }
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
-        """By split, the scores of the best checkpoint; a file that is not whole is none. Raises UserError where the
-        disk fails, as another try may find them."""
+        """By split, the scores of the best checkpoint; a file that is not whole is none. Raises
+        UserError where the disk fails, as another try may find them."""
         found = {}
         for file in sorted(self.folder.path.glob("evaluation-*.json")):
             try:
@@ -108,7 +111,9 @@ class Cell:
         return found
 
     def is_evaluated(self, split: str) -> bool:
-        """Whether the best checkpoint of the finished run is the one that the scores of this split are of."""
+        """Whether the best checkpoint of the finished run is the one that the scores of this split
+        are of.
+        """
         try:
             last = self.folder.events()[-1:]
         except UserError:
@@ -117,10 +122,18 @@ class Cell:
         return best is not None and self.evaluations().get(split, {}).get("update") == best
 
     def evaluation_commands(self, split: str | None) -> list[list[str]]:
-        """What translates a split with the best checkpoint and scores it, as `run_cells` takes it; none where it is."""
+        """What translates a split with the best checkpoint and scores it, as `run_cells` takes it;
+        none where it is.
+        """
         if split is None or self.is_evaluated(split):
             return []
-        words = ["--split", split, "--save", str(self.evaluation_file(split)), *["--trust"] * bool(self.config.imports)]
+        words = [
+            "--split",
+            split,
+            "--save",
+            str(self.evaluation_file(split)),
+            *["--trust"] * bool(self.config.imports),
+        ]
         return [["-m", "normscope", "evaluate", str(self.folder.path), *words]]
 
 
@@ -129,8 +142,8 @@ class Grid:
     """The axes of a comparison. Raises UserError for an empty or repeated axis."""
 
     placements_and_warmups: tuple[tuple[str, int], ...]
-    """Pairs of a placement and its warm-up in updates: often every combination, but Post-LN with warm-up against
-    Pre-LN without is a comparison too."""
+    """Pairs of a placement and its warm-up in updates: often every combination, but Post-LN with
+    warm-up against Pre-LN without is a comparison too."""
     peak_lrs: tuple[float, ...]
     optimizers: tuple[str, ...]
     seeds: int
@@ -142,7 +155,9 @@ class Grid:
         for axis in ("placements_and_warmups", "peak_lrs", "optimizers"):
             values = getattr(self, axis)
             if not values or len(set(values)) < len(values):
-                raise UserError(f"{axis.replace('_', ' ')}: give one or more different values, got {values}")
+                raise UserError(
+                    f"{axis.replace('_', ' ')}: give one or more different values, got {values}"
+                )
         if self.seeds < 1:
             raise UserError(f"seeds must be at least 1, got {self.seeds}")
 
@@ -155,7 +170,8 @@ class Grid:
     def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
 
-        Raises UserError for values a configuration does not allow, and where a run folder holds something else.
+        Raises UserError for values a configuration does not allow, and where a run folder holds
+        something else.
         """
         cells = []
         for seed in range(base.seed, base.seed + self.seeds):
@@ -168,7 +184,9 @@ class Grid:
                     schedule__warmup_updates=arm.warmup_updates,
                     optimizer__peak_lr=arm.peak_lr,
                     optimizer__name=arm.optimizer,
-                    train__threads=self.threads if base.train.threads == "auto" else base.train.threads,
+                    train__threads=self.threads
+                    if base.train.threads == "auto"
+                    else base.train.threads,
                 )
                 config = resolve(config, run)
                 refuse_other_configuration(run, config)
@@ -187,15 +205,19 @@ def grid_of(
     optimizers: Sequence[str] | None = None,
     seeds: int = 1,
 ) -> tuple[Grid, list[str]]:
-    """The grid that options and configuration ask for together, and for each axis that neither gives its default.
+    """The grid that options and configuration ask for together, and for each axis that neither
+    gives its default.
 
-    places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults. placements: names, or
-    `all` alone for those that are defined for the model. arms: pairs of a placement and a warm-up in updates, instead
-    of every combination of the two. Raises UserError where two places give an axis differently.
+    places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults.
+    placements: names, or `all` alone for those that are defined for the model. arms: pairs of a
+    placement and a warm-up in updates, instead of every combination of the two. Raises UserError
+    where two places give an axis differently.
     """
     defaults, task = list[str](), task_of(base)
 
-    def values(title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None) -> list[Any]:
+    def values(
+        title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None
+    ) -> list[Any]:
         given = [
             (f"{option(name)} gives {_listed(several)}", list(several))
             for name, several in options.items()
@@ -212,27 +234,40 @@ def grid_of(
         return given[0][1] if given else list(default)
 
     whole = placements is not None and list(placements) == ["all"]
-    named_ones = task.defined(base) if whole else placements and [registered_name(one) for one in placements]
+    named_ones = (
+        task.defined(base) if whole else placements and [registered_name(one) for one in placements]
+    )
     pairs = arms and [(registered_name(placement), updates) for placement, updates in arms]
     of_arms = [None, None] if pairs is None else [[pair[part] for pair in pairs] for part in (0, 1)]
     spelled_ones = optimizers and [spelled(name, OPTIMIZERS) for name in optimizers]
-    every = values("placements", "model.placement", task.compared, arms=of_arms[0], placements=named_ones)
+    every = values(
+        "placements", "model.placement", task.compared, arms=of_arms[0], placements=named_ones
+    )
     warmups = values(
-        "warm-ups in updates", "schedule.warmup_updates", (0, 200), arms=of_arms[1], warmup_updates=warmups_updates
+        "warm-ups in updates",
+        "schedule.warmup_updates",
+        (0, 200),
+        arms=of_arms[1],
+        warmup_updates=warmups_updates,
     )
     grid = Grid(
         placements_and_warmups=tuple(itertools.product(every, warmups) if pairs is None else pairs),
-        peak_lrs=tuple(values("peak learning rate", "optimizer.peak_lr", (3e-3,), peak_lr=peak_lrs)),
+        peak_lrs=tuple(
+            values("peak learning rate", "optimizer.peak_lr", (3e-3,), peak_lr=peak_lrs)
+        ),
         optimizers=tuple(values("optimiser", "optimizer.name", ("adam",), optimizers=spelled_ones)),
         seeds=seeds,
-        # One thread a run unless the configuration says otherwise: the grid fills the cores with runs.
+        # One thread a run unless the configuration says otherwise: the grid fills the cores with
+        # runs.
         threads=base.train.threads if "train.threads" in places else 1,
     )
     return grid, defaults
 
 
 def _listed(values: Sequence[Any]) -> str:
-    return ",".join(f"{value:g}" if isinstance(value, float) else str(value) for value in dict.fromkeys(values))
+    return ",".join(
+        f"{value:g}" if isinstance(value, float) else str(value) for value in dict.fromkeys(values)
+    )
 
 
 _CONFIGURATIONS = SealedJson(
@@ -240,26 +275,36 @@ _CONFIGURATIONS = SealedJson(
     version=1,
     keys=frozenset(),
     optional=None,
-    again="remove it and run the same command again, which writes it anew; runs that have begun are found without it",
+    again=(
+        "remove it and run the same command again, which writes it anew; runs that have begun are "
+        "found without it"
+    ),
 )
 
 
 def configurations(folder: Path) -> dict[str, Any]:
-    """By the name of its run, the TOML that `write_configs` has written into a folder, if any. Raises UserError."""
+    """By the name of its run, the TOML that `write_configs` has written into a folder, if any.
+    Raises UserError.
+    """
     file = folder / "cells.json"
     return _CONFIGURATIONS.read(file) if file.exists() else {}
 
 
 def write_configs(cells: Iterable[Cell]) -> None:
-    """Write into one file what every cell is to train, beside what stands there: on disk at once, however many.
+    """Write into one file what every cell is to train, beside what stands there: on disk at once,
+    however many.
 
-    Raises UserError over a file of another's, and for cells with different settings whose run folder is the same.
+    Raises UserError over a file of another's, and for cells with different settings whose run
+    folder is the same.
     """
     asked: dict[Path, dict[str, str]] = {}
     for cell in cells:
         texts, text = asked.setdefault(cell.above, {}), cell.configuration
         if texts.setdefault(cell.folder.path.name, text) != text:
-            raise UserError(f"{cell.folder.path}: two runs that differ would be one; give each arm a folder of its own")
+            raise UserError(
+                f"{cell.folder.path}: two runs that differ would be one; give each arm a folder of "
+                "its own"
+            )
     for folder, texts in asked.items():
         make_folders(folder / "logs")
         former = configurations(folder)
@@ -272,7 +317,9 @@ def write_configs(cells: Iterable[Cell]) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be, for this command. Raises UserError naming the process that has it."""
+    """Hold a folder, which is made if need be, for this command. Raises UserError naming the
+    process that has it.
+    """
     with ExitStack() as held:
         try:
             with disk_errors(f"opening {folder}"):
@@ -280,8 +327,8 @@ def alone(folder: Path) -> Iterator[None]:
                 held.enter_context(hold(folder))
         except Held as error:
             raise UserError(
-                f"another process{error.holder} is at work on the comparison in {folder}; wait for it, stop it, or "
-                f"choose another folder with {option('out')}"
+                f"another process{error.holder} is at work on the comparison in {folder}; wait for "
+                f"it, stop it, or choose another folder with {option('out')}"
             ) from error
         yield
 
@@ -299,16 +346,19 @@ DEMO_GRID = Grid(
     optimizers=("adam",),
     seeds=1,
 )
-"""At a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without warm-up does not learn."""
+"""At a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without warm-up does not
+learn.
+"""
 
 
 def demo_config() -> TranslationRunConfig:
-    """6+6 blocks of width 64 for 250 updates: Post-LN without warm-up does no better than the unigram
-    baseline, and the other three learn.
+    """6+6 blocks of width 64 for 250 updates: Post-LN without warm-up does no better than the
+    unigram baseline, and the other three learn.
 
-    No longer, and on no more sentences, than shows that: what a newcomer waits for is worth seconds.
-    With 200 updates and a warm-up of 150 the same three learn, but Pre-LN without warm-up is then so far behind the
-    best that the report says it differs from the paper; a warm-up of 100 leaves Post-LN at 4.2 nats (seed 1).
+    No longer, and on no more sentences, than shows that: what a newcomer waits for is worth
+    seconds. With 200 updates and a warm-up of 150 the same three learn, but Pre-LN without warm-up
+    is then so far behind the best that the report says it differs from the paper; a warm-up of 100
+    leaves Post-LN at 4.2 nats (seed 1).
     """
     return TranslationRunConfig(
         data=DataConfig(toy_pairs=10_000, max_tokens=768),

@@ -1,4 +1,6 @@
-"""What a comparison's folder says of itself: `comparison.json`, from which its report can be made at any time."""
+"""What a comparison's folder says of itself: `comparison.json`, from which its report can be made
+at any time.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -17,8 +19,21 @@ from ..train import RunFolder
 from .grid import Arm, Cell, configurations
 
 FILE = "comparison.json"
-_AXES = ("seed", "model.placement", "schedule.warmup_updates", "optimizer.peak_lr", "optimizer.name")
-_MAY_DIFFER = (*_AXES, "imports", "train.duration", "train.threads", "train.checkpoint_every", "train.keep_checkpoints")
+_AXES = (
+    "seed",
+    "model.placement",
+    "schedule.warmup_updates",
+    "optimizer.peak_lr",
+    "optimizer.name",
+)
+_MAY_DIFFER = (
+    *_AXES,
+    "imports",
+    "train.duration",
+    "train.threads",
+    "train.checkpoint_every",
+    "train.keep_checkpoints",
+)
 """Runs of one comparison may differ in these: its axes, and what changes none of their numbers."""
 
 
@@ -51,9 +66,10 @@ class Manifest:
     failed: Mapping[str, str] = field(default_factory=dict)
     """By name, the last message of runs whose process has ended without finishing them."""
     costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By the name of a placement, what a process takes that trains the model, where that was measured: parameters,
-    memory_bytes (weights, gradients, the optimiser's state, and what the passes of a batch keep), flops of an update,
-    in products, and seconds of a batch on this machine's CPU, forward and backward: the least of a few."""
+    """By the name of a placement, what a process takes that trains the model, where that was
+    measured: parameters, memory_bytes (weights, gradients, the optimiser's state, and what the
+    passes of a batch keep), flops of an update, in products, and seconds of a batch on this
+    machine's CPU, forward and backward: the least of a few."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -68,7 +84,9 @@ class Manifest:
 
 
 def _writable(text: str) -> str:
-    """With every byte of a command line that is no UTF-8, which no file of text can hold, as its escape."""
+    """With every byte of a command line that is no UTF-8, which no file of text can hold, as its
+    escape.
+    """
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -94,9 +112,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus]) -> Manifest | None:
-    """What a comparison's folder says of itself; None where it holds none. Raises UserError for a damaged file.
+    """What a comparison's folder says of itself; None where it holds none. Raises UserError for a
+    damaged file.
 
-    open_corpus: asked where the folder does not say what its corpus is, as one of an earlier version.
+    open_corpus: asked where the folder does not say what its corpus is, as one of an earlier
+    version.
     """
     begun = [file.parent.name for file in (folder / "runs").glob("*/config.toml")]
     found, names = read_manifest(folder), sorted({*configurations(folder), *begun})
@@ -107,7 +127,9 @@ def former_manifest(folder: Path, open_corpus: Callable[[RunConfig], AnyCorpus])
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """What a comparison's folder says of itself; None where it says nothing. Raises UserError for a damaged file."""
+    """What a comparison's folder says of itself; None where it says nothing. Raises UserError for a
+    damaged file.
+    """
     file = folder / FILE
     with disk_errors(f"reading {file}"):
         if not file.is_file():
@@ -117,7 +139,10 @@ def read_manifest(folder: Path) -> Manifest | None:
         corpus = table["corpus"]
         facts = [(str(name), str(value)) for name, value in corpus["facts"]]
         if not 0 <= (unigram := float(corpus["unigram_nats"])) <= _MOST_NATS:
-            raise ValueError(f"unigram_nats is the entropy of one target, from 0 to {_MOST_NATS}, got {unigram:g}")
+            raise ValueError(
+                f"unigram_nats is the entropy of one target, from 0 to {_MOST_NATS}, got "
+                f"{unigram:g}"
+            )
         return Manifest(
             title=str(table["title"]),
             corpus=_AboutCorpus(str(corpus["fingerprint"]), unigram, facts),
@@ -127,48 +152,75 @@ def read_manifest(folder: Path) -> Manifest | None:
             costs={name: _cost(one) for name, one in table.get("costs", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}") from error
+        raise UserError(
+            f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}"
+        ) from error
 
 
 def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
     """As it was kept. Raises AttributeError, TypeError or ValueError for what is no cost."""
-    if found.keys() != {"parameters", "memory_bytes", "flops", "seconds"} or not all(n > 0 for n in found.values()):
+    if found.keys() != {"parameters", "memory_bytes", "flops", "seconds"} or not all(
+        n > 0 for n in found.values()
+    ):
         raise ValueError(f"what a placement takes is four numbers above 0, got {found}")
     return found
 
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
-    """The runs of a comparison's folder by their names, as far as there is anything of them. Raises UserError."""
+    """The runs of a comparison's folder by their names, as far as there is anything of them. Raises
+    UserError.
+    """
     asked, runs = configurations(folder), [RunFolder(folder / "runs" / name) for name in names]
     known = (run for run in runs if run.is_run or run.path.name in asked)
-    return [cell_of(r, load_run_config(r) if r.is_run else _config_of(asked[r.path.name], r)) for r in known]
+    return [
+        cell_of(r, load_run_config(r) if r.is_run else _config_of(asked[r.path.name], r))
+        for r in known
+    ]
 
 
 def _config_of(text: str, run: RunFolder) -> RunConfig:
-    with user_errors(TypeError, ValueError, said=lambda error: f"configuration of {run.path} is not TOML: {error}"):
+    with user_errors(
+        TypeError,
+        ValueError,
+        said=lambda error: f"configuration of {run.path} is not TOML: {error}",
+    ):
         return config_of(parse_toml(text), source=f"configuration of {run.path}")
 
 
 def cell_of(run: RunFolder, config: RunConfig) -> Cell:
     """A run as one of a comparison, by its configuration."""
     arm = Arm(
-        config.model.placement, config.schedule.warmup_updates, config.optimizer.peak_lr, str(config.optimizer.name)
+        config.model.placement,
+        config.schedule.warmup_updates,
+        config.optimizer.peak_lr,
+        str(config.optimizer.name),
     )
     return Cell(arm, config.seed, run, config)
 
 
 def refuse_unlike(
-    cells: Sequence[Cell], others: Sequence[Cell], manifest: Manifest, fingerprint: str, folder: Path
+    cells: Sequence[Cell],
+    others: Sequence[Cell],
+    manifest: Manifest,
+    fingerprint: str,
+    folder: Path,
 ) -> None:
-    """Raise UserError where runs cannot join those of a comparison, naming the settings in which they differ.
+    """Raise UserError where runs cannot join those of a comparison, naming the settings in which
+    they differ.
 
-    others, manifest, folder: of the comparison. fingerprint: of the corpus of the runs that are to join it.
+    others, manifest, folder: of the comparison. fingerprint: of the corpus of the runs that are to
+    join it.
     """
-    unlike = differences(others[0].config, cells[0].config, apart_from=_MAY_DIFFER) if others else []
+    unlike = (
+        differences(others[0].config, cells[0].config, apart_from=_MAY_DIFFER) if others else []
+    )
     if others and fingerprint != manifest.corpus.fingerprint:
-        unlike.append(f"fingerprint of the corpus: {manifest.corpus.fingerprint} there, {fingerprint} now")
+        unlike.append(
+            f"fingerprint of the corpus: {manifest.corpus.fingerprint} there, {fingerprint} now"
+        )
     if unlike:
         raise UserError(
-            f"{folder} holds a comparison with other settings ({'; '.join(unlike)}). Within one only placement, "
-            f"warm-up, rate, optimiser, seed and duration may differ; choose another folder with {option('out')}"
+            f"{folder} holds a comparison with other settings ({'; '.join(unlike)}). Within one "
+            "only placement, warm-up, rate, optimiser, seed and duration may differ; choose "
+            f"another folder with {option('out')}"
         )

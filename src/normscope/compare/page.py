@@ -1,4 +1,6 @@
-"""From the run folders of a grid to the page and its data, `results.json`: everything on it is read from the runs."""
+"""From the run folders of a grid to the page and its data, `results.json`: everything on it is read
+from the runs.
+"""
 
 import json
 import math
@@ -38,10 +40,15 @@ def results(page: contents.ComparisonPage) -> dict[str, Any]:
         "chance_nll_nats": page.unigram_loss_nats,
         "arms": [_configuration_data(configuration) for configuration in page.configurations],
         "validation": [
-            {**_name_data(one.name), "updates": list(one.updates), "seeds_values": _plain(one.seeds_values)}
+            {
+                **_name_data(one.name),
+                "updates": list(one.updates),
+                "seeds_values": _plain(one.seeds_values),
+            }
             for one in page.valid_curves
         ],
-        # Final losses over the rate, and the sensitivity to it over the rates that all configurations have.
+        # Final losses over the rate, and the sensitivity to it over the rates that all
+        # configurations have.
         "learning_rate_sensitivity": {
             "source": "Wortsman et al. 2023, arXiv:2309.14322",
             "unit": "nats per target token",
@@ -71,7 +78,10 @@ def _configuration_data(configuration: contents.ComparedConfiguration) -> dict[s
 
 
 def _rate_curve_data(curve: contents.RateCurve) -> dict[str, Any]:
-    names = {"name": str(curve.name), "configurations": [str(name) for name in curve.configurations]}
+    names = {
+        "name": str(curve.name),
+        "configurations": [str(name) for name in curve.configurations],
+    }
     return {**_name_data(curve.name), **_plain(asdict(curve) | names)}
 
 
@@ -93,19 +103,24 @@ def _plain(value: Any) -> Any:
 
 RESULTS = "results.json"
 _MOST_DRAWN, _MOST_BEST = 12, 40
-"""Configurations that one figure over updates draws; of more, the best of each curve over the rate, and of very many
-of these the ones that ended lowest."""
+"""Configurations that one figure over updates draws; of more, the best of each curve over the rate,
+and of very many of these the ones that ended lowest."""
 _ENDS = ("finished", "non-finite", "decided", "missing")
 
 
 def refuse_other_report(folder: Path) -> None:
-    """Raise UserError where a report of another's stands in `folder`: to be asked before long work."""
+    """Raise UserError where a report of another's stands in `folder`: to be asked before long
+    work.
+    """
     for name in (PAGE, RESULTS):
         refuse_other(folder / name)
 
 
-def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[contents.ComparisonPage, Path]:
-    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into `folder`.
+def compare(
+    cells: list[Cell], manifest: Manifest, folder: Path
+) -> tuple[contents.ComparisonPage, Path]:
+    """Read all runs of the grid and write `report.html`, its SVG files and `results.json` into
+    `folder`.
 
     Raises UserError as `refuse_other_report`.
     """
@@ -117,7 +132,9 @@ def compare(cells: list[Cell], manifest: Manifest, folder: Path) -> tuple[conten
 
 
 def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
-    """All runs of the grid as the contents of their page. A run whose log is damaged is one that failed."""
+    """All runs of the grid as the contents of their page. A run whose log is damaged is one that
+    failed.
+    """
     unigram = manifest.corpus.unigram_nats
     by_arm, failed = _by_arm(cells, manifest.failed)
     names = configuration_names(list(by_arm))
@@ -151,25 +168,41 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         subtitle=f"The same model{same} in every row; what differs is named in the row.",
         conclusion=conclusion(found, unigram),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        configurations=[_configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)],
+        configurations=[
+            _configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)
+        ],
         unigram_loss_nats=unigram,
         valid_curves=[curves.curve(name, runs, "validation") for name, runs in named_runs],
         train_curves=[curves.curve(name, runs, "update") for name, runs in named_runs],
         gradient_profiles=curves.gradient_profiles(named_runs),
-        gradient_curves=[curves.curve(name, runs, "update", "gradient_norm") for name, runs in named_runs],
+        gradient_curves=[
+            curves.curve(name, runs, "update", "gradient_norm") for name, runs in named_runs
+        ],
         schedules=[curves.schedule(name, runs) for name, runs in named_runs],
         rate_curves=by_rate,
         shared_lrs=shared_lrs,
-        clocks={name: told for name, runs in (*named_runs, *left_out) if (told := curves.clock(runs))},
+        clocks={
+            name: told for name, runs in (*named_runs, *left_out) if (told := curves.clock(runs))
+        },
         undrawn_curves=[curves.curve(name, runs, "validation") for name, runs in left_out],
         later_profiles=curves.later_profiles(named_runs),
         what=[
-            *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=list(map(len, by_arm.values()))),
+            *facts(
+                [cell.config for cell in cells],
+                manifest.corpus.facts,
+                seeds=list(map(len, by_arm.values())),
+            ),
             *facts_of_stopping(rows),
             *facts_of_costs(manifest.costs),
         ],
-        formulas=[(named(p).title, formula_in(p, first)) for p in dict.fromkeys(arm.placement for arm in by_arm)],
-        commands=[*manifest.commands, *(shlex.join(["python", *train_command(cell)]) for cell in cells)],
+        formulas=[
+            (named(p).title, formula_in(p, first))
+            for p in dict.fromkeys(arm.placement for arm in by_arm)
+        ],
+        commands=[
+            *manifest.commands,
+            *(shlex.join(["python", *train_command(cell)]) for cell in cells),
+        ],
         environment=_environment(cells),
     )
 
@@ -177,7 +210,9 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
 def _by_arm(
     cells: Sequence[Cell], failed: Mapping[str, str]
 ) -> tuple[dict[Arm, list[tuple[Cell, list[Event]]]], dict[str, str]]:
-    """The runs of each configuration with their events, and those that failed: one whose log is damaged did."""
+    """The runs of each configuration with their events, and those that failed: one whose log is
+    damaged did.
+    """
     by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
     failures = dict(failed)
     for cell in cells:
@@ -192,10 +227,14 @@ def _by_arm(
 
 
 def configuration_names(arms: Sequence[Arm]) -> dict[Arm, contents.Name]:
-    """A short name for each: placement and warm-up, and rate and optimiser where they differ within the grid."""
+    """A short name for each: placement and warm-up, and rate and optimiser where they differ within
+    the grid.
+    """
     settings = _settings(arms)
     return {
-        arm: contents.Name(named(arm.placement).title, ", ".join(filter(None, (arm.warmup_label, settings[arm]))))
+        arm: contents.Name(
+            named(arm.placement).title, ", ".join(filter(None, (arm.warmup_label, settings[arm])))
+        )
         for arm in arms
     }
 
@@ -212,7 +251,9 @@ def _settings(arms: Sequence[Arm]) -> dict[Arm, str]:
     }
 
 
-def _configuration(arm: Arm, one: ConfigurationOutcome, unigram: float) -> contents.ComparedConfiguration:
+def _configuration(
+    arm: Arm, one: ConfigurationOutcome, unigram: float
+) -> contents.ComparedConfiguration:
     return contents.ComparedConfiguration(
         name=one.row.name,
         warmup_updates=arm.warmup_updates,
@@ -234,7 +275,9 @@ def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> co
         seed=cell.seed,
         status=status if failure is None else contents.Status.FAILED,
         updates=last["update"],
-        valid_loss_nats=math.nan if status is contents.Status.NON_FINITE else (losses[-1] if losses else None),
+        valid_loss_nats=math.nan
+        if status is contents.Status.NON_FINITE
+        else (losses[-1] if losses else None),
         scores=_scores(cell, events),
         summed_lr=math.fsum(event["lr"] for event in events if event["event"] == "update"),
         message=failure or last.get("reason", ""),
@@ -242,11 +285,18 @@ def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> co
 
 
 def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
-    """Scores of every split that the best checkpoint was evaluated on, and the last of those made while training."""
-    in_training = [event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event]
+    """Scores of every split that the best checkpoint was evaluated on, and the last of those made
+    while training.
+    """
+    in_training = [
+        event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event
+    ]
     found = {"BLEU, valid, while training": in_training[-1]} if in_training else {}
     for split, scores in cell.evaluations().items():
-        for key, heading in (("bleu", f"BLEU, {split}"), ("bleu_tokenised", f"BLEU, {split}, tokenised")):
+        for key, heading in (
+            ("bleu", f"BLEU, {split}"),
+            ("bleu_tokenised", f"BLEU, {split}, tokenised"),
+        ):
             if key in scores:
                 found[heading] = scores[key]
     return found

@@ -22,7 +22,9 @@ from .state import CellState, looked_at
 
 _POLL_SECONDS = 0.1
 _WATCH_SECONDS, _WATCH_SHARE = 0.5, 0.02
-"""Between two looks at all runs, and the most of the time that these take: very many are looked at more seldom."""
+"""Between two looks at all runs, and the most of the time that these take: very many are looked at
+more seldom.
+"""
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
@@ -63,21 +65,37 @@ class _Work:
         return "train" in self.words
 
 
-def train_command(cell: Cell, stop_when: StopRule | None = None, config: object = None) -> list[str]:
-    """What trains the cell as a file says, None being its run's, as words after the Python interpreter."""
+def train_command(
+    cell: Cell, stop_when: StopRule | None = None, config: object = None
+) -> list[str]:
+    """What trains the cell as a file says, None being its run's, as words after the Python
+    interpreter.
+    """
     early = [] if stop_when is None else ["--stop-when", str(stop_when)]
-    return ["-m", "normscope", "train", str(config or cell.folder.config_file), "--run", str(cell.folder.path), *early]
+    return [
+        "-m",
+        "normscope",
+        "train",
+        str(config or cell.folder.config_file),
+        "--run",
+        str(cell.folder.path),
+        *early,
+    ]
 
 
 def process_of(cell: Cell, words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A process that works on a cell's run, in the threads of the run. Raises OSError where it cannot be started.
+    """A process that works on a cell's run, in the threads of the run. Raises OSError where it
+    cannot be started.
 
-    words: what follows the Python interpreter; what they say is added to the cell's log. It finds the configuration at
-    its standard input. Should this process be killed, that one saves and ends.
+    words: what follows the Python interpreter; what they say is added to the cell's log. It finds
+    the configuration at its standard input. Should this process be killed, that one saves and ends.
     """
-    threads = str(available_cores() if cell.config.train.threads == "auto" else cell.config.train.threads)
+    threads = str(
+        available_cores() if cell.config.train.threads == "auto" else cell.config.train.threads
+    )
     with cell.log_file.open("ab") as log, TemporaryFile() as given:
-        # Whole before there is a process to read it, and gone with it, whichever of the two is killed.
+        # Whole before there is a process to read it, and gone with it, whichever of the two is
+        # killed.
         given.write(cell.configuration.encode())
         given.seek(0)
         # A session of its own, so that Ctrl-C reaches the runs through us alone and each can save.
@@ -86,13 +104,17 @@ def process_of(cell: Cell, words: Sequence[str]) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=given,
-            env=with_lifeline(os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)),
+            env=with_lifeline(
+                os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+            ),
             start_new_session=True,
         )
 
 
 def at_once(processes: int, config: RunConfig) -> int:
-    """Runs at a time: `processes`, or for 0 as many as the cores have room for, given the threads of one."""
+    """Runs at a time: `processes`, or for 0 as many as the cores have room for, given the threads
+    of one.
+    """
     threads = config.train.threads
     return processes or max(1, available_cores() // (threads if threads != "auto" else 1))
 
@@ -106,15 +128,19 @@ def run_cells(
     stop_when: StopRule | None = None,
     watch: Callable[[list[CellState]], None],
 ) -> list[CellState]:
-    """Train every cell that is not over, `at_once` at a time. A cell that another process trains is waited for.
+    """Train every cell that is not over, `at_once` at a time. A cell that another process trains is
+    waited for.
 
-    evaluate: commands to run after a cell's training, as words after the Python interpreter. updates: those of every
-    cell's whole run; None for what its configuration says. stop_when: ends runs early; without it, one that was ended
-    so goes on. watch: called with the states of all, twice a second at most. Raises Interrupted after a signal that
-    asks for an end, when every run under way has saved. Should this process be killed, its runs save and end too.
+    evaluate: commands to run after a cell's training, as words after the Python interpreter.
+    updates: those of every cell's whole run; None for what its configuration says. stop_when: ends
+    runs early; without it, one that was ended so goes on. watch: called with the states of all,
+    twice a second at most. Raises Interrupted after a signal that asks for an end, when every run
+    under way has saved. Should this process be killed, its runs save and end too.
     """
     states = looked_at(cells, updates, stop_when)
-    waiting = [work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands]
+    waiting = [
+        work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands
+    ]
     running: list[_Work] = []
     next_watch = 0.0
     try:
@@ -129,7 +155,9 @@ def run_cells(
                         if state.status in ("running", "halted"):
                             state.begin(halted(state.cell.folder.path))
                     watch(states)
-                    next_watch = begun + max(_WATCH_SECONDS, (time.monotonic() - begun) / _WATCH_SHARE)
+                    next_watch = begun + max(
+                        _WATCH_SECONDS, (time.monotonic() - begun) / _WATCH_SHARE
+                    )
                 time.sleep(_POLL_SECONDS)
                 running = [work for work in running if _advance(work)]
         if stop.signal_number is not None:
@@ -144,7 +172,9 @@ def run_cells(
 
 @contextmanager
 def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
-    """A context that ends where a signal did: some disks have a look at a file fail then, which Python asks once."""
+    """A context that ends where a signal did: some disks have a look at a file fail then, which
+    Python asks once.
+    """
     try:
         yield
     except InterruptedError:
@@ -152,7 +182,9 @@ def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
             raise
 
 
-def _work(state: CellState, evaluate: Callable[[Cell], list[list[str]]] | None, stop_when: StopRule | None) -> _Work:
+def _work(
+    state: CellState, evaluate: Callable[[Cell], list[list[str]]] | None, stop_when: StopRule | None
+) -> _Work:
     commands = [] if state.over else [train_command(state.cell, stop_when, "/dev/stdin")]
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
@@ -160,7 +192,9 @@ def _work(state: CellState, evaluate: Callable[[Cell], list[list[str]]] | None, 
 
 
 def _free(waiting: Iterable[_Work], count: int) -> list[_Work]:
-    """The first `count` whose run no other process trains, such as one whose parent was killed and that saves."""
+    """The first `count` whose run no other process trains, such as one whose parent was killed and
+    that saves.
+    """
 
     def free(work: _Work) -> bool:
         held = is_held(work.state.cell.folder.path)
@@ -209,11 +243,16 @@ def _advance(work: _Work) -> bool:
 
 
 def _fail(work: _Work, why: str) -> None:
-    """A training that fails leaves no result; an evaluation that fails leaves the training as it is."""
+    """A training that fails leaves no result; an evaluation that fails leaves the training as it
+    is.
+    """
     if work.trains:
         work.state.status, work.state.message = "failed", why
     else:
-        work.state.status, work.state.message = "finished", f"trained, but {' '.join(work.words[2:])} failed: {why}"
+        work.state.status, work.state.message = (
+            "finished",
+            f"trained, but {' '.join(work.words[2:])} failed: {why}",
+        )
 
 
 def _stop(running: list[_Work]) -> None:

@@ -1,4 +1,6 @@
-"""What a run of a grid is doing, as the pool and its display know it: read from what the run has logged."""
+"""What a run of a grid is doing, as the pool and its display know it: read from what the run has
+logged.
+"""
 
 import json
 import math
@@ -41,10 +43,17 @@ class _LossCourse:
         self._counts[at] += 1
 
     def means(self, most: int) -> list[float]:
-        """At most `most` means in the order of updates, as many as there are stretches with a value."""
-        known = [(total, count) for total, count in zip(self._sums, self._counts, strict=True) if count]
+        """At most `most` means in the order of updates, as many as there are stretches with a
+        value.
+        """
+        known = [
+            (total, count) for total, count in zip(self._sums, self._counts, strict=True) if count
+        ]
         columns = min(most, len(known))
-        parts = [known[len(known) * i // columns : len(known) * (i + 1) // columns] for i in range(columns)]
+        parts = [
+            known[len(known) * i // columns : len(known) * (i + 1) // columns]
+            for i in range(columns)
+        ]
         return [sum(total for total, _ in part) / sum(count for _, count in part) for part in parts]
 
 
@@ -56,8 +65,8 @@ class CellState:
     updates: int | None = None
     """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
-    """waiting, waiting for another process, running, halted, translating, stopped, finished, decided (stopped
-    early), non-finite or failed."""
+    """waiting, waiting for another process, running, halted, translating, stopped, finished,
+    decided (stopped early), non-finite or failed."""
     update: int = 0
     nll_nats: float | None = None
     """Of the last validation, which was that of `nll_update`."""
@@ -83,21 +92,31 @@ class CellState:
 
     @property
     def total_updates(self) -> int | None:
-        """Of the whole run: as its configuration says, or by its epochs and how far it is in them; None before that."""
+        """Of the whole run: as its configuration says, or by its epochs and how far it is in them;
+        None before that.
+        """
         if self.updates is not None or self.epochs is None or not self._epoch:
             return self.updates
         total = self.epochs * self.update / self._epoch
         return max(self.update, round(total)) if math.isfinite(total) else None
 
     def course(self, most: int) -> list[float]:
-        """The loss over updates in at most so many means: of its validations, or of its batches before two of these."""
+        """The loss over updates in at most so many means: of its validations, or of its batches
+        before two of these.
+        """
         means = self.validations.means(most)
         return means if len(means) > 1 else self.losses.means(most)
 
     @property
     def updates_per_second(self) -> float | None:
-        """Since the pool has seen it train, validations included; None until it has seen two updates."""
-        if self._first_look is None or self._last_look is None or self._last_look[0] <= self._first_look[0]:
+        """Since the pool has seen it train, validations included; None until it has seen two
+        updates.
+        """
+        if (
+            self._first_look is None
+            or self._last_look is None
+            or self._last_look[0] <= self._first_look[0]
+        ):
             return None
         (before, since), (now, until) = self._first_look, self._last_look
         return (now - before) / (until - since)
@@ -114,10 +133,14 @@ class CellState:
             self.status, self.message = "waiting", ""
 
     def begin(self, halted: int | None = None) -> None:
-        """It trains, from now on where it did not: its rate is that of this training. halted: its process, if it is."""
+        """It trains, from now on where it did not: its rate is that of this training. halted: its
+        process, if it is.
+        """
         if halted is not None:
             self.status = "halted"
-            self.message = f"process {halted} was halted by a signal; kill -CONT {halted} lets it go on"
+            self.message = (
+                f"process {halted} was halted by a signal; kill -CONT {halted} lets it go on"
+            )
         elif self.status != "running":
             self.status, self.message, self._first_look = "running", "", None
 
@@ -138,7 +161,8 @@ class CellState:
                     break
                 try:
                     self._take(_of_a_run(json.loads(line)))
-                # Gone back and on again meanwhile, so that it is all read next time; or no line of ours.
+                # Gone back and on again meanwhile, so that it is all read next time; or no line of
+                # ours.
                 except (ValueError, TypeError, KeyError, RecursionError):
                     self._offset = 0
                     break
@@ -173,14 +197,16 @@ class CellState:
 def looked_at(cells: Iterable[Cell], updates: int | None, rule: StopRule | None) -> list[CellState]:
     """How far the runs of cells are that nobody trains yet.
 
-    updates: those of every cell's whole run; None for what its configuration says. rule: may leave open a run that was
-    stopped early (`CellState.reopen`).
+    updates: those of every cell's whole run; None for what its configuration says. rule: may leave
+    open a run that was stopped early (`CellState.reopen`).
     """
     states = []
     for cell in cells:
         number, unit = parse_duration(cell.config.train.duration)
         stated = int(number) if unit == "updates" else None
-        state = CellState(cell, updates or stated, epochs=float(number) if unit == "epochs" else None)
+        state = CellState(
+            cell, updates or stated, epochs=float(number) if unit == "epochs" else None
+        )
         state.read_new_events()
         state.reopen(rule)
         states.append(state)
@@ -188,8 +214,13 @@ def looked_at(cells: Iterable[Cell], updates: int | None, rule: StopRule | None)
 
 
 def _of_a_run(event: dict[str, Any]) -> dict[str, Any]:
-    """The event. Raises TypeError or ValueError where a run writes no such, which somebody else may have."""
-    if not all(0 <= event[name] < math.inf for name in _NUMBERS if name in event) or event["update"] % 1:
+    """The event. Raises TypeError or ValueError where a run writes no such, which somebody else may
+    have.
+    """
+    if (
+        not all(0 <= event[name] < math.inf for name in _NUMBERS if name in event)
+        or event["update"] % 1
+    ):
         raise ValueError(f"no event of a run: {event}")
     return event
 
@@ -207,9 +238,13 @@ class _Outlook:
 
 
 def outlook(states: Sequence[CellState]) -> _Outlook:
-    """How far all runs together are, and how long they take from here at the rate of those that train."""
+    """How far all runs together are, and how long they take from here at the rate of those that
+    train.
+    """
     open_states = [state for state in states if not state.over]
-    rates = [rate for state in states if state.status == "running" and (rate := state.updates_per_second)]
+    rates = [
+        rate for state in states if state.status == "running" and (rate := state.updates_per_second)
+    ]
     done, total = 0, 0
     known = all(state.over or state.total_updates is not None for state in states)
     for state in states:

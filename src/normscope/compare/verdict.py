@@ -1,4 +1,6 @@
-"""What became of a configuration: its runs beside the unigram baseline, and beside the best configuration."""
+"""What became of a configuration: its runs beside the unigram baseline, and beside the best
+configuration.
+"""
 
 import math
 from collections.abc import Sequence
@@ -9,9 +11,10 @@ from ..report.comparison.contents import Name, SeedResult, Status
 from ..report.words import Tone, TonedWords, number, percentage, significant
 
 LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
-"""Shares of the unigram baseline's loss: below the first a run counts as having learned to use its input, and above the
-second as worse than the baseline. A model of nothing but unigrams ends up to 0.15 nats above it under label smoothing,
-which keeps a share of probability for tokens that do not occur."""
+"""Shares of the unigram baseline's loss: below the first a run counts as having learned to use its
+input, and above the second as worse than the baseline. A model of nothing but unigrams ends up to
+0.15 nats above it under label smoothing, which keeps a share of probability for tokens that do not
+occur."""
 MOST_OF_THE_GAIN = 0.75
 """Share of a gain over the unigram baseline from which another is taken to be as good."""
 
@@ -63,7 +66,9 @@ class JudgedRuns:
     """As it is registered."""
     warmup_updates: int
     setting: str
-    """What else its runs were given, such as "rate 3e-3": warm-ups are compared within one setting."""
+    """What else its runs were given, such as "rate 3e-3": warm-ups are compared within one
+    setting.
+    """
     seeds: tuple[SeedResult, ...]
 
     @property
@@ -87,21 +92,31 @@ class ConfigurationOutcome:
     outcomes: tuple[Outcome, ...]
     """One a seed."""
     gain_share: float | None
-    """The gain of its mean loss over the unigram baseline, as a share of the best configuration's; None without one."""
+    """The gain of its mean loss over the unigram baseline, as a share of the best configuration's;
+    None without one.
+    """
     best: bool
-    """Whether its mean loss is the lowest of all configurations whose every run learned. One by itself is not."""
+    """Whether its mean loss is the lowest of all configurations whose every run learned. One by
+    itself is not.
+    """
 
     @property
     def learned(self) -> bool | None:
-        """Whether all its runs learned, or none did; None where they disagree or where one says nothing yet."""
+        """Whether all its runs learned, or none did; None where they disagree or where one says
+        nothing yet.
+        """
         several = {outcome.learned if outcome.decided else None for outcome in self.outcomes}
         return several.pop() if len(several) == 1 else None
 
 
 def judged(rows: Sequence[JudgedRuns], unigram_nats: float) -> list[ConfigurationOutcome]:
     """Judge all configurations of a comparison: each by itself, and beside the best."""
-    alone = [tuple(outcome(row, seed, unigram_nats, math.nan) for seed in row.seeds) for row in rows]
-    sound = [row for row, own in zip(rows, alone, strict=True) if own and all(one.learned for one in own)]
+    alone = [
+        tuple(outcome(row, seed, unigram_nats, math.nan) for seed in row.seeds) for row in rows
+    ]
+    sound = [
+        row for row, own in zip(rows, alone, strict=True) if own and all(one.learned for one in own)
+    ]
     best = min(sound, key=lambda row: row.mean_loss, default=None)
     if best is None or len(rows) == 1:
         return [
@@ -112,9 +127,15 @@ def judged(rows: Sequence[JudgedRuns], unigram_nats: float) -> list[Configuratio
     found = []
     for row, own in zip(rows, alone, strict=True):
         # The best is not less than itself, in whichever seed.
-        beside = own if row is best else tuple(outcome(row, seed, unigram_nats, most) for seed in row.seeds)
+        beside = (
+            own
+            if row is best
+            else tuple(outcome(row, seed, unigram_nats, most) for seed in row.seeds)
+        )
         share = (unigram_nats - row.mean_loss) / most if row.losses else None
-        found.append(ConfigurationOutcome(row=row, outcomes=beside, gain_share=share, best=row is best))
+        found.append(
+            ConfigurationOutcome(row=row, outcomes=beside, gain_share=share, best=row is best)
+        )
     return found
 
 
@@ -138,12 +159,18 @@ def outcome(row: JudgedRuns, seed: SeedResult, unigram_nats: float, most_nats: f
 
 
 def verdict(one: ConfigurationOutcome) -> TonedWords:
-    """A configuration's verdict: the outcome that all its seeds share, or how many of them had which."""
+    """A configuration's verdict: the outcome that all its seeds share, or how many of them had
+    which.
+    """
     kinds = list(dict.fromkeys(one.outcomes))
     if len(kinds) == 1:
-        return TonedWords(f"{kinds[0]}, the best" if one.best else kinds[0], _TONES.get(kinds[0], Tone.PLAIN))
+        return TonedWords(
+            f"{kinds[0]}, the best" if one.best else kinds[0], _TONES.get(kinds[0], Tone.PLAIN)
+        )
     if one.learned:
-        return TonedWords(f"{Outcome.LEARNED}, {_share(one, Outcome.LESS)} less than the best", Tone.MIXED)
+        return TonedWords(
+            f"{Outcome.LEARNED}, {_share(one, Outcome.LESS)} less than the best", Tone.MIXED
+        )
     if learned := sum(outcome.learned for outcome in one.outcomes):
         return TonedWords(f"undecided: {learned} of {len(one.outcomes)} seeds learned", Tone.MIXED)
     if still_open := [kind for kind in Outcome if kind in kinds and not kind.decided]:
@@ -165,8 +192,8 @@ def summary(one: ConfigurationOutcome, unigram_nats: float) -> str:
     elif one.gain_share is not None and one.learned:
         far = f"{percentage(one.gain_share, 0)} of the best configuration's gain over {baseline}"
     return (
-        f"{row.name}: validation loss {number(loss, 2)} nats per token, perplexity {perplexity(loss)}, {far}, "
-        f"{_seeds(row)}"
+        f"{row.name}: validation loss {number(loss, 2)} nats per token, perplexity "
+        f"{perplexity(loss)}, {far}, {_seeds(row)}"
     )
 
 

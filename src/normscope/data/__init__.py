@@ -1,1 +1,3 @@
-"""Text to batches: cleaning, BPE, binarised corpora, token-budget batches, and the embedded toy language."""
+"""Text to batches: cleaning, BPE, binarised corpora, token-budget batches, and the embedded toy
+language.
+"""

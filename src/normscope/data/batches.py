@@ -1,4 +1,5 @@
-"""What the batches of all corpora have in common, and random orders and choices that depend on their arguments alone.
+"""What the batches of all corpora have in common, and random orders and choices that depend on
+their arguments alone.
 
 They are the same under every version of Python and NumPy.
 """
@@ -19,8 +20,9 @@ _Item = TypeVar("_Item")
 
 def permutation(size: int, *seeds: int) -> NDArray[np.int64]:
     """0 to `size` - 1 in an order that depends on nothing but the arguments."""
-    # Raw random bits, sorted, and not `Generator.permutation`: NumPy keeps the bits of a generator the same for ever,
-    # its methods it may change, and a run is resumed in the same order under another version.
+    # Raw random bits, sorted, and not `Generator.permutation`: NumPy keeps the bits of a generator
+    # the same for ever, its methods it may change, and a run is resumed in the same order under
+    # another version.
     return np.argsort(raw_bits(size, *seeds), kind="stable").astype(np.int64)
 
 
@@ -30,10 +32,14 @@ def raw_bits(size: int, *seeds: int) -> NDArray[np.uint64]:
 
 
 class StableDraw:
-    """Random choices from `random.Random.random` alone, whose sequence Python promises to keep between versions."""
+    """Random choices from `random.Random.random` alone, whose sequence Python promises to keep
+    between versions.
+    """
 
     def __init__(self, key: str) -> None:
-        self._random = random.Random(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")).random
+        self._random = random.Random(
+            int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
+        ).random
 
     def chance(self, probability: float) -> bool:
         return self._random() < probability
@@ -66,7 +72,10 @@ class EpochBatches:
 
     def in_order(self) -> list[NDArray[np.int64]]:
         """One epoch as the sequences lie: what validation goes through."""
-        return np.split(np.arange(self.sequences), range(self.batch_sequences, self.sequences, self.batch_sequences))
+        return np.split(
+            np.arange(self.sequences),
+            range(self.batch_sequences, self.sequences, self.batch_sequences),
+        )
 
 
 @lru_cache(maxsize=4)
@@ -75,16 +84,21 @@ def _order(sequences: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 
 class Batch:
-    """What the batches of all corpora have in common: a dataclass of tensors, of which some go to the device."""
+    """What the batches of all corpora have in common: a dataclass of tensors, of which some go to
+    the device.
+    """
 
     on_device: ClassVar[tuple[str, ...]]
-    """The names of those; lengths stay on the CPU, for masks and counts that must not wait for a device."""
+    """The names of those; lengths stay on the CPU, for masks and counts that must not wait for a
+    device.
+    """
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch with its tensors on `device`; lengths stay on the CPU.
 
-        To CUDA they go from pinned memory, in the order of the device's work: a copy from ordinary memory would wait
-        for all of it to be done. torch keeps pinned memory, and gives it out again when the copy has arrived.
+        To CUDA they go from pinned memory, in the order of the device's work: a copy from ordinary
+        memory would wait for all of it to be done. torch keeps pinned memory, and gives it out
+        again when the copy has arrived.
         """
         cuda = torch.device(device).type == "cuda"
         batch: Any = self.pin_memory() if cuda else self
@@ -92,7 +106,8 @@ class Batch:
         return replace(batch, **sent)  # type: ignore[no-any-return]
 
     def pin_memory(self) -> Self:
-        """The same batch with what goes to the device in pinned memory; what is there already is not copied.
+        """The same batch with what goes to the device in pinned memory; what is there already is
+        not copied.
 
         torch's DataLoader calls it by this name, in a thread of its own.
         """

@@ -1,4 +1,6 @@
-"""A prepared folder: `corpus.json` with the SHA-256 of every file, and arrays of little-endian numbers, a file each."""
+"""A prepared folder: `corpus.json` with the SHA-256 of every file, and arrays of little-endian
+numbers, a file each.
+"""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,12 +26,24 @@ def token_dtype(vocabulary_size: int) -> np.dtype[Any]:
 
 
 def write_manifest(
-    folder: Path, *, format_name: str, version: int, splits: Iterable[str], preparation: Mapping[str, Any]
+    folder: Path,
+    *,
+    format_name: str,
+    version: int,
+    splits: Iterable[str],
+    preparation: Mapping[str, Any],
 ) -> str:
-    """Make a corpus of the folder in which everything else is written already; returns the fingerprint."""
+    """Make a corpus of the folder in which everything else is written already; returns the
+    fingerprint.
+    """
     files = {path.name: file_sha256(path) for path in sorted(folder.iterdir()) if path.name != MARK}
     noted = fingerprint(files)
-    state = {"fingerprint": noted, "splits": list(splits), "preparation": dict(preparation), "files": files}
+    state = {
+        "fingerprint": noted,
+        "splits": list(splits),
+        "preparation": dict(preparation),
+        "files": files,
+    }
     text = _kind(format_name, version).text(state)
     (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
     return noted
@@ -38,19 +52,25 @@ def write_manifest(
 def open_manifest(
     folder: Path, *, format_name: str, version: int, made_by: str
 ) -> tuple[list[str], str, dict[str, Any]]:
-    """What `corpus.json` says of a folder whose files are as it says: splits, fingerprint and how it was made.
+    """What `corpus.json` says of a folder whose files are as it says: splits, fingerprint and how
+    it was made.
 
     Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
 
-    Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another format or version.
+    Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another
+    format or version.
     """
     try:
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder; prepare a corpus there first")
         if not (folder / MANIFEST).is_file():
-            raise UserError(f"{folder}: not a corpus (no {MANIFEST} in it); prepare one, or check the path")
+            raise UserError(
+                f"{folder}: not a corpus (no {MANIFEST} in it); prepare one, or check the path"
+            )
     except PermissionError as error:
-        raise UserError(f"{folder}: no permission to look into this folder; change its mode") from error
+        raise UserError(
+            f"{folder}: no permission to look into this folder; change its mode"
+        ) from error
     manifest = _kind(format_name, version, made_by).read(folder / MANIFEST)
     try:
         files, names = dict(manifest["files"]), list(manifest["splits"])
@@ -59,19 +79,28 @@ def open_manifest(
         raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); {_AGAIN}") from error
     for name, digest in files.items():
         if file_sha256(folder / name) != digest:
-            raise UserError(f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again")
+            raise UserError(
+                f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again"
+            )
     if fingerprint(files) != noted:
-        raise UserError(f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it again")
+        raise UserError(
+            f"{folder / MANIFEST}: damaged (the fingerprint does not fit the files); prepare it "
+            "again"
+        )
     return names, noted, preparation
 
 
 def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:
     keys = frozenset({"fingerprint", "splits", "preparation", "files"})
-    return SealedJson(format_name=format_name, version=version, keys=keys, made_by=made_by, again=_AGAIN)
+    return SealedJson(
+        format_name=format_name, version=version, keys=keys, made_by=made_by, again=_AGAIN
+    )
 
 
 def listed_files(folder: Path) -> Mapping[str, str]:
-    """SHA-256 of every file that a corpus' manifest lists, of whatever kind it is; nothing where the folder is none."""
+    """SHA-256 of every file that a corpus' manifest lists, of whatever kind it is; nothing where
+    the folder is none.
+    """
     table = sealed_table(folder / MANIFEST)
     files = table.get("files")
     if not str(table.get("format")).startswith("normscope-") or not isinstance(files, dict):
@@ -80,9 +109,13 @@ def listed_files(folder: Path) -> Mapping[str, str]:
 
 
 def fingerprint(digests: Mapping[str, str]) -> str:
-    """From file name -> SHA-256; files that training does not read (raw text, descriptions) have no part in it."""
+    """From file name -> SHA-256; files that training does not read (raw text, descriptions) have no
+    part in it.
+    """
     trained_on = (".tokens", ".offsets", "tokenizer.json")
-    lines = sorted(f"{name} {digest}\n" for name, digest in digests.items() if name.endswith(trained_on))
+    lines = sorted(
+        f"{name} {digest}\n" for name, digest in digests.items() if name.endswith(trained_on)
+    )
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -91,7 +124,9 @@ def mapped(path: Path, dtype: DTypeLike) -> NDArray[Any]:
     try:
         return np.memmap(path, dtype=dtype, mode="r")
     except (OSError, ValueError) as error:
-        raise UserError(f"{path}: missing or damaged ({error}); prepare the corpus again") from error
+        raise UserError(
+            f"{path}: missing or damaged ({error}); prepare the corpus again"
+        ) from error
 
 
 def array_digest(array: NDArray[Any], dtype: DTypeLike) -> str:
@@ -106,12 +141,22 @@ def append_numbers(file: BinaryIO, numbers: NDArray[Any] | Sequence[int], dtype:
 
 
 class TokenWriter(ExitStack):
-    """Writes sentences end to end as `NAME.tokens`, and where each begins, and the end; memory holds a part of them."""
+    """Writes sentences end to end as `NAME.tokens`, and where each begins, and the end; memory
+    holds a part of them.
+    """
 
     def __init__(
-        self, folder: Path, name: str, vocabulary_size: int, *, offsets: str = "offsets", raw: bool = False
+        self,
+        folder: Path,
+        name: str,
+        vocabulary_size: int,
+        *,
+        offsets: str = "offsets",
+        raw: bool = False,
     ) -> None:
-        """offsets: what that file is called behind the name. raw: whether parts have text too, for `NAME.txt`."""
+        """offsets: what that file is called behind the name. raw: whether parts have text too, for
+        `NAME.txt`.
+        """
         super().__init__()
         self._dtype = token_dtype(vocabulary_size)
         self._tokens, self._offsets, *self._raw = (
@@ -123,7 +168,9 @@ class TokenWriter(ExitStack):
         """So far."""
 
     def append(self, found: Mapping[str, NDArray[Any]]) -> None:
-        """Add what a part holds: `tokens`, their `lengths` by sentences, and where there is text, its bytes, `raw`."""
+        """Add what a part holds: `tokens`, their `lengths` by sentences, and where there is text,
+        its bytes, `raw`.
+        """
         append_numbers(self._offsets, self.tokens + np.cumsum(found["lengths"]), OFFSET_DTYPE)
         append_numbers(self._tokens, found["tokens"], self._dtype)
         for file in self._raw:

@@ -1,4 +1,6 @@
-"""The corpus a run trains on, of pairs or of documents: a prepared folder, or the embedded toy language."""
+"""The corpus a run trains on, of pairs or of documents: a prepared folder, or the embedded toy
+language.
+"""
 
 from dataclasses import dataclass
 from functools import cache
@@ -27,13 +29,15 @@ class DataConfig:
     toy_pairs: int = 20_000
     """toy: sentence pairs of the training split."""
     max_tokens: int = 4096
-    """Of a batch: longest sentence of either side, in tokens, times sentences (fairseq's --max-tokens)."""
+    """Of a batch: longest sentence of either side, in tokens, times sentences (fairseq's
+    --max-tokens).
+    """
 
     def __post_init__(self) -> None:
         if not 1 <= self.toy_pairs <= _MOST_TOY_PAIRS or self.max_tokens < 1:
             raise ValueError(
-                f"toy_pairs and max_tokens must be at least 1, and toy_pairs at most {_MOST_TOY_PAIRS:,}, got "
-                f"{self.toy_pairs} and {self.max_tokens}"
+                "toy_pairs and max_tokens must be at least 1, and toy_pairs at most "
+                f"{_MOST_TOY_PAIRS:,}, got {self.toy_pairs} and {self.max_tokens}"
             )
 
 
@@ -48,17 +52,21 @@ def _folder(corpus: str, command: str) -> Path:
     """Raises UserError where there is no such folder, which a command of `normscope data` makes."""
     if not is_folder(Path(corpus)):
         raise UserError(
-            f"no corpus at {shown(corpus, 1000)}: give a folder made by `normscope data {command}`, or {TOY!r} for the "
-            "embedded language"
+            f"no corpus at {shown(corpus, 1000)}: give a folder made by `normscope data "
+            f"{command}`, or {TOY!r} for the embedded language"
         )
     return Path(corpus)
 
 
 def toy_corpus(train_pairs: int) -> corpus.Corpus:
-    """The embedded language in memory: word-level vocabularies, joined, and 500 pairs each to validate and test on."""
+    """The embedded language in memory: word-level vocabularies, joined, and 500 pairs each to
+    validate and test on.
+    """
     words = vocabulary.Vocabulary.of_words(sorted({*german_words(), *english_words()}))
     sides = [
-        codec.CodecSide(form=codec.TextForm(language=language, tokenise=False, lowercase=True), vocabulary=words)
+        codec.CodecSide(
+            form=codec.TextForm(language=language, tokenise=False, lowercase=True), vocabulary=words
+        )
         for language in ("de", "en")
     ]
     counts = {"train": train_pairs, "valid": _TOY_HELD_OUT, "test": _TOY_HELD_OUT}
@@ -78,7 +86,9 @@ class TextDataConfig:
     """What to train on, and how large a batch is."""
 
     corpus: str = TOY
-    """A folder made by `normscope data documents`, or `toy` for English sentences of the embedded language."""
+    """A folder made by `normscope data documents`, or `toy` for English sentences of the embedded
+    language.
+    """
     sequence_length: int = 512
     """Tokens of the longest sequence, special tokens included."""
     batch_sequences: int = 256
@@ -87,8 +97,8 @@ class TextDataConfig:
     def __post_init__(self) -> None:
         if self.sequence_length < 8 or self.batch_sequences < 1:
             raise ValueError(
-                f"sequence_length must be at least 8 and batch_sequences 1, got {self.sequence_length} and "
-                f"{self.batch_sequences}"
+                "sequence_length must be at least 8 and batch_sequences 1, got "
+                f"{self.sequence_length} and {self.batch_sequences}"
             )
 
 
@@ -101,7 +111,9 @@ def open_documents(config: TextDataConfig) -> documents.DocumentCorpus:
 
 @cache
 def toy_documents() -> documents.DocumentCorpus:
-    """The embedded language in memory: documents of 4 to 12 English sentences that have nothing else in common."""
+    """The embedded language in memory: documents of 4 to 12 English sentences that have nothing
+    else in common.
+    """
     texts = {}
     for split in SPLITS:
         draw = StableDraw(f"toy documents {split}")
@@ -109,5 +121,7 @@ def toy_documents() -> documents.DocumentCorpus:
         sentences = iter(english for _, english in toy_pairs(sum(sizes), seed=1, split=split))
         texts[split] = [[next(sentences) for _ in range(size)] for size in sizes]
     learned_from = (sentence for document in texts["train"] for sentence in document)
-    tokeniser = tokenisers.TextTokeniser.learn(learned_from, _TOY_VOCABULARY, kind="wordpiece", lowercase=True)
+    tokeniser = tokenisers.TextTokeniser.learn(
+        learned_from, _TOY_VOCABULARY, kind="wordpiece", lowercase=True
+    )
     return documents.DocumentCorpus.of_texts(tokeniser, texts)

@@ -1,7 +1,9 @@
-"""How a corpus of any kind is prepared: text is read in parts, learned from, encoded, and put together.
+"""How a corpus of any kind is prepared: text is read in parts, learned from, encoded, and put
+together.
 
-A `Preparation` is what is particular to a kind of corpus; `prepared` takes its steps. Text of any length is prepared in
-the memory of some parts, by any number of processes, and a killed preparation goes on where it was (`data/work.py`).
+A `Preparation` is what is particular to a kind of corpus; `prepared` takes its steps. Text of any
+length is prepared in the memory of some parts, by any number of processes, and a killed preparation
+goes on where it was (`data/work.py`).
 """
 
 import hashlib
@@ -41,7 +43,9 @@ class CorpusReport:
 
     out: Path
     unchanged: bool
-    """True: the corpus stood there already, made from the same files in the same way, and was left alone."""
+    """True: the corpus stood there already, made from the same files in the same way, and was left
+    alone.
+    """
     fingerprint: str
     counts: Mapping[str, Any]
     """What the corpus notes of itself, for JSON; each kind of corpus has its own."""
@@ -49,7 +53,8 @@ class CorpusReport:
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A file of text that has been read, its split, and which of its items, documents or pairs, are held out.
+    """A file of text that has been read, its split, and which of its items, documents or pairs, are
+    held out.
 
     Items are numbered over all parts of a split.
     """
@@ -57,7 +62,9 @@ class TextPart:
     path: Path
     split: str
     first: int
-    """The number of the first that begins in the part; what is before that in it belongs to the one before."""
+    """The number of the first that begins in the part; what is before that in it belongs to the one
+    before.
+    """
     held_out: frozenset[int]
 
     @property
@@ -79,9 +86,13 @@ class Preparation(ABC):
     learned: ClassVar[str]
     """Name of the file or folder of what is learned, beside the parts."""
     count: Callable[[TextPart], Sequence[Counter[str]]] | None
-    """How often each word occurs in what is kept of a training part, in one text or several; None to learn nothing."""
+    """How often each word occurs in what is kept of a training part, in one text or several; None
+    to learn nothing.
+    """
     encode: Callable[[Path, TextPart], Mapping[str, NDArray[Any]]]
-    """Arrays of a part, by what was learned, under the names `writer.name`: a writer appends those by name."""
+    """Arrays of a part, by what was learned, under the names `writer.name`: a writer appends those
+    by name.
+    """
     out: Path
     processes: int
     sources: Sequence[Path]
@@ -93,7 +104,9 @@ class Preparation(ABC):
 
     @abstractmethod
     def inputs(self, progress: Progress) -> Mapping[str, Any]:
-        """What identifies the bytes of the input, for the key. Raises UserError for a file that cannot be read."""
+        """What identifies the bytes of the input, for the key. Raises UserError for a file that
+        cannot be read.
+        """
 
     def check(self, progress: Progress) -> None:  # noqa: B027 (not all have something to check)
         """Raise UserError for input that cannot be used, before any work is put into it."""
@@ -108,7 +121,8 @@ class Preparation(ABC):
 
     @abstractmethod
     def writers(self, folder: Path, learned: Path, stack: ExitStack) -> Mapping[str, TokenWriter]:
-        """Writers into the folder, to which what was learned is copied, by the split or what of it each writes.
+        """Writers into the folder, to which what was learned is copied, by the split or what of it
+        each writes.
 
         stack: closes their files."""
 
@@ -118,14 +132,17 @@ class Preparation(ABC):
 
 
 def prepared(kind: Preparation, progress: Progress) -> CorpusReport:
-    """Make the corpus at `kind.out`, whole or not at all; does nothing where it stands there already.
+    """Make the corpus at `kind.out`, whole or not at all; does nothing where it stands there
+    already.
 
-    A corpus made otherwise is replaced in the end, and valid until then. Raises UserError for input that cannot be
-    used or lies in `out`, for an `out` that holds anything but a corpus, and for a disk that is full or not writable.
+    A corpus made otherwise is replaced in the end, and valid until then. Raises UserError for input
+    that cannot be used or lies in `out`, for an `out` that holds anything but a corpus, and for a
+    disk that is full or not writable.
     """
     out = Path(os.path.abspath(kind.out.expanduser()))  # noqa: PTH100 (a link is not to be followed)
     refuse_inside(out, kind.sources)
-    # Before the files are read: what another command left of replacing a corpus is in its place again.
+    # Before the files are read: what another command left of replacing a corpus is in its place
+    # again.
     with disk_errors(f"writing {out}"):
         recover(out, lambda left: True, listed_files)
     key = _key(kind, progress)
@@ -143,7 +160,12 @@ def prepared(kind: Preparation, progress: Progress) -> CorpusReport:
         if not learned.exists():
             _learn(kind, [part for part in parts if part.split == "train"], learned, progress)
         steps = 2 * len(parts)  # encoded, and put together
-        _encode(partial(kind.encode, learned), parts, kind.processes, lambda done: progress("encode", done, steps))
+        _encode(
+            partial(kind.encode, learned),
+            parts,
+            kind.processes,
+            lambda done: progress("encode", done, steps),
+        )
         with whole_folder(unfinished / out.name, listed_files) as whole:
             with ExitStack() as stack:
                 writers = kind.writers(whole, learned, stack)
@@ -177,16 +199,20 @@ def read_parts(
     processes: int,
     progress: Callable[[Mapping[str, Any]], None],
 ) -> list[_ReadPart]:
-    """Make the parts of all splits that are not there yet, from the items of each, such as paragraphs or pairs.
+    """Make the parts of all splits that are not there yet, from the items of each, such as
+    paragraphs or pairs.
 
-    read: makes of a split's name and items what is known of them, and the lines of a part; other processes do it.
-    characters, share: as `cut` takes them. progress: called with what is known of each part.
+    read: makes of a split's name and items what is known of them, and the lines of a part; other
+    processes do it. characters, share: as `cut` takes them. progress: called with what is known of
+    each part.
     """
     noted = work.noted_parts(folder)
     if noted is None:
         noted = []
         raw = _cut(folder, splits, characters, share)
-        for (name, split, known), content in work.in_order(partial(_read, read), raw, processes=processes):
+        for (name, split, known), content in work.in_order(
+            partial(_read, read), raw, processes=processes
+        ):
             if content:
                 # By this process alone: others may live a moment longer than it when it is killed.
                 write_atomically(folder / name, content)
@@ -196,11 +222,13 @@ def read_parts(
     return [(folder / name, split, known) for name, split, known in noted]
 
 
-def numbered(parts: Sequence[_ReadPart], what: str, held_out: Mapping[str, Sequence[int]]) -> list[TextPart]:
+def numbered(
+    parts: Sequence[_ReadPart], what: str, held_out: Mapping[str, Sequence[int]]
+) -> list[TextPart]:
     """The parts with the numbers of their items.
 
-    what: how many items a part has, by that name in what is known of it. held_out: split -> numbers of its items that
-    are, in ascending order.
+    what: how many items a part has, by that name in what is known of it. held_out: split -> numbers
+    of its items that are, in ascending order.
     """
     made, ends = [], Counter[str]()
     for path, split, known in parts:
@@ -212,7 +240,9 @@ def numbered(parts: Sequence[_ReadPart], what: str, held_out: Mapping[str, Seque
 
 
 def _key(kind: Preparation, progress: Progress) -> str:
-    """SHA-256 over options, format version and input bytes: equal where preparing again would change nothing."""
+    """SHA-256 over options, format version and input bytes: equal where preparing again would
+    change nothing.
+    """
     state = {"version": kind.version, "options": kind.options, **kind.inputs(progress)}
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
@@ -242,7 +272,8 @@ def _cut(
 def _read(
     read: _ReadItems, raw: tuple[Path, str, Sequence[Any] | None]
 ) -> tuple[tuple[str, str, Mapping[str, Any]], bytes]:
-    """Name, split and what is known of a part, and what its file is to hold: nothing where it is there already.
+    """Name, split and what is known of a part, and what its file is to hold: nothing where it is
+    there already.
 
     The first line of the file is what is known, so that a part that is there need not be read.
     """
@@ -251,11 +282,15 @@ def _read(
         with path.open(encoding="utf-8", newline="\n") as file:
             return (path.name, split, json.loads(file.readline())), b""
     known, lines = read(split, items)
-    return (path.name, split, known), "".join(line + "\n" for line in [json.dumps(known), *lines]).encode()
+    return (path.name, split, known), "".join(
+        line + "\n" for line in [json.dumps(known), *lines]
+    ).encode()
 
 
 def _learn(kind: Preparation, parts: Sequence[TextPart], path: Path, progress: Progress) -> None:
-    """Learn from the words of the training parts; of a very long text, every n-th part is counted."""
+    """Learn from the words of the training parts; of a very long text, every n-th part is
+    counted.
+    """
     if kind.count is None:
         kind.learn([], path)
         return
@@ -264,7 +299,10 @@ def _learn(kind: Preparation, parts: Sequence[TextPart], path: Path, progress: P
     progress("learn", 0, total)
     sums: list[Counter[str]] = []
     for done, found in enumerate(work.in_order(kind.count, chosen, processes=kind.processes), 1):
-        sums = [added(several, one) for several, one in zip(sums or [Counter() for _ in found], found, strict=True)]
+        sums = [
+            added(several, one)
+            for several, one in zip(sums or [Counter() for _ in found], found, strict=True)
+        ]
         progress("learn", done, total)
     kind.learn([most_frequent(several) for several in sums], path)
     progress("learn", total, total)
@@ -276,9 +314,13 @@ def _encode(
     processes: int,
     progress: Callable[[int], None],
 ) -> None:
-    """Write the token ids of all parts that are not there yet. progress: called with how many are."""
+    """Write the token ids of all parts that are not there yet. progress: called with how many
+    are.
+    """
     missing = [part for part in parts if not part.ids.exists()]
-    encoded = zip(missing, work.in_order(partial(_packed, encode), missing, processes=processes), strict=True)
+    encoded = zip(
+        missing, work.in_order(partial(_packed, encode), missing, processes=processes), strict=True
+    )
     for done, (part, content) in enumerate(encoded, 1 + len(parts) - len(missing)):
         write_atomically(part.ids, content)
         part.path.unlink(missing_ok=True)  # it is not needed any more

@@ -1,4 +1,5 @@
-"""Texts of files of any kind that is known: lines, JSON lines, Parquet, and folders that `datasets` saved.
+"""Texts of files of any kind that is known: lines, JSON lines, Parquet, and folders that `datasets`
+saved.
 
 Columns are read with pyarrow, a few rows at a time.
 """
@@ -20,8 +21,8 @@ _ROWS_AT_ONCE = 256
 def parquet_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
     """Yield (row from 1, text) of one column; a null is a text without characters.
 
-    field: name of the column, or `column.part` inside a column of structures. told: as `read_lines` takes it. Raises
-    UserError for another file, and for a field that is not there or holds no text.
+    field: name of the column, or `column.part` inside a column of structures. told: as `read_lines`
+    takes it. Raises UserError for another file, and for a field that is not there or holds no text.
     """
     arrow = opened_pyarrow(path)
     from pyarrow import parquet
@@ -33,7 +34,9 @@ def parquet_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterat
         _check_field(path, schema, field, arrow)  # names of columns may be no UTF-8
         batches = file.iter_batches(_ROWS_AT_ONCE, columns=[field], use_threads=False)
     size = path.stat().st_size
-    yield from _texts(path, batches, field, "Parquet", lambda number: told(min(size, size * number // rows)))
+    yield from _texts(
+        path, batches, field, "Parquet", lambda number: told(min(size, size * number // rows))
+    )
 
 
 def arrow_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
@@ -64,7 +67,8 @@ def _texts(
             batch: Any = next(batches, None)
             if batch is None:
                 break
-            # Offsets that a stranger wrote may point anywhere; only then does reading a value do so too.
+            # Offsets that a stranger wrote may point anywhere; only then does reading a value do so
+            # too.
             batch.validate(full=True)
             texts = _column(batch, field).to_pylist()
         for text in texts:
@@ -94,12 +98,19 @@ def _check_field(path: Path, schema: Any, field: str, arrow: Any) -> None:
     ]
     if found is None:
         raise UserError(
-            f"{path}: no field {field!r} in it; it has {', '.join(names) or 'none'}; name the field of the text"
+            f"{path}: no field {field!r} in it; it has {', '.join(names) or 'none'}; name the "
+            "field of the text"
         )
     if arrow.types.is_dictionary(found):
         found = found.value_type
-    if not (arrow.types.is_string(found) or arrow.types.is_large_string(found) or arrow.types.is_string_view(found)):
-        raise UserError(f"{path}: the field {field!r} holds {found}, not text; name the field of the text")
+    if not (
+        arrow.types.is_string(found)
+        or arrow.types.is_large_string(found)
+        or arrow.types.is_string_view(found)
+    ):
+        raise UserError(
+            f"{path}: the field {field!r} holds {found}, not text; name the field of the text"
+        )
 
 
 def _type_of(schema: Any, field: str, arrow: Any) -> Any:
@@ -122,7 +133,9 @@ def _refused_where_damaged(path: Path, kind: str) -> Iterator[None]:
         raise UserError(f"{path}: no such file; check the path") from error
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         said = str(error).partition("\n")[0][:200]
-        raise UserError(f"{path}: no {kind} file, or a damaged one ({said}); fetch or write it again") from error
+        raise UserError(
+            f"{path}: no {kind} file, or a damaged one ({said}); fetch or write it again"
+        ) from error
 
 
 MOST_RECORD_BYTES = 2**24
@@ -130,29 +143,36 @@ MOST_RECORD_BYTES = 2**24
 
 
 def json_texts(path: Path, field: str, told: Callable[[int], None]) -> Iterator[tuple[int, str]]:
-    """Yield (line from 1, text) of one field, blank lines apart; a null is a text without characters.
+    """Yield (line from 1, text) of one field, blank lines apart; a null is a text without
+    characters.
 
-    field: the key, or `key.inner` inside an object. Raises UserError, with the line, for what is no object, a field
-    that is not there or is no text, and all that `read_lines` refuses.
+    field: the key, or `key.inner` inside an object. Raises UserError, with the line, for what is no
+    object, a field that is not there or is no text, and all that `read_lines` refuses.
     """
-    for number, line in read_lines(path, max_line_bytes=MOST_RECORD_BYTES, holds="JSON object", told=told):
+    for number, line in read_lines(
+        path, max_line_bytes=MOST_RECORD_BYTES, holds="JSON object", told=told
+    ):
         if not line.strip():
             continue
         try:
             record = parse_json(line)
         except ValueError as error:
             raise UserError(
-                f"{path}:{number}: not JSON ({error}); give JSON lines, an object with a field {field!r} on each"
+                f"{path}:{number}: not JSON ({error}); give JSON lines, an object with a field "
+                f"{field!r} on each"
             ) from error
         if not isinstance(record, Mapping):
             raise UserError(
-                f"{path}:{number}: {shown(record)} is no object; give one with a field {field!r} on each line"
+                f"{path}:{number}: {shown(record)} is no object; give one with a field {field!r} "
+                "on each line"
             )
         text = _found(record, field)
         if text is not None and not isinstance(text, str):
             has = ", ".join(_names(record)) or "none"
             what = "no such field" if text is _ABSENT else f"{shown(text)}, not text"
-            raise UserError(f"{path}:{number}: {field!r} is {what}; it has {has}; name the field of the text")
+            raise UserError(
+                f"{path}:{number}: {field!r} is {what}; it has {has}; name the field of the text"
+            )
         yield number, text or ""
 
 
@@ -183,7 +203,8 @@ _SPLITS = "dataset_dict.json"
 def arrow_files(folder: Path) -> list[Path]:
     """The files of a saved dataset in the order of its rows.
 
-    Raises UserError for another folder, for one of several splits, and for one whose rows are chosen by indices.
+    Raises UserError for another folder, for one of several splits, and for one whose rows are
+    chosen by indices.
     """
     if (folder / _SPLITS).is_file():
         splits = ", ".join(sorted(str(state.parent) for state in folder.glob(f"*/{STATE}")))
@@ -194,14 +215,17 @@ def arrow_files(folder: Path) -> list[Path]:
         unread = state.get("_indices_data_files") or state.get("_indices_files")
     except FileNotFoundError as error:
         raise UserError(
-            f"{folder}: no dataset saved by save_to_disk (no {STATE} in it); give files, or the folder of one"
+            f"{folder}: no dataset saved by save_to_disk (no {STATE} in it); give files, or the "
+            "folder of one"
         ) from error
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror or error})") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder / STATE}: damaged ({error!r}); save the dataset again") from error
     if unread:
-        raise UserError(f"{folder}: its rows are chosen by indices; call flatten_indices() before save_to_disk")
+        raise UserError(
+            f"{folder}: its rows are chosen by indices; call flatten_indices() before save_to_disk"
+        )
     if not names:
         raise UserError(f"{folder}: a dataset without rows; give one with text")
     return [folder / name for name in names]
@@ -217,10 +241,13 @@ def _text(place: str, text: str) -> str:
     """The text as it is. Raises UserError, naming the place, for what no person wrote."""
     if "\0" in text:
         raise UserError(f"{place}: NUL in the text, which no text has; take it out")
-    if len(text) > MOST_WORD_CHARACTERS and (longest := max(map(len, _PARTED.split(text)))) > MOST_WORD_CHARACTERS:
+    if (
+        len(text) > MOST_WORD_CHARACTERS
+        and (longest := max(map(len, _PARTED.split(text)))) > MOST_WORD_CHARACTERS
+    ):
         raise UserError(
-            f"{place}: a word of {longest:,} characters, at most {MOST_WORD_CHARACTERS:,} are allowed; is this text? "
-            "Leave it out, or put blanks into it"
+            f"{place}: a word of {longest:,} characters, at most {MOST_WORD_CHARACTERS:,} are "
+            "allowed; is this text? Leave it out, or put blanks into it"
         )
     return text
 
@@ -249,8 +276,8 @@ def texts_in(
 ) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, text): of the records' field, or of the lines of a file of text.
 
-    Raises UserError for what cannot be read, naming the file and the place, and for a text with a NUL or a word of
-    more than `MOST_WORD_CHARACTERS`.
+    Raises UserError for what cannot be read, naming the file and the place, and for a text with a
+    NUL or a word of more than `MOST_WORD_CHARACTERS`.
     """
     if not path.is_dir():
         read = _RECORDS.get(_kind(path))

@@ -1,15 +1,23 @@
-"""A toy language pair to train on without any download: German-like sentences with their English translation.
+"""A toy language pair to train on without any download: German-like sentences with their English
+translation.
 
-The sentences are drawn from a small grammar whose rules make a translator reorder words and look far ahead:
+The sentences are drawn from a small grammar whose rules make a translator reorder words and look
+far ahead:
 
-- the finite verb stands second:             heute sieht der mann den hund .    today the man sees the dog .
-- a separable prefix stands last:            er ruft den mann morgen an .       he calls the man tomorrow .
+- the finite verb stands second:             heute sieht der mann den hund .    today the man sees
+  the dog .
+- a separable prefix stands last:            er ruft den mann morgen an .       he calls the man
+  tomorrow .
 - so do participles and infinitives:         sie hat das buch gelesen .         she read the book .
-- subordinate clauses end in their verb:     wir warten , weil er schläft .     we wait because he sleeps .
-- case, not order, marks a fronted object:   den hund sucht die frau .          the woman looks for the dog .
-- questions start with the verb:             kommt das kind ?                   does the child come ?
+- subordinate clauses end in their verb:     wir warten , weil er schläft .     we wait because he
+  sleeps .
+- case, not order, marks a fronted object:   den hund sucht die frau .          the woman looks for
+  the dog .
+- questions start with the verb:             kommt das kind ?                   does the child come
+  ?
 
-An object is fronted only if its form cannot be a subject's, so equal sources always have equal translations.
+An object is fronted only if its form cannot be a subject's, so equal sources always have equal
+translations.
 """
 
 import hashlib
@@ -30,8 +38,8 @@ MIN_TOKENS, MAX_TOKENS = 5, 16
 class _Phrase(NamedTuple):
     """A phrase in both languages; one that is absent is empty. `form` is the verb form it asks for.
 
-    Definite objects precede the time and "nicht": er kauft das buch heute, but er kauft heute ein buch.
-    `may_lead` says whether the phrase may open a main clause before the verb.
+    Definite objects precede the time and "nicht": er kauft das buch heute, but er kauft heute ein
+    buch. `may_lead` says whether the phrase may open a main clause before the verb.
     """
 
     de: str = ""
@@ -49,8 +57,9 @@ ABSENT: Final = _Phrase()
 class _Clause(NamedTuple):
     """The pieces of one clause, not yet in order.
 
-    `final` closes a main clause: participle, infinitive or predicate. `en_plain` is the verb of a positive
-    statement (sees), `en_support` what negation and questions need (does, see). `is_state`: predicate adjectives.
+    `final` closes a main clause: participle, infinitive or predicate. `en_plain` is the verb of a
+    positive statement (sees), `en_support` what negation and questions need (does, see).
+    `is_state`: predicate adjectives.
     """
 
     subject: _Phrase
@@ -81,7 +90,9 @@ def _nouns(kind: str) -> tuple[lex.Noun, ...]:
 def _noun_phrase(
     draw: StableDraw, kinds: Sequence[str], case: int, *, adjectives: float, negative: bool = False
 ) -> _Phrase:
-    """Determiner, adjective and noun agree in case, gender and number: mit einem alten hund -> with an old dog."""
+    """Determiner, adjective and noun agree in case, gender and number: mit einem alten hund -> with
+    an old dog.
+    """
     noun = draw.one_of(_nouns(draw.one_of(kinds)))
     plural = draw.chance(0.3)
     gender = "p" if plural else noun.gender
@@ -107,7 +118,9 @@ def _noun_phrase(
     )
 
 
-def _subject(draw: StableDraw, kinds: Sequence[str], *, adjectives: float, pronouns: float) -> _Phrase:
+def _subject(
+    draw: StableDraw, kinds: Sequence[str], *, adjectives: float, pronouns: float
+) -> _Phrase:
     if draw.chance(pronouns):
         de, en, form = draw.one_of(lex.SUBJECT_PRONOUNS)
         return _Phrase(de, en, form)
@@ -115,7 +128,9 @@ def _subject(draw: StableDraw, kinds: Sequence[str], *, adjectives: float, prono
 
 
 def _object(draw: StableDraw, verb: lex.Verb, subject: _Phrase, *, adjectives: float) -> _Phrase:
-    """Accusative or dative as the verb demands: er sieht den mann, er hilft dem mann. "ich" never meets "mich"."""
+    """Accusative or dative as the verb demands: er sieht den mann, er hilft dem mann. "ich" never
+    meets "mich".
+    """
     if "person" in verb.objects and draw.chance(0.15):
         pronouns = lex.OBJECT_PRONOUNS[verb.case]
         de, en = draw.one_of(pronouns[:1] if subject.en in ("i", "we") else pronouns)
@@ -124,7 +139,9 @@ def _object(draw: StableDraw, verb: lex.Verb, subject: _Phrase, *, adjectives: f
 
 
 def _place(draw: StableDraw, verb: lex.Verb) -> _Phrase:
-    """Place or company: im garten -> in the garden (in + dem = im), mit der frau -> with the woman."""
+    """Place or company: im garten -> in the garden (in + dem = im), mit der frau -> with the
+    woman.
+    """
     if not verb.objects and (not verb.place or draw.chance(0.4)):
         company = _noun_phrase(draw, ("person", "animal"), lex.DATIVE, adjectives=0.15)
         return _Phrase(f"mit {company.de}", f"with {company.en}")
@@ -147,12 +164,16 @@ def _state(draw: StableDraw, subject: _Phrase, tense: str) -> _Clause:
     state = _join(degree, lex.predicate(stem))
     en_state = _join(en_degree, lex.ADJECTIVES[stem])
     be = en[subject.form]
-    clause = _Clause(subject, finite[subject.form], "", state, f"{be} {en_state}", (be, en_state), is_state=True)
+    clause = _Clause(
+        subject, finite[subject.form], "", state, f"{be} {en_state}", (be, en_state), is_state=True
+    )
     return clause._replace(negated=not degree and draw.chance(0.2))
 
 
 def _action(subject: _Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _Clause:
-    """Tense of a full verb: er sieht -> he sees, er hat gesehen -> he saw, er will sehen -> he wants to see."""
+    """Tense of a full verb: er sieht -> he sees, er hat gesehen -> he saw, er will sehen -> he
+    wants to see.
+    """
     third = subject.form == lex.SINGULAR
     do = "does" if third else "do"
     if tense == "past":
@@ -169,19 +190,30 @@ def _action(subject: _Phrase, verb: lex.Verb, tense: str, modal: lex.Modal) -> _
 
 
 def _clause(
-    draw: StableDraw, *, subject: _Phrase = ABSENT, rich: bool = False, past: bool = True, gap: bool = False
+    draw: StableDraw,
+    *,
+    subject: _Phrase = ABSENT,
+    rich: bool = False,
+    past: bool = True,
+    gap: bool = False,
 ) -> _Clause:
-    """One clause. `rich` adds time, place and adjectives; `gap` leaves out the object, for whom the clause tells of."""
+    """One clause. `rich` adds time, place and adjectives; `gap` leaves out the object, for whom the
+    clause tells of.
+    """
     adjectives, pronouns = (0.35, 0.25) if rich else (0.2, 0.45)
     if not gap and draw.chance(0.12):
         everything = ("person", "animal", "thing", "thing", "thing", "opening", "text", "place")
         who = subject if subject.de else _subject(draw, everything, adjectives=0.5, pronouns=0.2)
         return _state(draw, who, "past" if past and draw.chance(0.4) else "present")
-    of_persons = [verb for verb in lex.VERBS if "person" in verb.objects and verb.case == lex.ACCUSATIVE]
+    of_persons = [
+        verb for verb in lex.VERBS if "person" in verb.objects and verb.case == lex.ACCUSATIVE
+    ]
     verb = draw.one_of(of_persons if gap else lex.VERBS)
     kinds = ("person",) if verb.objects else ("person", "person", "person", "animal")
     who = subject if subject.de else _subject(draw, kinds, adjectives=adjectives, pronouns=pronouns)
-    tense = draw.one_of(("present", "present", "past", "past", "modal", "modal", "future")[: None if past else 2])
+    tense = draw.one_of(
+        ("present", "present", "past", "past", "modal", "modal", "future")[: None if past else 2]
+    )
     clause = _action(who, verb, tense, lex.FUTURE if tense == "future" else draw.one_of(lex.MODALS))
     obj = _object(draw, verb, who, adjectives=adjectives) if verb.objects and not gap else ABSENT
     time = place = ABSENT
@@ -195,7 +227,9 @@ def _clause(
 
 
 def _middle(clause: _Clause) -> str:
-    """Everything between the verbs but the subject: den hund heute nicht im garten; heute einen hund im garten."""
+    """Everything between the verbs but the subject: den hund heute nicht im garten; heute einen
+    hund im garten.
+    """
     early, late = (clause.object.de, "") if clause.object.definite else ("", clause.object.de)
     return _join(early, clause.time.de, "nicht" if clause.negated else "", late, clause.place.de)
 
@@ -212,17 +246,23 @@ def _verb_second(clause: _Clause, lead: str = "subject") -> str:
 
 
 def _verb_final(clause: _Clause) -> str:
-    """Subordinate clause; the prefix returns to its verb: er den mann morgen anruft, er den mann angerufen hat."""
+    """Subordinate clause; the prefix returns to its verb: er den mann morgen anruft, er den mann
+    angerufen hat.
+    """
     return _join(clause.subject.de, _middle(clause), clause.final, clause.prefix + clause.finite)
 
 
 def _english(clause: _Clause, *, lead: str = "subject", question: bool = False) -> str:
-    """Subject, verb, object, place, time. A fronted time or place stays in front; a fronted object does not."""
+    """Subject, verb, object, place, time. A fronted time or place stays in front; a fronted object
+    does not.
+    """
     place, time, who = clause.place.en, clause.time.en, clause.subject.en
     auxiliary, verb = clause.en_support if question or clause.negated else ("", clause.en_plain)
     start = (auxiliary, who) if question else (who, auxiliary)
     core = _join(*start, "not" if clause.negated else "", verb, clause.object.en)
-    return _join(*{"time": (time, core, place), "place": (place, core, time)}.get(lead, (core, place, time)))
+    return _join(
+        *{"time": (time, core, place), "place": (place, core, time)}.get(lead, (core, place, time))
+    )
 
 
 def _statement(draw: StableDraw) -> tuple[str, str]:
@@ -244,7 +284,9 @@ def _question(draw: StableDraw) -> tuple[str, str]:
 
 
 def _subordinate(draw: StableDraw) -> tuple[str, str]:
-    """wenn er schläft , arbeiten wir . -> if he sleeps , we work .   wir warten , weil ... -> we wait because ..."""
+    """wenn er schläft , arbeiten wir . -> if he sleeps , we work .   wir warten , weil ... -> we
+    wait because ...
+    """
     de, en = draw.one_of(lex.PAIRS["subordinators"])
     main, side = (_clause(draw, past=de != "wenn") for _ in range(2))
     german = f"{de} {_verb_final(side)}"
@@ -268,27 +310,44 @@ def _coordination(draw: StableDraw) -> tuple[str, str]:
     """er schläft , aber wir arbeiten . -> he sleeps , but we work ."""
     de, en = draw.one_of(lex.PAIRS["coordinators"])
     one, two = _clause(draw), _clause(draw)
-    return f"{_verb_second(one)} {de} {_verb_second(two)} .", f"{_english(one)} {en} {_english(two)} ."
+    return (
+        f"{_verb_second(one)} {de} {_verb_second(two)} .",
+        f"{_english(one)} {en} {_english(two)} .",
+    )
 
 
 def _relative(draw: StableDraw) -> tuple[str, str]:
-    """der mann , der uns sieht , wartet . -> the man who sees us waits .   der mann , den wir sehen -> whom we see"""
+    """der mann , der uns sieht , wartet . -> the man who sees us waits .   der mann , den wir sehen
+    -> whom we see
+    """
     who = _noun_phrase(draw, ("person",), lex.NOMINATIVE, adjectives=0.2)
     if who.gender == "m" and draw.chance(0.5):
         told = _clause(draw, gap=True)
         de, en = f"den {_verb_final(told)}", f"whom {_english(told)}"
     else:
-        told = _clause(draw, subject=who._replace(de=lex.determiner("der", lex.NOMINATIVE, who.gender), en="who"))
+        told = _clause(
+            draw,
+            subject=who._replace(de=lex.determiner("der", lex.NOMINATIVE, who.gender), en="who"),
+        )
         de, en = _verb_final(told), _english(told)
     main = _clause(draw, subject=who._replace(de=f"{who.de} , {de} ,", en=f"{who.en} {en}"))
     return f"{_verb_second(main)} .", f"{_english(main)} ."
 
 
-_KINDS: Final = (*[_statement] * 9, *[_question] * 3, *[_subordinate] * 4, *[_report] * 2, _coordination, _relative)
+_KINDS: Final = (
+    *[_statement] * 9,
+    *[_question] * 3,
+    *[_subordinate] * 4,
+    *[_report] * 2,
+    _coordination,
+    _relative,
+)
 
 
 def split_of(source: str) -> str:
-    """The one split of a source sentence, from the SHA-256 of its text: a tenth each is "valid" and "test"."""
+    """The one split of a source sentence, from the SHA-256 of its text: a tenth each is "valid" and
+    "test".
+    """
     tenth = int.from_bytes(hashlib.sha256(source.encode()).digest()[:8], "big") % 10
     return {0: "valid", 1: "test"}.get(tenth, "train")
 
@@ -303,13 +362,17 @@ def _pair(seed: int, split: str, index: int) -> tuple[str, str]:
 
 
 def toy_pairs(count: int, *, seed: int, split: str) -> list[tuple[str, str]]:
-    """The first `count` (German-like, English-like) pairs of a split: lower-case tokens between single spaces.
+    """The first `count` (German-like, English-like) pairs of a split: lower-case tokens between
+    single spaces.
 
-    Pair i depends on (seed, split, i) alone, so a shorter list is the start of a longer one. Splits share no
-    source sentence, whatever their seeds; within a split a sentence may, rarely, come twice.
+    Pair i depends on (seed, split, i) alone, so a shorter list is the start of a longer one. Splits
+    share no source sentence, whatever their seeds; within a split a sentence may, rarely, come
+    twice.
     """
     if count < 0:
         raise UserError(f"count={count} must not be negative")
     if split not in SPLITS:
-        raise UserError(f"unknown split {split!r} of the toy language; choose one of {', '.join(SPLITS)}")
+        raise UserError(
+            f"unknown split {split!r} of the toy language; choose one of {', '.join(SPLITS)}"
+        )
     return [_pair(seed, split, index) for index in range(count)]

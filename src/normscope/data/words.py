@@ -1,4 +1,6 @@
-"""What both kinds of vocabulary are made of: counts of words, and a file of the tokenizers library."""
+"""What both kinds of vocabulary are made of: counts of words, and a file of the tokenizers
+library.
+"""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -22,8 +24,8 @@ _TEXTS_AT_ONCE = 1000
 def words_of(text: str) -> list[str]:
     """The words of a text, each with the blank before it, which joined give the text.
 
-    Both kinds of tokenisers split a text before any single blank, whatever stands around it. Of several in a row they
-    do not split each, so that a text with other white space is one word.
+    Both kinds of tokenisers split a text before any single blank, whatever stands around it. Of
+    several in a row they do not split each, so that a text with other white space is one word.
     """
     if " ".join(text.split()) != text:
         return [text]
@@ -31,7 +33,9 @@ def words_of(text: str) -> list[str]:
 
 
 def word_counts(texts: Iterable[str], normalizer: Any, splitter: Any) -> Counter[str]:
-    """How often each word of the tokenizers library's own splitting occurs: what its trainers count themselves."""
+    """How often each word of the tokenizers library's own splitting occurs: what its trainers count
+    themselves.
+    """
     spelt = Counter(word for text in texts for word in words_of(text))
     counts: Counter[str] = Counter()
     for word, count in spelt.items():
@@ -41,14 +45,18 @@ def word_counts(texts: Iterable[str], normalizer: Any, splitter: Any) -> Counter
 
 
 MOST_WORDS = 500_000
-"""Different words that a vocabulary is learned from, the most frequent of them. The trainer of the tokenizers library
-takes about 0.9 kB for each; text of people has its millionth word where it has some thousand million in all."""
+"""Different words that a vocabulary is learned from, the most frequent of them. The trainer of the
+tokenizers library takes about 0.9 kB for each; text of people has its millionth word where it has
+some thousand million in all."""
 MOST_LEARNED_FROM = 2**27
-"""Words of text, repeated ones too, that a vocabulary is learned from; of more text, every n-th part is counted."""
+"""Words of text, repeated ones too, that a vocabulary is learned from; of more text, every n-th
+part is counted.
+"""
 
 
 def added(counts: Counter[str], more: Counter[str]) -> Counter[str]:
-    """The counts, which are added to; exact up to twice `MOST_WORDS` different words, and the rarest forgotten beyond.
+    """The counts, which are added to; exact up to twice `MOST_WORDS` different words, and the
+    rarest forgotten beyond.
 
     Equal counts added in the same order give equal results.
     """
@@ -72,15 +80,22 @@ def counted_every(words: int) -> int:
 _MIN_PAIR_COUNT = 2  # as subword-nmt's learn_bpe, which the paper's recipe uses: a merge seen once is a memorised word
 
 
-def trained(model: BPE, texts: Iterator[str], size: int, special: list[str], **settings: Any) -> Tokenizer:
-    """A tokenizer of words between blanks, with merges learned from texts: of `size` entries, or as many as they give.
+def trained(
+    model: BPE, texts: Iterator[str], size: int, special: list[str], **settings: Any
+) -> Tokenizer:
+    """A tokenizer of words between blanks, with merges learned from texts: of `size` entries, or as
+    many as they give.
 
     special: the first entries, which are not merged. settings: others of `BpeTrainer`.
     """
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = WhitespaceSplit()
     trainer = BpeTrainer(
-        vocab_size=size, min_frequency=_MIN_PAIR_COUNT, special_tokens=special, show_progress=False, **settings
+        vocab_size=size,
+        min_frequency=_MIN_PAIR_COUNT,
+        special_tokens=special,
+        show_progress=False,
+        **settings,
     )
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
@@ -91,8 +106,8 @@ def refuse_fewer(tokenizer: Tokenizer, size: int) -> None:
     largest = tokenizer.get_vocab_size()
     if largest < size:
         raise UserError(
-            f"vocabulary size {size} is more than this text allows: at most {largest} entries can be learned from it; "
-            f"ask for {largest} or fewer, or give more text"
+            f"vocabulary size {size} is more than this text allows: at most {largest} entries can "
+            f"be learned from it; ask for {largest} or fewer, or give more text"
         )
 
 
@@ -109,7 +124,9 @@ class TokenizerFile(ABC):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read what `save` wrote. Raises UserError for a file that is missing, damaged, or of another kind."""
+        """Read what `save` wrote. Raises UserError for a file that is missing, damaged, or of
+        another kind.
+        """
         try:
             return cls(Tokenizer.from_str(read_text(path)))
         except OSError as error:
@@ -146,8 +163,8 @@ _WORDS_A_STRING = 1000
 def repeated(counts: Mapping[str, int], longest: int | None = None) -> Iterator[str]:
     """Text in which each word stands as often as counted: trainers take text, not counts.
 
-    longest: words stand there in pieces of so many characters, since a trainer's time grows with the square of a
-    word's length.
+    longest: words stand there in pieces of so many characters, since a trainer's time grows with
+    the square of a word's length.
     """
     for word, count in counts.items():
         size = longest or len(word)

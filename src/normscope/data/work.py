@@ -1,8 +1,8 @@
 """Work in parts by several processes, in order; each part is on the disk whole or not at all.
 
-A kill costs the parts that were being made. While a corpus is made, its parts lie in a folder of their own inside the
-unfinished one, beside a note of what the work is. The same command finds them and goes on; work for other input or with
-other options is cleared away.
+A kill costs the parts that were being made. While a corpus is made, its parts lie in a folder of
+their own inside the unfinished one, beside a note of what the work is. The same command finds them
+and goes on; work for other input or with other options is cleared away.
 """
 
 import multiprocessing
@@ -29,9 +29,17 @@ _VERSION = 3
 _MADE_WITH = ("tokenizers", "sentencex", "sacremoses", "numpy")
 _AGAIN = "prepare the corpus again"
 _WORK = SealedJson(
-    format_name="normscope-preparation", version=_VERSION, keys=frozenset({"key", "made_with"}), again=_AGAIN
+    format_name="normscope-preparation",
+    version=_VERSION,
+    keys=frozenset({"key", "made_with"}),
+    again=_AGAIN,
 )
-_READ = SealedJson(format_name="normscope-preparation-parts", version=_VERSION, keys=frozenset({"parts"}), again=_AGAIN)
+_READ = SealedJson(
+    format_name="normscope-preparation-parts",
+    version=_VERSION,
+    keys=frozenset({"parts"}),
+    again=_AGAIN,
+)
 _Item = TypeVar("_Item")
 
 
@@ -45,7 +53,9 @@ def of_use(key: str, unfinished: Path) -> bool:
         if _WORK.read(folder / _NOTE) != _note(key):
             return False
         with os.scandir(folder) as entries:
-            made = sum(entry.stat().st_size for entry in entries if not entry.name.endswith(".json"))
+            made = sum(
+                entry.stat().st_size for entry in entries if not entry.name.endswith(".json")
+            )
     except (OSError, UserError):
         return False
     return made >= PART_CHARACTERS
@@ -65,8 +75,11 @@ def _note(key: str) -> dict[str, Any]:
     return {"key": key, "made_with": {name: version(name) for name in _MADE_WITH}}
 
 
-def cut(items: Iterable[_Item], characters: Callable[[_Item], int], *, share: int = 1) -> Iterator[list[_Item]]:
-    """The items in parts of at least `PART_CHARACTERS`, as few of them as that takes; the last may be shorter.
+def cut(
+    items: Iterable[_Item], characters: Callable[[_Item], int], *, share: int = 1
+) -> Iterator[list[_Item]]:
+    """The items in parts of at least `PART_CHARACTERS`, as few of them as that takes; the last may
+    be shorter.
 
     share: parts so many times as short, of what takes so much longer."""
     part: list[_Item] = []
@@ -95,12 +108,14 @@ def note_parts(folder: Path, parts: list[Any]) -> None:
 _Result = TypeVar("_Result")
 
 
-def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item], *, processes: int) -> Iterator[_Result]:
+def in_order(
+    function: Callable[[_Item], _Result], items: Iterable[_Item], *, processes: int
+) -> Iterator[_Result]:
     """What the function makes of each item, in their order; the same for any number of processes.
 
-    One works in this process; more are spawned, so that function and items must be picklable, and the main module
-    importable. At most 2 * processes + 1 items are taken ahead of what is given out.
-    Raises UserError where a process ends before its work is done.
+    One works in this process; more are spawned, so that function and items must be picklable, and
+    the main module importable. At most 2 * processes + 1 items are taken ahead of what is given
+    out. Raises UserError where a process ends before its work is done.
     """
     if processes == 1:
         yield from map(function, items)
@@ -126,7 +141,8 @@ def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item], *, pr
 
 
 def _follow_the_parent() -> None:
-    """Leave Ctrl-C to the parent, which ends its workers in order; and end when the parent was killed.
+    """Leave Ctrl-C to the parent, which ends its workers in order; and end when the parent was
+    killed.
 
     Threads of the tokenizers library would be as many as processors in each process.
     """

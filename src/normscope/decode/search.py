@@ -1,10 +1,11 @@
-"""From a trained model to text: beam search of an encoder-decoder, and what a decoder alone goes on with.
+"""From a trained model to text: beam search of an encoder-decoder, and what a decoder alone goes on
+with.
 
 The search finds hypothesis for hypothesis what fairseq 0.12.2's `SequenceGenerator` finds.
 """
 
-# S = sentences still searched, R = rows (beams) of a sentence, C = candidates of a sentence, V = vocabulary, T = length
-# B = samples, V = vocabulary
+# S = sentences still searched, R = rows (beams) of a sentence, C = candidates of a sentence, V =
+# vocabulary, T = length B = samples, V = vocabulary
 
 import sys
 from collections.abc import Sequence
@@ -17,22 +18,30 @@ from ..model import Cache, EncoderDecoder, LanguageModel, Layout
 from ..model.embedding import PAD
 
 EOS = 2
-"""Ends every sentence and begins every decoder input; fairseq's number, as are all special ids here."""
+"""Ends every sentence and begins every decoder input; fairseq's number, as are all special ids
+here.
+"""
 
 _LEAVE_SHARE = 8  # copying the caches pays once an eighth of the rows is of no more use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeamConfig:
-    """What is searched. The defaults are fairseq's, with the beam and the length limit of the paper's recipe."""
+    """What is searched. The defaults are fairseq's, with the beam and the length limit of the
+    paper's recipe.
+    """
 
     beam: int = 5
-    """Hypotheses kept for each sentence at each step, and found in the end; 1 is greedy decoding."""
+    """Hypotheses kept for each sentence at each step, and found in the end; 1 is greedy
+    decoding.
+    """
     length_penalty: float = 1.0
-    """score = (sum of log-probabilities) / length ** length_penalty; the length counts the end token."""
+    """score = (sum of log-probabilities) / length ** length_penalty; the length counts the end
+    token.
+    """
     max_length_ratio: float = 1.2
-    """A hypothesis has at most int(max_length_ratio · source length + max_length_extra) tokens before the end token;
-    the source length counts its end token."""
+    """A hypothesis has at most int(max_length_ratio · source length + max_length_extra) tokens
+    before the end token; the source length counts its end token."""
     max_length_extra: int = 10
     min_length: int = 1
     """Tokens before the end token, at least; it wins over the limit above."""
@@ -49,10 +58,12 @@ class BeamConfig:
     def limit(self, source_length: int) -> int:
         """Most tokens before the end token; source_length counts the source's end token.
 
-        fairseq takes the longest source of the batch here. A sentence's own length makes its translation independent
-        of what else is translated.
+        fairseq takes the longest source of the batch here. A sentence's own length makes its
+        translation independent of what else is translated.
         """
-        return max(int(self.max_length_ratio * source_length + self.max_length_extra), self.min_length)
+        return max(
+            int(self.max_length_ratio * source_length + self.max_length_extra), self.min_length
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +78,13 @@ class Hypothesis:
 def beam_search(
     model: EncoderDecoder, source_tokens: list[Tensor], config: BeamConfig | None = None
 ) -> list[list[Hypothesis]]:
-    """For each source (int64 ids that end with EOS) the best hypotheses found, best first, `beam` of them or fewer.
+    """For each source (int64 ids that end with EOS) the best hypotheses found, best first, `beam`
+    of them or fewer.
 
-    Scores are counted in float32 whatever the model's dtype, as fairseq does. A sentence's result does not depend on
-    its companions but through rounding. Fewer than `beam` come back where the limit is reached or no more exist.
-    Raises FloatingPointError where the model's output is not finite.
+    Scores are counted in float32 whatever the model's dtype, as fairseq does. A sentence's result
+    does not depend on its companions but through rounding. Fewer than `beam` come back where the
+    limit is reached or no more exist. Raises FloatingPointError where the model's output is not
+    finite.
     """
     if not source_tokens:
         return []
@@ -83,7 +96,9 @@ def beam_search(
     finally:
         model.train(training)
     if not all(found):
-        raise FloatingPointError("the model gives no finite log-probabilities: its weights diverged or are damaged")
+        raise FloatingPointError(
+            "the model gives no finite log-probabilities: its weights diverged or are damaged"
+        )
     return [sorted(hypotheses, key=lambda h: h.score, reverse=True) for hypotheses in found]
 
 
@@ -95,7 +110,9 @@ class _Beams:
     """Number of each in what the caller gave."""
     limits: list[int]
     tokens_SRT: Tensor
-    """Begins with EOS, the first decoder input; so T is also the length of what ends at this step, EOS counted."""
+    """Begins with EOS, the first decoder input; so T is also the length of what ends at this step,
+    EOS counted.
+    """
     parent_SR: Tensor
     score_SR: Tensor
     """Sum of log-probabilities."""
@@ -115,7 +132,9 @@ class _Candidates:
     row_SC: Tensor
 
 
-def _search(model: EncoderDecoder, sources: list[Tensor], config: BeamConfig) -> list[list[Hypothesis]]:
+def _search(
+    model: EncoderDecoder, sources: list[Tensor], config: BeamConfig
+) -> list[list[Hypothesis]]:
     device = model.target_embedding.weight.device
     layout = Layout(torch.tensor([source.numel() for source in sources]), device)
     cache = Cache(model.encode(torch.cat(sources).to(device), layout), layout)
@@ -144,7 +163,9 @@ def _search(model: EncoderDecoder, sources: list[Tensor], config: BeamConfig) ->
 def _log_probs(model: EncoderDecoder, beams: _Beams, cache: Cache, config: BeamConfig) -> Tensor:
     """(S, R, V) log-probabilities of the next token, -inf where it is not allowed."""
     hidden = model.step(beams.tokens_SRT[:, :, -1], beams.parent_SR, cache)
-    log_probs = model.logits(hidden).log_softmax(-1, dtype=torch.float32).view(*beams.score_SR.shape, -1)
+    log_probs = (
+        model.logits(hidden).log_softmax(-1, dtype=torch.float32).view(*beams.score_SR.shape, -1)
+    )
     log_probs[:, :, PAD] = -torch.inf
     if beams.position < config.min_length:
         log_probs[:, :, EOS] = -torch.inf
@@ -164,8 +185,12 @@ def _candidates(log_probs_SRV: Tensor, beams: _Beams, config: BeamConfig) -> _Ca
     return _Candidates(score_SC, index_SC % vocabulary, index_SC // vocabulary)
 
 
-def _collect(candidates: _Candidates, beams: _Beams, config: BeamConfig, found: list[list[Hypothesis]]) -> None:
-    """Take the candidates that end, if they are among the first `beam`; a later one ends nothing and is dropped."""
+def _collect(
+    candidates: _Candidates, beams: _Beams, config: BeamConfig, found: list[list[Hypothesis]]
+) -> None:
+    """Take the candidates that end, if they are among the first `beam`; a later one ends nothing
+    and is dropped.
+    """
     ends = (candidates.token_SC == EOS) & (candidates.score_SC > -torch.inf)
     length = beams.position + 1
     final_SC = candidates.score_SC / length**config.length_penalty
@@ -189,13 +214,16 @@ def _advance(beams: _Beams, candidates: _Candidates, config: BeamConfig) -> None
 
 
 def _leave(beams: _Beams, cache: Cache, done: list[bool]) -> None:
-    """Drop the finished sentences once they are many. Until then they add nothing: what they found is full, or they
-    are past their limit, where every score is -inf."""
+    """Drop the finished sentences once they are many. Until then they add nothing: what they found
+    is full, or they are past their limit, where every score is -inf."""
     if not any(done) or sum(done) * _LEAVE_SHARE < len(done):
         return
     stay = [s for s, is_done in enumerate(done) if not is_done]
     index = torch.tensor(stay, device=beams.score_SR.device)
-    beams.sentences, beams.limits = [beams.sentences[s] for s in stay], [beams.limits[s] for s in stay]
+    beams.sentences, beams.limits = (
+        [beams.sentences[s] for s in stay],
+        [beams.limits[s] for s in stay],
+    )
     beams.tokens_SRT = beams.tokens_SRT.index_select(0, index)
     beams.score_SR = beams.score_SR.index_select(0, index)
     # The cache moves to the rows' parents at the next step, so it is selected by sentence alone.
@@ -213,9 +241,13 @@ class SamplingConfig:
     temperature: float = 1.0
     """Logits are divided by it; 0 takes the likeliest token."""
     top_k: int | None = None
-    """Only so many of the likeliest tokens are drawn from (Fan et al. 2018, arXiv:1805.04833, section 5)."""
+    """Only so many of the likeliest tokens are drawn from (Fan et al. 2018, arXiv:1805.04833,
+    section 5).
+    """
     top_p: float = 1.0
-    """Only the likeliest that together have this probability (Holtzman et al. 2019, arXiv:1904.09751, section 3.1)."""
+    """Only the likeliest that together have this probability (Holtzman et al. 2019,
+    arXiv:1904.09751, section 3.1).
+    """
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -231,24 +263,38 @@ class SamplingConfig:
 
 
 def positions_left(model: LanguageModel, prompt: Sequence[int]) -> int:
-    """New tokens that a model with learned positions has places for; without bound for any other."""
-    return model.config.positions - len(prompt) if model.config.position_encoding == "learned" else sys.maxsize
+    """New tokens that a model with learned positions has places for; without bound for any
+    other.
+    """
+    return (
+        model.config.positions - len(prompt)
+        if model.config.position_encoding == "learned"
+        else sys.maxsize
+    )
 
 
 @torch.no_grad()
-def sample(model: LanguageModel, prompt: list[int], config: SamplingConfig, *, end: int) -> list[list[int]]:
+def sample(
+    model: LanguageModel, prompt: list[int], config: SamplingConfig, *, end: int
+) -> list[list[int]]:
     """The new ids of every sample, without `end`, after a prompt of at least one id.
 
-    They stop at `end`, at `config.tokens`, and where a model with learned positions has no more of them. Equal seeds
-    give equal texts on one machine. Raises ValueError for a prompt that is empty, or that leaves no position.
+    They stop at `end`, at `config.tokens`, and where a model with learned positions has no more of
+    them. Equal seeds give equal texts on one machine. Raises ValueError for a prompt that is empty,
+    or that leaves no position.
     """
     room = min(config.tokens, positions_left(model, prompt))
     if not prompt or room < 1:
-        raise ValueError(f"a prompt must have 1 to {model.config.positions - 1} tokens, got {len(prompt)}")
+        raise ValueError(
+            f"a prompt must have 1 to {model.config.positions - 1} tokens, got {len(prompt)}"
+        )
     model.eval()
     device = model.embedding.weight.device
     layout = Layout(torch.ones(config.samples, dtype=torch.int64), device)
-    cache, first = Cache(None, layout), torch.zeros(config.samples, 1, dtype=torch.int64, device=device)
+    cache, first = (
+        Cache(None, layout),
+        torch.zeros(config.samples, 1, dtype=torch.int64, device=device),
+    )
     generator = torch.Generator().manual_seed(config.seed)
     for token in prompt:
         hidden_BD = model.step(torch.full_like(first, token), first, cache)

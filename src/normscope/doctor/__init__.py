@@ -1,4 +1,6 @@
-"""What a foreign model is: its residual streams, found by watching one forward pass, and their placements."""
+"""What a foreign model is: its residual streams, found by watching one forward pass, and their
+placements.
+"""
 
 from .identify.stacks import find_stacks
 from .record import Stack, Sublayer

@@ -7,7 +7,16 @@ from typing import Literal
 
 import torch
 
-from ..choosing.rates import ADAM, CARRIED_HELD, HELD, STEPS, WITHIN, BestOfSmaller, RateFacts, typical_rate
+from ..choosing.rates import (
+    ADAM,
+    CARRIED_HELD,
+    HELD,
+    STEPS,
+    WITHIN,
+    BestOfSmaller,
+    RateFacts,
+    typical_rate,
+)
 from ..optim import OPTIMIZERS
 from ..report.words import learning_rate
 from .record import Stack
@@ -29,11 +38,15 @@ def facts_of(stacks: Sequence[Stack], optimizer: str) -> RateFacts:
 
 
 def name_of(optimizer: str | torch.optim.Optimizer) -> str:
-    """A name of `normscope.optim.OPTIMIZERS`, or that of an instance's class. Raises ValueError for an unknown name."""
+    """A name of `normscope.optim.OPTIMIZERS`, or that of an instance's class. Raises ValueError for
+    an unknown name.
+    """
     if isinstance(optimizer, torch.optim.Optimizer):
         return type(optimizer).__name__.lower()
     if optimizer not in OPTIMIZERS:
-        raise ValueError(f"unknown optimizer {optimizer!r}; choose {', '.join(OPTIMIZERS)}, or give an instance")
+        raise ValueError(
+            f"unknown optimizer {optimizer!r}; choose {', '.join(OPTIMIZERS)}, or give an instance"
+        )
     return optimizer
 
 
@@ -54,8 +67,8 @@ def advise(
     trained: bool = False,
     smaller: BestOfSmaller | None = None,
 ) -> Advice:
-    """By the best rate of a smaller version where one is given, else by known rates; trained: whether the weights have
-    been.
+    """By the best rate of a smaller version where one is given, else by known rates; trained:
+    whether the weights have been.
 
     Raises ValueError for an unknown optimiser, and a wanted rate that is not positive.
     """
@@ -69,7 +82,9 @@ def advise(
         wanted_rate=wanted_rate,
         wanted_place=None if wanted_rate is None else "unknown",
         wanted_warmup_updates=wanted_warmup_updates,
-        notes=STEPS.get(name, () if name in OPTIMIZERS else (f"{name} is taken for one like Adam",)),
+        notes=STEPS.get(
+            name, () if name in OPTIMIZERS else (f"{name} is taken for one like Adam",)
+        ),
     )
     facts = facts_of(stacks, name)
     known = None if trained else typical_rate(facts)
@@ -90,24 +105,34 @@ def advise(
     if wanted_rate is None or (span := asked.best_interval) is None:
         return asked
     place: Literal["above", "below", "in range"]
-    place = "above" if wanted_rate > span.high else "below" if wanted_rate < span.low else "in range"
+    place = (
+        "above" if wanted_rate > span.high else "below" if wanted_rate < span.low else "in range"
+    )
     return replace(asked, wanted_place=place)
 
 
 def _carried(advice: Advice, smaller: BestOfSmaller, facts: RateFacts) -> Advice:
     """With the smaller model's best rate in place of the known one, which stands beside it."""
     rate, (held, of) = smaller.carried_to(facts), CARRIED_HELD
-    beside = "" if advice.best_rate is None else f" Known rates alone say {learning_rate(advice.best_rate, 2)}."
+    beside = (
+        ""
+        if advice.best_rate is None
+        else f" Known rates alone say {learning_rate(advice.best_rate, 2)}."
+    )
     small = smaller.facts
-    was = f"{learning_rate(smaller.rate)}, the best of width {small.width} with {small.sublayers} sub-layers"
+    was = (
+        f"{learning_rate(smaller.rate)}, the best of width {small.width} with {small.sublayers} "
+        "sub-layers"
+    )
     return replace(
         advice,
         unknown="",
         confidence=held / of,
         carried=f"from {was}",
-        basis=f"From {was}, moved as the law over known rates moves to width {facts.width} with {facts.sublayers} "
-        f"sub-layers; whether it loses less so than as it is, is undecided. Such a range held the best rate of {held} "
-        f"of {of} models that were four times as large.{beside}",
+        basis=f"From {was}, moved as the law over known rates moves to width {facts.width} with "
+        f"{facts.sublayers} sub-layers; whether it loses less so than as it is, is undecided. "
+        f"Such a range held the best rate of {held} of {of} models that were four times as "
+        f"large.{beside}",
         best_rate=rate,
         best_interval=RateRange(low=rate / WITHIN, high=rate * WITHIN),
     )

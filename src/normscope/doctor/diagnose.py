@@ -1,4 +1,6 @@
-"""The whole diagnosis of a model: find, measure, lint, predict, advise; or its structure alone, without weights."""
+"""The whole diagnosis of a model: find, measure, lint, predict, advise; or its structure alone,
+without weights.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -28,12 +30,16 @@ class Diagnosis(Record):
     """All that was found out about a model."""
 
     def plot(self) -> "Figure":
-        """Every stack over depth, measured and predicted, as a matplotlib figure. Raises ValueError without a stack."""
+        """Every stack over depth, measured and predicted, as a matplotlib figure. Raises ValueError
+        without a stack.
+        """
         from ..report.chart_svg import panels_figure
         from .report.notebook import stack_panels
 
         if not self.stacks:
-            raise ValueError(f"{self.target} has no residual stream, so there is nothing to draw over depth")
+            raise ValueError(
+                f"{self.target} has no residual stream, so there is nothing to draw over depth"
+            )
         return panels_figure(stack_panels(self))
 
     def __str__(self) -> str:
@@ -71,10 +77,12 @@ def diagnose(
     smaller: BestOfSmaller | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
-    """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do without one.
+    """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do
+    without one.
 
-    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises ValueError for a model
-    that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a rate that is not positive.
+    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises
+    ValueError for a model that cannot be looked at, a loss that is not finite, an unknown optimiser
+    or rule, or a rate that is not positive.
     """
     watch("streams and gradients", 0, 1)
     nonfinite, no_gradient = nonfinite_weights(model), ""
@@ -126,10 +134,12 @@ def structure(
     silenced: Collection[str] = (),
     target: str = "",
 ) -> Diagnosis:
-    """What a model is wired like, from its operations alone; it may lie on the meta device, and have no weights at all.
+    """What a model is wired like, from its operations alone; it may lie on the meta device, and
+    have no weights at all.
 
-    Every measurement of the diagnosis is NaN or None, and its rules say which of them were not asked for that reason.
-    Scales that are parameters or buffers are unknown on the meta device. Raises ValueError as `find_stacks` does.
+    Every measurement of the diagnosis is NaN or None, and its rules say which of them were not
+    asked for that reason. Scales that are parameters or buffers are unknown on the meta device.
+    Raises ValueError as `find_stacks` does.
     """
     _, streams = streams_in(model, batch)
     patient = Patient(
@@ -144,10 +154,14 @@ def structure(
 
 
 def _dtype(model: nn.Module) -> torch.dtype:
-    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype())
+    return next(
+        (p.dtype for p in model.parameters() if p.is_floating_point()), torch.get_default_dtype()
+    )
 
 
-def _linted(patient: Patient, silenced: Collection[str], target: str, *, trained: bool = False) -> Diagnosis:
+def _linted(
+    patient: Patient, silenced: Collection[str], target: str, *, trained: bool = False
+) -> Diagnosis:
     return Diagnosis(
         target=target or type(patient.model).__name__,
         parameters=sum(parameter.numel() for parameter in patient.model.parameters()),

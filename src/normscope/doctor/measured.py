@@ -1,7 +1,9 @@
-"""What is measured of a model at work: of each sub-layer, norm and attention, outside of them, and of the whole.
+"""What is measured of a model at work: of each sub-layer, norm and attention, outside of them, and
+of the whole.
 
-Measurements are taken in one forward and one backward pass, and what was not measured is NaN or None. Squares are means
-over all tokens, divided by the width d of the stream: 1 is what a norm gives.
+Measurements are taken in one forward and one backward pass, and what was not measured is NaN or
+None. Squares are means over all tokens, divided by the width d of the stream: 1 is what a norm
+gives.
 """
 
 import math
@@ -16,7 +18,9 @@ INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPlace:
-    """Where a sub-layer stands in a recorded pass, by the numbers of its values; terms of formulas know theirs too."""
+    """Where a sub-layer stands in a recorded pass, by the numbers of its values; terms of formulas
+    know theirs too.
+    """
 
     stream: int
     """What it is added to, before any scale; of means over depth the one that it reads."""
@@ -29,7 +33,9 @@ class RecordedPlace:
     skips: tuple[int, ...]
     """Those of the stream: that hold no branch, if there are any."""
     inputs: tuple[int, ...] = ()
-    """What F is computed from beside weights: what it reads, of other streams too, and what else comes in."""
+    """What F is computed from beside weights: what it reads, of other streams too, and what else
+    comes in.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +55,15 @@ class NormUse:
     over: tuple[int, ...] = ()
     """The dimensions of that, counted from 0, that it takes statistics over."""
     of_unit_length: bool = False
-    """Whether tokens leave it, and its gain, at the length 1, where those of a norm have the length √d."""
+    """Whether tokens leave it, and its gain, at the length 1, where those of a norm have the length
+    √d.
+    """
     detached: bool = False
     """Whether no gradient passes through its statistics."""
     features: int | None = None
-    """The one that holds the features: matrices after it contract that alone; None where that does not show."""
+    """The one that holds the features: matrices after it contract that alone; None where that does
+    not show.
+    """
 
     @property
     def module(self) -> str:
@@ -62,8 +72,9 @@ class NormUse:
 
 
 PlaceLogits = Literal["", "none", "queries", "sums", "farther", "heads", "apart"]
-"""What logits depend on: nothing, the query's place alone, the sum of both places, the distance, with which they grow,
-no place but the head, by which queries are turned, places in any other way; "" where that is not known."""
+"""What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
+with which they grow, no place but the head, by which queries are turned, places in any other way;
+"" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,27 +93,39 @@ class AttentionMeasurements:
     largest: float = math.nan
     """Of its weights."""
     scale: float | None = None
-    """The number that products of queries and keys are multiplied with; None where it is trained, or not known."""
+    """The number that products of queries and keys are multiplied with; None where it is trained,
+    or not known.
+    """
     normed: tuple[str, ...] = ()
     """Which of queries and keys have a norm after the matrix that makes them."""
     normed_wrong: tuple[str, ...] = ()
-    """Those of them whose norm takes its statistics over other dimensions than a head's features."""
+    """Those of them whose norm takes its statistics over other dimensions than a head's
+    features.
+    """
     unnormed: tuple[str, ...] = ()
-    """Which of queries, keys and values are made from what others of them are made from a norm of."""
+    """Which of queries, keys and values are made from what others of them are made from a norm
+    of.
+    """
     query_size: float = math.nan
     """Root mean square of an entry, without what `scale` holds."""
     key_size: float = math.nan
     drawn: float | None = None
-    """What the matrices of queries and keys make of a logit over what two like that of values would; None where these
-    are not known."""
+    """What the matrices of queries and keys make of a logit over what two like that of values
+    would; None where these are not known."""
     wrong_axis: str = ""
-    """Along which dimension its softmax sums to 1, where that is not the one that values are weighed along."""
+    """Along which dimension its softmax sums to 1, where that is not the one that values are
+    weighed along.
+    """
     sees_later: float | None = None
-    """Share of the queries that look at a later token, of those that have one; None where keys are no such tokens."""
+    """Share of the queries that look at a later token, of those that have one; None where keys are
+    no such tokens.
+    """
     sees_earlier: float | None = None
     sees_itself: float | None = None
     on_padding: float | None = None
-    """Mean weight on tokens that the batch's mask says are none; None without a mask with any such token."""
+    """Mean weight on tokens that the batch's mask says are none; None without a mask with any such
+    token.
+    """
     place_logits: PlaceLogits | None = None
     """By tokens that are all alike; None where that was not looked for, or is not understood."""
     places_in_values: bool = False
@@ -120,18 +143,23 @@ class SublayerMeasurements:
     sum_square: float = math.nan
     """E‖·‖²/d of the residual sum, before a norm that follows it."""
     correlation: float | None = None
-    """Mean cosine of the stream's vectors at different tokens of one sequence, before the sub-layer; None for one."""
+    """Mean cosine of the stream's vectors at different tokens of one sequence, before the
+    sub-layer; None for one.
+    """
     share: float = math.nan
-    """Squared norm of what is added over that plus that of the scaled skip: near 0 the sub-layer is diluted."""
+    """Squared norm of what is added over that plus that of the scaled skip: near 0 the sub-layer is
+    diluted.
+    """
     parameters: tuple[str, ...] = ()
-    """Names of the model's parameters that F is computed with, in the order of use; norms around it are not among
-    them. A parameter that several sub-layers use is named in each."""
+    """Names of the model's parameters that F is computed with, in the order of use; norms around it
+    are not among them. A parameter that several sub-layers use is named in each."""
     matrices: tuple[str, ...] = field(default=(), metadata=INNER)
-    """Those of `parameters` that data is multiplied with in products and convolutions, and those that such a matrix is
-    made from. Biases and the gains of norms are not among them: theory's gradients are those of matrices."""
+    """Those of `parameters` that data is multiplied with in products and convolutions, and those
+    that such a matrix is made from. Biases and the gains of norms are not among them: theory's
+    gradients are those of matrices."""
     gradient_norm: float | None = None
-    """Frobenius norm of the loss's gradient with respect to those of `matrices` that are trained; None without a loss
-    or any such matrix."""
+    """Frobenius norm of the loss's gradient with respect to those of `matrices` that are trained;
+    None without a loss or any such matrix."""
     reaches_output: bool = True
     """Whether the model's output is computed from the branch's output."""
     outputs: tuple[int, ...] = field(default=(), metadata=INNER)
@@ -139,16 +167,22 @@ class SublayerMeasurements:
     reaches_loss: bool = field(default=True, metadata=INNER)
     """False where the loss is known to depend on none of those tensors."""
     shut_by: tuple[str, ...] = field(default=(), metadata=INNER)
-    """Buffers, or "a number in the code", that multiply by 0 what all of it goes through; empty where none does."""
+    """Buffers, or "a number in the code", that multiply by 0 what all of it goes through; empty
+    where none does.
+    """
     skip_stopped: bool = field(default=False, metadata=INNER)
     """Whether a `detach` stands on every way that its skip comes from earlier sub-layers."""
     rounded_by: str = field(default="", metadata=INNER)
-    """An operation that rounds what is computed from its sum, such as ceil, whose gradient is 0; "" without any."""
+    """An operation that rounds what is computed from its sum, such as ceil, whose gradient is 0; ""
+    without any.
+    """
     precision: str = field(default="", metadata=INNER)
     """The narrowest dtype that its matrix products are made in, such as float32; "" without any."""
     place: RecordedPlace | None = field(default=None, repr=False, compare=False, metadata=INNER)
     """None where it was not recorded."""
-    attention: AttentionMeasurements | None = field(default=None, repr=False, compare=False, metadata=INNER)
+    attention: AttentionMeasurements | None = field(
+        default=None, repr=False, compare=False, metadata=INNER
+    )
     """None of what is no attention, or none that is understood."""
     curves: Literal["", "none", "last"] = field(default="", metadata=INNER)
     """Where a feed-forward has no curve at all, or one behind its last matrix."""
@@ -195,7 +229,9 @@ class Table:
     by_place: bool
     """Whether rows are looked up one after another, as those of positions are."""
     joined_at: int
-    """Number of the sum in the recorded pass in which its rows meet those of others; -1 where they meet none."""
+    """Number of the sum in the recorded pass in which its rows meet those of others; -1 where they
+    meet none.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,36 +252,54 @@ class ModelMeasurements:
     """What one forward and one backward pass in evaluation mode showed of the whole model."""
 
     loss_nats: float | None = None
-    """Mean loss per token; None where no loss was given and the output is no floating-point tensor to take one of."""
+    """Mean loss per token; None where no loss was given and the output is no floating-point tensor
+    to take one of.
+    """
     loss_is_stand_in: bool = False
     """Whether it is the doctor's own, on random targets, because none was given."""
     classes: int | None = None
-    """Size of the output's last dimension where it is logits: what ln V is taken of; None where that is not known."""
+    """Size of the output's last dimension where it is logits: what ln V is taken of; None where
+    that is not known.
+    """
     logit_deviation: float | None = None
-    """Standard deviation of the logits about each token's mean, root mean square over tokens; None without logits."""
+    """Standard deviation of the logits about each token's mean, root mean square over tokens; None
+    without logits.
+    """
     gradient_norms: Mapping[str, float] = field(default_factory=dict)
     """Frobenius norm by parameter; empty without a loss, 0 where nothing reaches it."""
     unused_parameters: tuple[str, ...] = ()
-    """Names of the parameters that no operation of the forward pass read, and no pass in training mode goes through."""
+    """Names of the parameters that no operation of the forward pass read, and no pass in training
+    mode goes through.
+    """
     unregistered: int = field(default=0, metadata=INNER)
-    """How many tensors that ask for a gradient the pass read that are no parameters of the model."""
+    """How many tensors that ask for a gradient the pass read that are no parameters of the
+    model.
+    """
     opening: frozenset[str] = field(default=frozenset(), metadata=INNER)
-    """Names of trained parameters whose gradient is 0 at first, and is not once others have moved by a few updates:
-    behind an output matrix of zeros, or a gate or a gain that starts at 0. Looked for where no parameter of a whole
-    sub-layer gets a gradient."""
+    """Names of trained parameters whose gradient is 0 at first, and is not once others have moved
+    by a few updates: behind an output matrix of zeros, or a gate or a gain that starts at 0. Looked
+    for where no parameter of a whole sub-layer gets a gradient."""
     rewired_loss_nats: float | None = field(default=None, metadata=INNER)
-    """The loss on the same batch were the stacks that are wired as Pre-LN wired as Post-LN, or the other way round;
-    None where that was not looked for, or is not known."""
+    """The loss on the same batch were the stacks that are wired as Pre-LN wired as Post-LN, or the
+    other way round; None where that was not looked for, or is not known."""
     flat_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
-    """Parameters whose σ or tanh has next to no slope left, with the share of their entries of which that holds."""
+    """Parameters whose σ or tanh has next to no slope left, with the share of their entries of
+    which that holds.
+    """
     positions_along: int | None = field(default=None, metadata=INNER)
-    """The dimension of (A, C, D) along which what is added to the stream for every input alike differs."""
+    """The dimension of (A, C, D) along which what is added to the stream for every input alike
+    differs.
+    """
     target_places: int | None = field(default=None, metadata=INNER)
-    """How many places later than a token the model is given its target, 0 to 2; None where that is not known."""
+    """How many places later than a token the model is given its target, 0 to 2; None where that is
+    not known.
+    """
     scores_are: Literal["", "probabilities", "cut"] = field(default="", metadata=INNER)
     """What the loss takes for logits, where they sum to 1, or are cut off at 0."""
     powers: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
-    """Modules that compute what is built as a norm, and the power of a token's size that is left in what comes out."""
+    """Modules that compute what is built as a norm, and the power of a token's size that is left in
+    what comes out.
+    """
     norm_gains: tuple[NormGain, ...] = field(default=(), metadata=INNER)
     """Of norms with a trained gain a feature, in the order in which they are computed."""
     tables: tuple[Table, ...] = field(default=(), metadata=INNER)
@@ -253,18 +307,24 @@ class ModelMeasurements:
     output_matrices: tuple[OutputMatrix, ...] = field(default=(), metadata=INNER)
     """Of outputs that a parameter makes, in the outputs' order."""
     added_again: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=INNER)
-    """What is the same for every input, other for every token, and added to a stream several times, as positions may
-    be: the name of what it is read from, "" where it is computed, and the numbers of the sums in the recorded pass."""
+    """What is the same for every input, other for every token, and added to a stream several times,
+    as positions may
+    be: the name of what it is read from, "" where it is computed, and the numbers of the sums in
+    the recorded pass."""
     altered: tuple[tuple[str, str, int], ...] = field(default=(), metadata=INNER)
-    """What a stream goes through on every way, between its sums: an operation, the innermost module that runs, and the
-    number of the stack from 0."""
+    """What a stream goes through on every way, between its sums: an operation, the innermost module
+    that runs, and the number of the stack from 0."""
     random_factors: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
-    """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the innermost module that
-    runs, and the number of the product."""
+    """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the
+    innermost module that runs, and the number of the product."""
     writers: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
-    """The innermost modules that write into data in place, each with the number of what it is then."""
+    """The innermost modules that write into data in place, each with the number of what it is
+    then.
+    """
 
     @property
     def predicts_next(self) -> bool:
-        """Whether the loss's targets are known to be the tokens that the model is given one place later."""
+        """Whether the loss's targets are known to be the tokens that the model is given one place
+        later.
+        """
         return self.target_places == 1

@@ -1,4 +1,6 @@
-"""The mean-field prediction for a foreign stack: its formula, its weights' mean squares, its embedding's moments."""
+"""The mean-field prediction for a foreign stack: its formula, its weights' mean squares, its
+embedding's moments.
+"""
 
 import math
 from collections import Counter
@@ -24,9 +26,9 @@ _MATRICES: Mapping[SublayerKind, tuple[str, ...]] = {
     "feed_forward": ("ffn_in", "ffn_gate", "ffn_out"),
 }
 ASSUMPTIONS = (
-    "mean field: weights independent of one another and of the input, with the mean squares that the model's have, "
-    "wide layers, attention with the weights of independent Gaussian scores, and a loss that asks every token for a "
-    "class drawn at random"
+    "mean field: weights independent of one another and of the input, with the mean squares that "
+    "the model's have, wide layers, attention with the weights of independent Gaussian scores, and "
+    "a loss that asks every token for a class drawn at random"
 )
 
 
@@ -64,7 +66,9 @@ class _RecipeReading:
             self.stack.atoms.add(*products, centred=centred)
         self.values[recipe.source] = Moments.sum_of(self.stack.atoms)
         for term in recipe.terms:
-            self.values[term] = self._read(term, *(self.values[argument] for argument in term.arguments))
+            self.values[term] = self._read(
+                term, *(self.values[argument] for argument in term.arguments)
+            )
         self.stack.output = self.end
 
     @property
@@ -103,22 +107,28 @@ class _RecipeReading:
         )
         self.stack.setting = replace(self.stack.setting, activation=weights.activation)
         site = Site(kind=weights.kind, block=len(self._applied), stack=shape)
-        return self.stack.apply(site, x, {place: _norm(norm) for place, norm in weights.inside.items()})
+        return self.stack.apply(
+            site, x, {place: _norm(norm) for place, norm in weights.inside.items()}
+        )
 
 
 def _norm(norm: NormFunction) -> Callable[[Moments], Moments]:
-    divided = MomentNorms(0.0 if math.isnan(norm.epsilon) else norm.epsilon, centres=norm.kind == "layer")
+    divided = MomentNorms(
+        0.0 if math.isnan(norm.epsilon) else norm.epsilon, centres=norm.kind == "layer"
+    )
     return lambda x: divided(x) * norm.gain
 
 
 def with_predictions(stacks: Sequence[Stack], measured: ModelMeasurements) -> tuple[Stack, ...]:
-    """The stacks with their predictions; none where a placement is not known, or theory has no model of its formula.
+    """The stacks with their predictions; none where a placement is not known, or theory has no
+    model of its formula.
 
-    From the measurement it takes E‖x‖² and the products of tokens where the first sub-layer begins, and for gradients
-    one factor a stack: the least-squares fit of logarithms. Everything else is read from the formula that was found and
-    from the weights. Gradients are those of matrices, as the measured ones are that the factor is fitted to. They are
-    None where the output does not say something of every token, where sub-layers share their weights or have frozen
-    matrices, and where a stack is read by something else than the output or a decoder.
+    From the measurement it takes E‖x‖² and the products of tokens where the first sub-layer begins,
+    and for gradients one factor a stack: the least-squares fit of logarithms. Everything else is
+    read from the formula that was found and from the weights. Gradients are those of matrices, as
+    the measured ones are that the factor is fitted to. They are None where the output does not say
+    something of every token, where sub-layers share their weights or have frozen matrices, and
+    where a stack is read by something else than the output or a decoder.
     """
     readings = _readings(stacks)
     gradients = _gradients(readings, stacks, measured)
@@ -135,8 +145,12 @@ def _readings(stacks: Sequence[Stack]) -> list[_RecipeReading | None]:
     found: list[_RecipeReading | None] = []
     for stack in stacks:
         recipe = stack.recipe
-        memory = found[stack.memory] if stack.memory is not None and stack.memory < len(found) else None
-        lacks = memory is None and any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
+        memory = (
+            found[stack.memory] if stack.memory is not None and stack.memory < len(found) else None
+        )
+        lacks = memory is None and any(
+            sublayer.kind == "cross_attention" for sublayer in stack.sublayers
+        )
         found.append(None if recipe is None or lacks else _RecipeReading(recipe, memory))
     return found
 
@@ -144,10 +158,16 @@ def _readings(stacks: Sequence[Stack]) -> list[_RecipeReading | None]:
 def _gradients(
     readings: Sequence[_RecipeReading | None], stacks: Sequence[Stack], measured: ModelMeasurements
 ) -> list[list[float] | None]:
-    """By stack and sub-layer, up to a factor: from the loss to the last stack, and to those whose ends it reads."""
+    """By stack and sub-layer, up to a factor: from the loss to the last stack, and to those whose
+    ends it reads.
+    """
     found: list[list[float] | None] = [None] * len(readings)
     *others, last = readings
-    if last is None or not last.recipe.asked_everywhere or any(n != stacks[-1].memory for n in range(len(others))):
+    if (
+        last is None
+        or not last.recipe.asked_everywhere
+        or any(n != stacks[-1].memory for n in range(len(others)))
+    ):
         return found
     at_output = _loss_gradient(last, measured)
     if at_output is None:
@@ -161,7 +181,9 @@ def _gradients(
 
 
 def _loss_gradient(last: _RecipeReading, measured: ModelMeasurements) -> Products | None:
-    """Of a cross-entropy at random targets: softmax less target, for one token and for two, as in `theory.loss`."""
+    """Of a cross-entropy at random targets: softmax less target, for one token and for two, as in
+    `theory.loss`.
+    """
     end = last.end.mean
     if measured.classes is not None and measured.logit_deviation is not None:
         classes, variance = measured.classes, measured.logit_deviation**2
@@ -183,7 +205,9 @@ def _by_sublayer(reading: _RecipeReading, gradients: StackGradients) -> list[flo
         kind = applied.site.kind
         place = taken[kind]
         taken[kind] += 1
-        norms = [gradients.weights[name][place] for name in _MATRICES[kind] if name in gradients.weights]
+        norms = [
+            gradients.weights[name][place] for name in _MATRICES[kind] if name in gradients.weights
+        ]
         found.append(math.hypot(*norms))
     return found
 
@@ -200,11 +224,15 @@ def _prediction(
     )
 
 
-def _fitted(norms: list[float] | None, stack: Stack, trained: Container[str]) -> tuple[float | None, ...]:
-    """In the order of the sub-layers and with the measurement's mean logarithm; None for each where that is not known.
+def _fitted(
+    norms: list[float] | None, stack: Stack, trained: Container[str]
+) -> tuple[float | None, ...]:
+    """In the order of the sub-layers and with the measurement's mean logarithm; None for each where
+    that is not known.
 
-    trained: names of the parameters with a gradient. A sub-layer is compared where all of its matrices have one, for
-    theory's norm is over all of them; and its gradient is not that of one use where several share their weights.
+    trained: names of the parameters with a gradient. A sub-layer is compared where all of its
+    matrices have one, for theory's norm is over all of them; and its gradient is not that of one
+    use where several share their weights.
     """
     sublayers = [sublayer.measured for sublayer in stack.sublayers]
     count = len(sublayers)
@@ -212,9 +240,14 @@ def _fitted(norms: list[float] | None, stack: Stack, trained: Container[str]) ->
     if norms is None or shared:
         return (None,) * count
     whole = [all(name in trained for name in one.matrices) for one in sublayers]
-    measured = [one.gradient_norm if all_of_it else None for one, all_of_it in zip(sublayers, whole, strict=True)]
+    measured = [
+        one.gradient_norm if all_of_it else None
+        for one, all_of_it in zip(sublayers, whole, strict=True)
+    ]
     logarithms = [math.log(m / p) for m, p in zip(measured, norms, strict=True) if m and p]
     if not logarithms:
         return (None,) * count
     factor = math.exp(math.fsum(logarithms) / len(logarithms))
-    return tuple(p * factor if comparable else None for p, comparable in zip(norms, whole, strict=True))
+    return tuple(
+        p * factor if comparable else None for p, comparable in zip(norms, whole, strict=True)
+    )

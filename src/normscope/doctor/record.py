@@ -1,7 +1,8 @@
-"""What a model is: its stacks and their sub-layers, how they are wired, what was measured and what theory predicts.
+"""What a model is: its stacks and their sub-layers, how they are wired, what was measured and what
+theory predicts.
 
-Every stage fills its part; `measured.py` has what is measured. A recipe is what theory predicts a stack from when what
-was recorded is gone.
+Every stage fills its part; `measured.py` has what is measured. A recipe is what theory predicts a
+stack from when what was recorded is gone.
 """
 
 import math
@@ -29,11 +30,15 @@ class StreamWeights:
     made: Literal["constant", "trained", "token"]
     """From numbers that nothing trains, from trained numbers, or anew for every token."""
     total: float | None
-    """What streams that are all equal are multiplied with, the mean over tokens; None on the meta device."""
+    """What streams that are all equal are multiplied with, the mean over tokens; None on the meta
+    device.
+    """
     by_feature: bool = False
     """Whether every feature has its own."""
     spread: float = field(default=0.0, metadata=INNER)
-    """Their standard deviation over tokens and streams, relative to their mean; NaN on the meta device."""
+    """Their standard deviation over tokens and streams, relative to their mean; NaN on the meta
+    device.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +47,27 @@ class StreamConnection:
 
     streams: int = field(metadata=INNER)
     read: StreamWeights | None
-    """What the streams are multiplied with in what the sub-layer reads; None where it reads no sum of them."""
+    """What the streams are multiplied with in what the sub-layer reads; None where it reads no sum
+    of them.
+    """
     mixing: StreamWeights | None
     """What they are mixed with; None where each goes on as it is."""
     write: StreamWeights
     """What the sub-layer's output is multiplied with where it is added to each."""
     from_doubly_stochastic: float | None
-    """The largest difference of a sum of the mixing's rows or columns from 1, or its largest negative weight, over all
-    tokens; None where nothing is mixed, and on the meta device."""
+    """The largest difference of a sum of the mixing's rows or columns from 1, or its largest
+    negative weight, over all tokens; None where nothing is mixed, and on the meta device."""
     one_side_alone: float | None = None
-    """How far rows' sums are from 1 where all columns' are 1, or the other way round; None of any other mixing."""
+    """How far rows' sums are from 1 where all columns' are 1, or the other way round; None of any
+    other mixing.
+    """
     unwritten: tuple[int, ...] = ()
-    """Which streams, counted from 1, get none of the sub-layer's output: it is multiplied by exactly 0 there, for every
-    token, and by no trained number."""
+    """Which streams, counted from 1, get none of the sub-layer's output: it is multiplied by
+    exactly 0 there, for every token, and by no trained number."""
     tokens_off: float | None = field(default=None, metadata=INNER)
-    """The share of tokens at which such a sum differs from 1 by more than `SUMS_TO_ONE`; None likewise."""
+    """The share of tokens at which such a sum differs from 1 by more than `SUMS_TO_ONE`; None
+    likewise.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,23 +75,35 @@ class Sublayer:
     """One sub-layer F, how it is joined to the stream, and what was measured in it."""
 
     name: str
-    """Path of the module that computes F, or of the one with its last weight matrix; "" where no module does."""
+    """Path of the module that computes F, or of the one with its last weight matrix; "" where no
+    module does.
+    """
     kind: BranchKind
     block: int
-    """Counted from 1; 0 for a branch between the embedding and the first block, such as a convolution of positions."""
+    """Counted from 1; 0 for a branch between the embedding and the first block, such as a
+    convolution of positions.
+    """
     placement: str
     """Name of a registered placement, or "" where none computes this."""
     also: tuple[str, ...]
-    """Further registered placements with this formula here: they differ in weights, at other depths or at the ends."""
+    """Further registered placements with this formula here: they differ in weights, at other depths
+    or at the ends.
+    """
     scaled_placement: str = ""
-    """Where none computes this, the one that would if nothing multiplied the branch; "" where there is none either."""
+    """Where none computes this, the one that would if nothing multiplied the branch; "" where there
+    is none either.
+    """
     confidence: Literal["sure", "unsure"]
-    """Of the name, `scaled_placement` where that is one. unsure: there is none, or nothing that is observed tells it
-    from one of those in `also`."""
+    """Of the name, `scaled_placement` where that is one. unsure: there is none, or nothing that is
+    observed tells it from one of those in `also`."""
     formula: Formula
-    """What was observed; x is the stream before the sub-layer, or before the block where one reaches across it."""
+    """What was observed; x is the stream before the sub-layer, or before the block where one
+    reaches across it.
+    """
     skip_scale: float | None
-    """What x is multiplied with in the residual sum, a vector's mean; None where x is not one of its addends."""
+    """What x is multiplied with in the residual sum, a vector's mean; None where x is not one of
+    its addends.
+    """
     branch_scale: float | None
     """The same of F(x)."""
     parallel: bool
@@ -91,7 +114,9 @@ class Sublayer:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any usual dtype."""
+        """Whether the branch adds nothing: exactly nothing, or what is lost when it is added in any
+        usual dtype.
+        """
         return self.measured.branch_square <= 1e-14 * self.measured.stream_square
 
     @property
@@ -106,8 +131,8 @@ class BranchWeights:
 
     kind: SublayerKind
     gains: Mapping[str, float]
-    """Of query, key, value and output, or of ffn_in and ffn_out: E‖Wx‖² over E‖x‖², per feature, for entries that are
-    independent of x: fan-in times their mean square."""
+    """Of query, key, value and output, or of ffn_in and ffn_out: E‖Wx‖² over E‖x‖², per feature,
+    for entries that are independent of x: fan-in times their mean square."""
     inside: Mapping[str, NormFunction]
     """By the places that a placement's formula gives them."""
     inner_width: int = 0
@@ -160,15 +185,18 @@ class StackRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackTheory:
-    """The mean-field prediction for a stack whose placement was found, with one entry a sub-layer."""
+    """The mean-field prediction for a stack whose placement was found, with one entry a
+    sub-layer.
+    """
 
     stream_square: tuple[float, ...]
     """E‖x‖²/d before each sub-layer."""
     correlation: tuple[float, ...]
     """Mean cosine similarity between different tokens' vectors there."""
     gradient_norm: tuple[float | None, ...]
-    """Of each sub-layer's weight matrices, up to one factor for the whole stack that is fitted to what was measured.
-    None where one of them is frozen, where sub-layers share their weights, and where theory has no gradient."""
+    """Of each sub-layer's weight matrices, up to one factor for the whole stack that is fitted to
+    what was measured. None where one of them is frozen, where sub-layers share their weights, and
+    where theory has no gradient."""
     assumptions: str
     """What the prediction takes for granted, in a sentence."""
 
@@ -180,17 +208,25 @@ class Stack:
     name: str
     """Path of the innermost module around all of its sub-layers; "" where that is the model."""
     blocks: int
-    """Where the kinds of its sub-layers do not repeat, one ends with every feed-forward that something else follows."""
+    """Where the kinds of its sub-layers do not repeat, one ends with every feed-forward that
+    something else follows.
+    """
     placement: str
     """The placement of most of its sub-layers, "" where that is none."""
     scaled_placement: str = ""
     """Where that is "", the commonest `scaled_placement` of its sub-layers."""
     norm: str
-    """layer-norm, rms-norm, scale-norm, sphere-norm, dyt or derf, the commonest of several; "" without any."""
+    """layer-norm, rms-norm, scale-norm, sphere-norm, dyt or derf, the commonest of several; ""
+    without any.
+    """
     norm_epsilon: float | None
-    """Added to the mean square; None where norms guard against small inputs in another way, or without norms."""
+    """Added to the mean square; None where norms guard against small inputs in another way, or
+    without norms.
+    """
     final_norm: bool
-    """Whether a norm follows that the placement's blocks do not have: after the last sum, or inside the output's."""
+    """Whether a norm follows that the placement's blocks do not have: after the last sum, or inside
+    the output's.
+    """
     embedding_norm: bool
     """Whether what enters the first sub-layer comes out of a norm."""
     width: int
@@ -199,22 +235,34 @@ class Stack:
     streams_start_equal: bool | None = None
     """Whether these start as copies of each other; None of one stream, and on the meta device."""
     streams_stay_copies: bool | None = field(default=None, metadata=INNER)
-    """Whether several streams that start as copies of each other stay so to the end, whatever is trained; None of one
-    stream, of streams that do not start as copies, and where that cannot be told."""
+    """Whether several streams that start as copies of each other stay so to the end, whatever is
+    trained; None of one stream, of streams that do not start as copies, and where that cannot be
+    told."""
     sublayers: tuple[Sublayer, ...]
     end_read_by: Literal["norm", "weights", "output"] = "norm"
-    """What comes after the last sum: weights, where a matrix reads the sum, or parts or means of it, with no norm
-    between; else a norm, where one reads them or stands in the sum; else nothing but the model's output."""
+    """What comes after the last sum: weights, where a matrix reads the sum, or parts or means of
+    it, with no norm between; else a norm, where one reads them or stands in the sum; else nothing
+    but the model's output."""
     memory: int | None = None
-    """Number in the model's stacks, from 0, of the one that its cross-attention reads; None where that is none."""
+    """Number in the model's stacks, from 0, of the one that its cross-attention reads; None where
+    that is none.
+    """
     memory_normed: bool = True
-    """False where matrices of its cross-attention read another stack's values with no norm between."""
+    """False where matrices of its cross-attention read another stack's values with no norm
+    between.
+    """
     continues: int | None = None
-    """Number of an earlier stack of the same shape that its source is computed from, by weights and without a sum."""
+    """Number of an earlier stack of the same shape that its source is computed from, by weights and
+    without a sum.
+    """
     cut_by: BranchKind | None = None
-    """What computes its source there: attention, convolution over several places, or feed_forward for all others."""
+    """What computes its source there: attention, convolution over several places, or feed_forward
+    for all others.
+    """
     feeds_later: bool = field(default=False, metadata=INNER)
-    """Whether a later stack's source is computed from its end, as from stage to stage of a hierarchical model."""
+    """Whether a later stack's source is computed from its end, as from stage to stage of a
+    hierarchical model.
+    """
     starts_from_given: bool = field(default=False, metadata=INNER)
     """Whether its source is first added to rows that are no data, such as learnt queries."""
     # NaN, which equals nothing, must not make two unmeasured stacks unequal.
@@ -229,7 +277,9 @@ class Stack:
     norm_uses: tuple[NormUse, ...] = field(default=(), repr=False, compare=False, metadata=INNER)
     """In order; without curves in the place of norms."""
     predicted: StackTheory | None = None
-    """None where the placement is not known, theory has no model of it, or the weights have been trained."""
+    """None where the placement is not known, theory has no model of it, or the weights have been
+    trained.
+    """
 
     @property
     def passes(self) -> int:
@@ -237,24 +287,33 @@ class Stack:
         matrices = [tuple(one.measured.matrices) for one in self.sublayers]
         distinct = len(set(matrices)) or 1
         times = len(matrices) // distinct
-        again = all(matrices) and matrices == matrices[:distinct] * times and self.blocks % times == 0
+        again = (
+            all(matrices) and matrices == matrices[:distinct] * times and self.blocks % times == 0
+        )
         return times if again else 1
 
 
 def with_measured(stack: Stack, found: Iterable[Mapping[str, Any]]) -> Stack:
     """The stack with further fields measured of each sub-layer, in order."""
     both = zip(stack.sublayers, found, strict=True)
-    return replace(stack, sublayers=tuple(replace(one, measured=replace(one.measured, **new)) for one, new in both))
+    return replace(
+        stack,
+        sublayers=tuple(replace(one, measured=replace(one.measured, **new)) for one, new in both),
+    )
 
 
 def norm_over(names: Sequence[str], norms: Mapping[str, float]) -> float | None:
-    """The norm of several parameters' gradients as one vector, of those that have one; None where none has."""
+    """The norm of several parameters' gradients as one vector, of those that have one; None where
+    none has.
+    """
     known = [norms[name] for name in names if name in norms]
     return math.hypot(*known) if known else None
 
 
 def plain(value: Any) -> Any:
-    """A record as JSON has it: mappings, tuples and plain values, formulas as text, without what is the stages' own."""
+    """A record as JSON has it: mappings, tuples and plain values, formulas as text, without what is
+    the stages' own.
+    """
     if is_dataclass(value) and not isinstance(value, Formula):
         known = [known for known in fields(value) if known.metadata.get("json", True)]
         return {known.name: plain(getattr(value, known.name)) for known in known}

@@ -1,4 +1,5 @@
-"""What is said of a model: findings, the rules that were asked, advice on its learning rate, and all of it together.
+"""What is said of a model: findings, the rules that were asked, advice on its learning rate, and
+all of it together.
 
 Losses are mean cross-entropies per token in nats, and a training length is counted in updates.
 """
@@ -55,8 +56,8 @@ class Finding:
     """The id of the rule."""
     severity: Severity
     where: str
-    """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "layers.[0–3, 7].mlp" or
-    "a, b and 10 more"."""
+    """Path of a module, a stack or a parameter; "" for the model as a whole. Several: "layers.[0–3,
+    7].mlp" or "a, b and 10 more"."""
     message: str
     """What was seen, with its numbers, and what was expected."""
     fix: str
@@ -76,7 +77,9 @@ class AskedRule:
 
 def worst_of(findings: Sequence[Finding]) -> Severity | None:
     """The worst severity among the findings; None without any."""
-    return max((finding.severity for finding in findings), key=lambda severity: severity.rank, default=None)
+    return max(
+        (finding.severity for finding in findings), key=lambda severity: severity.rank, default=None
+    )
 
 
 def verdict_of(findings: Sequence[Finding]) -> Health:
@@ -105,7 +108,9 @@ FAR = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Which learning rate models like this one are trained with, and where the wanted one lies to it."""
+    """Which learning rate models like this one are trained with, and where the wanted one lies to
+    it.
+    """
 
     optimizer: str
     confidence: float
@@ -128,11 +133,17 @@ class Advice:
     wanted_rate: float | None = None
     """The peak rate that was asked about."""
     wanted_place: Literal["in range", "above", "below", "unknown"] | None = None
-    """Where that lies to the range of known ones, unknown without a range; None where no rate was asked about."""
+    """Where that lies to the range of known ones, unknown without a range; None where no rate was
+    asked about.
+    """
     wanted_warmup_updates: int | None = None
-    """Over how many updates the training's own warm-up rises to the wanted rate; None where that is not known."""
+    """Over how many updates the training's own warm-up rises to the wanted rate; None where that is
+    not known.
+    """
     usual_warmup_shares: tuple[float, ...] = ()
-    """Of a training's updates, in recipes under this optimiser for residual sums like these, rising."""
+    """Of a training's updates, in recipes under this optimiser for residual sums like these,
+    rising.
+    """
     notes: tuple[str, ...] = ()
     """Reasons to doubt the answer."""
 
@@ -140,12 +151,16 @@ class Advice:
     def is_too_high(self) -> bool:
         """Whether the wanted rate lies above the range by more than `FAR`."""
         span = self.best_interval
-        return self.wanted_rate is not None and span is not None and self.wanted_rate > FAR * span.high
+        return (
+            self.wanted_rate is not None and span is not None and self.wanted_rate > FAR * span.high
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """All that was found out about a model: what its page, the terminal and JSON are written from."""
+    """All that was found out about a model: what its page, the terminal and JSON are written
+    from.
+    """
 
     target: str
     """What was looked at: the class of the model, or what the user named."""
@@ -157,13 +172,17 @@ class Record:
     silenced: tuple[str, ...] = ()
     """Ids of rules that were not asked because the user does not want to hear of them."""
     trained: bool = False
-    """Whether the weights have been trained, as far as it shows; theory is of random weights, and says nothing then."""
+    """Whether the weights have been trained, as far as it shows; theory is of random weights, and
+    says nothing then.
+    """
     rules: tuple[AskedRule, ...] = ()
     """Every rule of the linter, whether it was asked, and why not."""
     advice: Advice | None = None
     """None where it was not asked for, or no loss can be taken."""
     compared: str = field(default="", compare=False, metadata={"json": False})
-    """What `normscope compare` is given to train the same model; "" where it takes it from no file as it is."""
+    """What `normscope compare` is given to train the same model; "" where it takes it from no file
+    as it is.
+    """
 
     @property
     def verdict(self) -> Health:

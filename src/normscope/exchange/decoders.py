@@ -1,7 +1,8 @@
-"""Decoders as Hugging Face transformers has them: GPT-2's layout (Pre-LN), and those of Llama, OLMo 2, Qwen 3, Gemma 2.
+"""Decoders as Hugging Face transformers has them: GPT-2's layout (Pre-LN), and those of Llama, OLMo
+2, Qwen 3, Gemma 2.
 
-The latter four have the same matrices under the same names. They differ in where norms stand, in what is normed by
-head, and in the numbers of their configurations.
+The latter four have the same matrices under the same names. They differ in where norms stand, in
+what is normed by head, and in the numbers of their configurations.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +27,9 @@ GPT2_ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu"}
 
 
 def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`GPT2LMHeadModel`: Pre-LN. Its matrices stand as (in, out), those of query, key and value side by side."""
+    """`GPT2LMHeadModel`: Pre-LN. Its matrices stand as (in, out), those of query, key and value
+    side by side.
+    """
     ours = model.config
     state = weights(model)
     packed = {
@@ -41,7 +44,9 @@ def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> tuple[dict[str, Any], 
         "embedding.positions": "transformer.wpe.weight",
         "decoder.finish.norm.main": "transformer.ln_f",
     }
-    tensors = {name: _in_first(name, tensor) for name, tensor in (renamed(state, names) | packed).items()}
+    tensors = {
+        name: _in_first(name, tensor) for name, tensor in (renamed(state, names) | packed).items()
+    }
     config = {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -123,14 +128,20 @@ class RotaryLayout:
     settings: Callable[[DecoderConfig], Mapping[str, Any]] = field(default=lambda ours: {})
     """What its configuration says beside what all of them say."""
     gain_from: float = 0.0
-    """What a stored gain of a norm is less than the gain: Gemma stores w and multiplies by 1 + w."""
+    """What a stored gain of a norm is less than the gain: Gemma stores w and multiplies by 1 +
+    w.
+    """
 
     def names(self, model: LanguageModel) -> dict[str, str]:
         """Tensor names, ours -> theirs."""
-        names = stack_names(model.decoder, "decoder", "model.layers", _MATRICES | self.norms) | _ENDS
+        names = (
+            stack_names(model.decoder, "decoder", "model.layers", _MATRICES | self.norms) | _ENDS
+        )
         return tensor_names(names, dict(model.named_parameters()))
 
-    def __call__(self, model: LanguageModel, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    def __call__(
+        self, model: LanguageModel, ids: Mapping[str, int]
+    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
         tensors = {name: self.stored(name, tensor) for name, tensor in weights(model).items()}
         return self._config(model, ids), renamed(tensors, self.names(model))
 
@@ -176,16 +187,25 @@ def _gemma_settings(ours: DecoderConfig) -> dict[str, Any]:
         "attn_logit_softcapping": None if attention.soft_cap == "none" else attention.soft_cap,
         "final_logit_softcapping": None if ours.logit_soft_cap == "none" else ours.logit_soft_cap,
         # Its code asks for a number even where no block has the window.
-        "sliding_window": ours.positions if attention.window_tokens == "none" else attention.window_tokens,
+        "sliding_window": ours.positions
+        if attention.window_tokens == "none"
+        else attention.window_tokens,
         "layer_types": ["sliding_attention" if slide else "full_attention" for slide in slides],
     }
 
 
 LLAMA = RotaryLayout(
-    model_type="llama", architecture="LlamaForCausalLM", norms=_BEFORE, settings=lambda ours: {"mlp_bias": False}
+    model_type="llama",
+    architecture="LlamaForCausalLM",
+    norms=_BEFORE,
+    settings=lambda ours: {"mlp_bias": False},
 )
 OLMO_2 = RotaryLayout(model_type="olmo2", architecture="Olmo2ForCausalLM", norms=_AFTER)
 QWEN_3 = RotaryLayout(model_type="qwen3", architecture="Qwen3ForCausalLM", norms=_BEFORE | _BY_HEAD)
 GEMMA_2 = RotaryLayout(
-    model_type="gemma2", architecture="Gemma2ForCausalLM", norms=_AROUND, settings=_gemma_settings, gain_from=1.0
+    model_type="gemma2",
+    architecture="Gemma2ForCausalLM",
+    norms=_AROUND,
+    settings=_gemma_settings,
+    gain_from=1.0,
 )

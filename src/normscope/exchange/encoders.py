@@ -1,6 +1,7 @@
 """Encoders and encoder-decoders as Hugging Face transformers has them.
 
-BERT's layout (Post-LN) and RoBERTa-PreLayerNorm's (Pre-LN); Marian's (Post-LN) and M2M100's (Pre-LN).
+BERT's layout (Post-LN) and RoBERTa-PreLayerNorm's (Pre-LN); Marian's (Post-LN) and M2M100's
+(Pre-LN).
 """
 
 from collections.abc import Mapping
@@ -62,8 +63,11 @@ NO_JUDGE = ("next_sentence.weight", "next_sentence.bias")
 """Weights of ours that have no place in `RobertaPreLayerNormForMaskedLM`."""
 
 
-def roberta_prelayernorm(model: MaskedEncoder, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`RobertaPreLayerNormForMaskedLM`: Pre-LN with a final norm. Judging sentence pairs has no place there.
+def roberta_prelayernorm(
+    model: MaskedEncoder, ids: Mapping[str, int]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """`RobertaPreLayerNormForMaskedLM`: Pre-LN with a final norm. Judging sentence pairs has no
+    place there.
 
     Its positions count from the padding id + 1, so the table has that many rows more.
     """
@@ -76,7 +80,9 @@ def roberta_prelayernorm(model: MaskedEncoder, ids: Mapping[str, int]) -> tuple[
         "transform_norm": "lm_head.layer_norm",
         "output_bias": "lm_head.bias",
     }
-    tensors = renamed({name: one for name, one in weights(model).items() if name not in NO_JUDGE}, names)
+    tensors = renamed(
+        {name: one for name, one in weights(model).items() if name not in NO_JUDGE}, names
+    )
     unused = torch.zeros(ids["[PAD]"] + 1, model.config.width)
     table = f"{at}.embeddings.position_embeddings.weight"
     tensors[table] = torch.cat([unused, tensors[table]])
@@ -113,12 +119,16 @@ def _bert_config(model: MaskedEncoder, ids: Mapping[str, int]) -> dict[str, Any]
 
 
 POSITIONS = 2048
-"""Rows of the exported table of sinusoids: our decoder stops at 1.2 times the longest source, 1024 tokens, and 10."""
+"""Rows of the exported table of sinusoids: our decoder stops at 1.2 times the longest source, 1024
+tokens, and 10.
+"""
 
 
 def _attention(ours: str, theirs: str, norm: str) -> dict[str, str]:
     matrices = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-    return {f"{ours}.f.{our}": f"{theirs}.{their}" for our, their in matrices.items()} | {f"{ours}.norm.main": norm}
+    return {f"{ours}.f.{our}": f"{theirs}.{their}" for our, their in matrices.items()} | {
+        f"{ours}.norm.main": norm
+    }
 
 
 _LAYER = _attention("attention", "self_attn", "self_attn_layer_norm") | {
@@ -129,10 +139,14 @@ _LAYER = _attention("attention", "self_attn", "self_attn_layer_norm") | {
 _CROSS = _attention("cross_attention", "encoder_attn", "encoder_attn_layer_norm")
 
 
-def marian(model: EncoderDecoder, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`MarianMTModel`: Post-LN. Its own sinusoids begin at position 0 and have other frequencies, so ours go along.
+def marian(
+    model: EncoderDecoder, ids: Mapping[str, int]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """`MarianMTModel`: Post-LN. Its own sinusoids begin at position 0 and have other frequencies,
+    so ours go along.
 
-    It ties what a sentence's decoder begins with to no other token, so that </s>, as in fairseq, can be it.
+    It ties what a sentence's decoder begins with to no other token, so that </s>, as in fairseq,
+    can be it.
     """
     shared = model.source_embedding is model.target_embedding
     rows: dict[str, str] = (
@@ -145,7 +159,9 @@ def marian(model: EncoderDecoder, ids: Mapping[str, int]) -> tuple[dict[str, Any
     )
     tensors = renamed(weights(model), rows | _names(model))
     table = sinusoids(POSITIONS, model.config.width).float()
-    tensors |= {f"model.{side}.embed_positions.weight": table.clone() for side in ("encoder", "decoder")}
+    tensors |= {
+        f"model.{side}.embed_positions.weight": table.clone() for side in ("encoder", "decoder")
+    }
     tensors["final_logits_bias"] = torch.zeros(1, len(model.target_embedding.weight))
     config = _config(model) | {
         "architectures": ["MarianMTModel"],
@@ -157,14 +173,22 @@ def marian(model: EncoderDecoder, ids: Mapping[str, int]) -> tuple[dict[str, Any
     return config, tensors
 
 
-def m2m100(model: EncoderDecoder, ids: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """`M2M100ForConditionalGeneration`: Pre-LN with a final norm in both stacks, and fairseq's sinusoids, as ours.
+def m2m100(
+    model: EncoderDecoder, ids: Mapping[str, int]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """`M2M100ForConditionalGeneration`: Pre-LN with a final norm in both stacks, and fairseq's
+    sinusoids, as ours.
 
     It has one table of embeddings for both languages.
     """
-    final = {f"{side}.finish.norm.main": f"model.{side}.layer_norm" for side in ("encoder", "decoder")}
+    final = {
+        f"{side}.finish.norm.main": f"model.{side}.layer_norm" for side in ("encoder", "decoder")
+    }
     names = {"target_embedding.weight": "model.shared.weight"} | _names(model) | final
-    config = _config(model) | {"architectures": ["M2M100ForConditionalGeneration"], "model_type": "m2m_100"}
+    config = _config(model) | {
+        "architectures": ["M2M100ForConditionalGeneration"],
+        "model_type": "m2m_100",
+    }
     return config, renamed(weights(model), names)
 
 

@@ -11,7 +11,16 @@ from ..model.placed import RMSNorm
 from ..runs.trained import load_run
 from ..tasks.registry import task_of
 from ..tasks.words import Words
-from .decoders import GATE_CURVES, GEMMA_2, GPT2_ACTIVATIONS, LLAMA, OLMO_2, QWEN_3, RotaryLayout, gpt2
+from .decoders import (
+    GATE_CURVES,
+    GEMMA_2,
+    GPT2_ACTIVATIONS,
+    LLAMA,
+    OLMO_2,
+    QWEN_3,
+    RotaryLayout,
+    gpt2,
+)
 from .encoders import BERT_ACTIVATIONS, NO_JUDGE, bert, m2m100, marian, roberta_prelayernorm
 from .forms import AnyModel, ExportForm, refuse
 from .libraries import difference, translator_difference, write_ctranslate2, writer
@@ -32,7 +41,9 @@ _ROTARY: dict[str, tuple[Any, ...]] = {
 def _transformers(
     name: str, architecture: str, model: type[AnyModel], wiring: str, convert: Any, **options: Any
 ) -> ExportForm:
-    """A form that transformers opens. convert: as `writer` takes it. options: further fields of the form."""
+    """A form that transformers opens. convert: as `writer` takes it. options: further fields of the
+    form.
+    """
     return ExportForm(
         name=name,
         opened_by=f"transformers.{architecture}",
@@ -45,9 +56,15 @@ def _transformers(
 
 
 def _rotary(
-    layout: RotaryLayout, wiring: str, settings: dict[str, tuple[Any, ...]] = _ROTARY, *, activation: str = "swiglu"
+    layout: RotaryLayout,
+    wiring: str,
+    settings: dict[str, tuple[Any, ...]] = _ROTARY,
+    *,
+    activation: str = "swiglu",
 ) -> ExportForm:
-    """A decoder with rotary positions. settings: dotted keys with their values, beside `_ROTARY`."""
+    """A decoder with rotary positions. settings: dotted keys with their values, beside
+    `_ROTARY`.
+    """
     return _transformers(
         layout.model_type,
         layout.architecture,
@@ -83,7 +100,9 @@ FORMS: dict[str, ExportForm] = {
             left_out=NO_JUDGE,
             activations=BERT_ACTIVATIONS,
         ),
-        _transformers("gpt2", "GPT2LMHeadModel", LanguageModel, "pre-ln", gpt2, activations=GPT2_ACTIVATIONS),
+        _transformers(
+            "gpt2", "GPT2LMHeadModel", LanguageModel, "pre-ln", gpt2, activations=GPT2_ACTIVATIONS
+        ),
         _rotary(LLAMA, "pre-ln"),
         # The placement has the norms of queries and keys itself.
         _rotary(OLMO_2, "olmo-2", {"attention.query_key_norm": _ANY}),
@@ -91,7 +110,13 @@ FORMS: dict[str, ExportForm] = {
         _rotary(GEMMA_2, "sandwich", _GEMMA, activation="geglu-tanh"),
         _transformers("marian", "MarianMTModel", EncoderDecoder, "post-ln", marian, **_SUMS),
         _transformers(
-            "m2m100", "M2M100ForConditionalGeneration", EncoderDecoder, "pre-ln", m2m100, one_table=True, **_SUMS
+            "m2m100",
+            "M2M100ForConditionalGeneration",
+            EncoderDecoder,
+            "pre-ln",
+            m2m100,
+            one_table=True,
+            **_SUMS,
         ),
         ExportForm(
             name="ctranslate2",
@@ -106,11 +131,14 @@ FORMS: dict[str, ExportForm] = {
 }
 
 
-def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "best") -> tuple[ExportForm, float]:
-    """Write a run's model, and its tokeniser, as another library has them; without `form` as the first that fits.
+def export_run(
+    run: Path, out: Path, *, form: str | None = None, which: str = "best"
+) -> tuple[ExportForm, float]:
+    """Write a run's model, and its tokeniser, as another library has them; without `form` as the
+    first that fits.
 
-    Returns the form, and what `export` does. Raises UserError where no form fits, naming those that would, and where
-    `out` is not free.
+    Returns the form, and what `export` does. Raises UserError where no form fits, naming those that
+    would, and where `out` is not free.
     """
     loaded = load_run(run, which=which, device="cpu")
     words = task_of(loaded.config).words(loaded.codec)
@@ -119,7 +147,9 @@ def export_run(run: Path, out: Path, *, form: str | None = None, which: str = "b
 
 
 def chosen(name: str | None, model: AnyModel) -> ExportForm:
-    """The form of that name, or without one the first that holds `model`. Raises UserError naming those that do."""
+    """The form of that name, or without one the first that holds `model`. Raises UserError naming
+    those that do.
+    """
     if name is None:
         forms = [form for form in FORMS.values() if isinstance(model, form.model)]
         for form in forms:
@@ -128,8 +158,9 @@ def chosen(name: str | None, model: AnyModel) -> ExportForm:
                 return form
         known = "; ".join(f"{form.name}: {', '.join(form.placements(model))}" for form in forms)
         raise UserError(
-            f"no other library has a model that computes this one (placement {model.config.placement!r}, norm "
-            f"{model.config.norm!r}). Formats and the placements they hold: {known}"
+            "no other library has a model that computes this one (placement "
+            f"{model.config.placement!r}, norm {model.config.norm!r}). Formats and the placements "
+            f"they hold: {known}"
         )
     if name not in FORMS:
         raise UserError(f"unknown format {name!r}; choose one of {', '.join(FORMS)}")
@@ -138,10 +169,12 @@ def chosen(name: str | None, model: AnyModel) -> ExportForm:
 
 
 def export(model: AnyModel, words: Words, out: Path, form: ExportForm) -> float:
-    """Write `model` as `form` into the folder `out`, whole or not at all, and open it again to compare outputs.
+    """Write `model` as `form` into the folder `out`, whole or not at all, and open it again to
+    compare outputs.
 
-    Returns their largest difference from ours on a small batch, in float32. Raises UserError where `out` exists and is
-    not empty, where `form` cannot hold the model, and without the library that opens it.
+    Returns their largest difference from ours on a small batch, in float32. Raises UserError where
+    `out` exists and is not empty, where `form` cannot hold the model, and without the library that
+    opens it.
     """
     refuse(form, model)
     model = model.cpu().float().eval()

@@ -1,4 +1,6 @@
-"""What another library's model has in common with ours: the same formula, and other names for the same weights."""
+"""What another library's model has in common with ours: the same formula, and other names for the
+same weights.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,8 +36,8 @@ class ExportForm:
     write: Callable[[Any, Path, Words], None]
     """Of (model, folder, words). Raises UserError for a library that is not installed."""
     difference: Callable[[Any, Path, Words], float]
-    """(model, folder, words) -> the largest difference of an opened folder's outputs from ours, on a small batch in
-    float32."""
+    """(model, folder, words) -> the largest difference of an opened folder's outputs from ours, on
+    a small batch in float32."""
     left_out: tuple[str, ...] = ()
     """Weights of ours that have no place there."""
     one_table: bool = False
@@ -47,8 +49,8 @@ class ExportForm:
     norm: type[nn.Module] = nn.LayerNorm
     """Of all its norms."""
     settings: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Dotted keys of a model's configuration and the values that it computes; none listed: whatever they are. Of the
-    keys in `_BUILT`, those that are not named here have their default."""
+    """Dotted keys of a model's configuration and the values that it computes; none listed: whatever
+    they are. Of the keys in `_BUILT`, those that are not named here have their default."""
 
     def placements(self, model: AnyModel) -> list[str]:
         """Every registered placement that in a model of this shape has one of its formulas."""
@@ -57,7 +59,9 @@ class ExportForm:
 
 
 def _wirings(model: AnyModel, name: str) -> object:
-    """The formulas that a placement would have in each stack of `model`; None where it is not defined there."""
+    """The formulas that a placement would have in each stack of `model`; None where it is not
+    defined there.
+    """
     stacks = [module for module in model.children() if isinstance(module, Stack)]
     try:
         return tuple(wiring(named(name)(stack.placement.stack)) for stack in stacks)
@@ -66,7 +70,8 @@ def _wirings(model: AnyModel, name: str) -> object:
 
 
 def wiring(placement: Placement) -> object:
-    """What a placement computes from start to end, over symbols: equal where equal weights give equal outputs.
+    """What a placement computes from start to end, over symbols: equal where equal weights give
+    equal outputs.
 
     How weights are drawn is no part of it. Two ways of writing one sum count as different.
     """
@@ -75,9 +80,15 @@ def wiring(placement: Placement) -> object:
     started = placement.start(Symbol("x", (), width), start)
     steps = list(walk(placement, started))
     finished = placement.finish(named_parts(steps[-1].after, placement), finish)
-    rows = placement.input_rows(Symbol("E", (), width)), placement.table_rows(Symbol("E", (), width))
+    rows = (
+        placement.input_rows(Symbol("E", (), width)),
+        placement.table_rows(Symbol("E", (), width)),
+    )
     output = placement.output_rows(Symbol("E", (), width), head, 7)
-    norms = [[(s.site.kind, s.norm.uses, tuple(s.norm.widths.items())) for s in step.sublayers] for step in steps]
+    norms = [
+        [(s.site.kind, s.norm.uses, tuple(s.norm.widths.items())) for s in step.sublayers]
+        for step in steps
+    ]
     expressions = _Expressions()
     at = expressions.number((started, [step.after for step in steps], finished, rows, output))
     return at, tuple(expressions.rows), repr((norms, finish.norm.uses))
@@ -86,7 +97,8 @@ def wiring(placement: Placement) -> object:
 class _Expressions:
     """Each expression once, under a number that hangs on what it says alone.
 
-    Each of several streams holds all streams before it: written out, one block of a decoder's would be megabytes.
+    Each of several streams holds all streams before it: written out, one block of a decoder's would
+    be megabytes.
     """
 
     def __init__(self) -> None:
@@ -111,14 +123,21 @@ class _Expressions:
 def refuse(form: ExportForm, model: AnyModel) -> None:
     """Raise UserError, saying what would fit, where `form` cannot hold what `model` computes."""
     if not isinstance(model, form.model):
-        raise UserError(f"{form.name} holds {_kind(form.model)}, and this run is {_kind(type(model))}")
+        raise UserError(
+            f"{form.name} holds {_kind(form.model)}, and this run is {_kind(type(model))}"
+        )
     name = model.config.placement
     fitting = form.placements(model)
     if name not in fitting:
         raise UserError(
-            f"{form.opened_by} does not compute placement {name!r}; format {form.name} holds {', '.join(fitting)}"
+            f"{form.opened_by} does not compute placement {name!r}; format {form.name} holds "
+            f"{', '.join(fitting)}"
         )
-    if form.one_table and isinstance(model, EncoderDecoder) and model.source_embedding is not model.target_embedding:
+    if (
+        form.one_table
+        and isinstance(model, EncoderDecoder)
+        and model.source_embedding is not model.target_embedding
+    ):
         raise UserError(
             f"{form.opened_by} has one table of embeddings for both languages, and this model has "
             'embeddings = "separate"; marian and ctranslate2 hold two'
@@ -127,16 +146,22 @@ def refuse(form: ExportForm, model: AnyModel) -> None:
     norms: list[Any] = [norm for group in groups for norm in group.children()]
     other = sorted({type(norm).__name__ for norm in norms if not isinstance(norm, form.norm)})
     if other:
-        raise UserError(f"{form.opened_by} has {form.norm.__name__} alone, and this model has {', '.join(other)}")
+        raise UserError(
+            f"{form.opened_by} has {form.norm.__name__} alone, and this model has "
+            f"{', '.join(other)}"
+        )
     epsilons = {norm.eps for norm in norms}
     if form.epsilon is not None and epsilons - {form.epsilon}:
-        raise UserError(f"{form.opened_by} has norms with an ε of {form.epsilon:g}, and this model's is {epsilons}")
+        raise UserError(
+            f"{form.opened_by} has norms with an ε of {form.epsilon:g}, and this model's is "
+            f"{epsilons}"
+        )
     _refuse_settings(form, model)
     activation = model.config.activation
     if activation not in form.activations:
         raise UserError(
-            f"{form.opened_by} computes what we do with activation = {' or '.join(form.activations)} alone, "
-            f"and this model has {activation!r}"
+            f"{form.opened_by} computes what we do with activation = "
+            f"{' or '.join(form.activations)} alone, and this model has {activation!r}"
         )
 
 
@@ -152,14 +177,16 @@ def _refuse_settings(form: ExportForm, model: AnyModel) -> None:
         allowed = form.settings.get(key, (defaults[key],))
         if allowed and value not in allowed:
             raise UserError(
-                f"{form.opened_by} computes what we do with {key} = {' or '.join(map(str, allowed))} alone, and this "
-                f"model has {value!r}"
+                f"{form.opened_by} computes what we do with {key} = "
+                f"{' or '.join(map(str, allowed))} alone, and this model has {value!r}"
             )
 
 
 def _kind(model: type[AnyModel]) -> str:
     """A class of models in words."""
-    return next(f"{task.model_words} (task {task.name})" for task in TASKS.values() if task.model is model)
+    return next(
+        f"{task.model_words} (task {task.name})" for task in TASKS.values() if task.model is model
+    )
 
 
 def norm_epsilon(model: AnyModel) -> float:
@@ -178,18 +205,25 @@ def stack_names(stack: Stack, at: str, layers: str, of_block: dict[str, str]) ->
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter by name, one of each that is shared; float32 copies on the CPU."""
-    return {name: p.detach().to("cpu", torch.float32, copy=True) for name, p in model.named_parameters()}
+    return {
+        name: p.detach().to("cpu", torch.float32, copy=True) for name, p in model.named_parameters()
+    }
 
 
 def tensor_names(names: dict[str, str], known: Iterable[str]) -> dict[str, str]:
     """Of the tensors that are there; a module's name becomes those of its weight and its bias."""
     ours = set(known)
-    parts = {f"{our}.{part}": f"{their}.{part}" for our, their in names.items() for part in ("weight", "bias")}
+    parts = {
+        f"{our}.{part}": f"{their}.{part}"
+        for our, their in names.items()
+        for part in ("weight", "bias")
+    }
     return {our: their for our, their in (names | parts).items() if our in ours}
 
 
 def renamed(tensors: Mapping[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
-    """Every tensor under its other name. names: ours -> theirs, of a tensor, or of a module with a weight and a bias.
+    """Every tensor under its other name. names: ours -> theirs, of a tensor, or of a module with a
+    weight and a bias.
 
     Raises KeyError for a tensor without one.
     """

@@ -1,7 +1,7 @@
 """Folders that other libraries open, written, and their outputs compared with ours.
 
-Hugging Face transformers opens what is written without it; CTranslate2, which translates fast, takes encoder-decoders
-(Post-LN and Pre-LN) from our weights without a detour.
+Hugging Face transformers opens what is written without it; CTranslate2, which translates fast,
+takes encoder-decoders (Post-LN and Pre-LN) from our weights without a detour.
 """
 
 # B = sentences, T = longest sentence, V = vocabulary, N = tokens of a sentence, D = width
@@ -32,7 +32,9 @@ _LENGTHS = (9, 4, 12, 1)
 def writer(
     convert: Callable[[Any, Mapping[str, int]], tuple[dict[str, Any], dict[str, Tensor]]],
 ) -> Callable[[Any, Path, Words], None]:
-    """What writes a folder of transformers. convert: model and special ids -> its `config.json`, and its tensors."""
+    """What writes a folder of transformers. convert: model and special ids -> its `config.json`,
+    and its tensors.
+    """
 
     def write(model: Any, folder: Path, words: Words) -> None:
         config, tensors = convert(model, words.ids)
@@ -51,19 +53,26 @@ def _write_files(folder: Path, words: Words) -> None:
 
 
 def difference(model: AnyModel, folder: Path, words: Words) -> float:
-    """The largest difference of logits: of an encoder all but the pooler, which a model for masked tokens lacks."""
+    """The largest difference of logits: of an encoder all but the pooler, which a model for masked
+    tokens lacks.
+    """
     opened = _opened(folder)
     with torch.inference_mode():
         if isinstance(model, EncoderDecoder):
             return _of_encoder_decoder(model, opened, words)
         lengths = [min(length, model.config.positions) for length in _LENGTHS]
         layout, tokens_BT = _batch(lengths, words.source, words.ids, words.ids["[PAD]"])
-        given, tokens_N = {"input_ids": tokens_BT, "attention_mask": layout.keep_BT.long()}, layout.pack(tokens_BT)
+        given, tokens_N = (
+            {"input_ids": tokens_BT, "attention_mask": layout.keep_BT.long()},
+            layout.pack(tokens_BT),
+        )
         if isinstance(model, LanguageModel):
             theirs, ours = opened(**given, use_cache=False).logits, model(tokens_N, layout)
         else:
             output, ours = opened(**given), model(tokens_N, None, layout)
-            theirs = output.prediction_logits if hasattr(output, "prediction_logits") else output.logits
+            theirs = (
+                output.prediction_logits if hasattr(output, "prediction_logits") else output.logits
+            )
         return _largest(model.logits(ours), layout.pack(theirs))
 
 
@@ -82,7 +91,9 @@ def _of_encoder_decoder(model: EncoderDecoder, opened: Any, words: Words) -> flo
     return _largest(model.logits(ours), layout.pack(logits))
 
 
-def _batch(lengths: list[int], tokens: list[str], ids: Mapping[str, int], pad: int) -> tuple[Layout, Tensor]:
+def _batch(
+    lengths: list[int], tokens: list[str], ids: Mapping[str, int], pad: int
+) -> tuple[Layout, Tensor]:
     """Random regular tokens on a right-padded grid, the same ones every time."""
     special = set(ids.values())
     regular = torch.tensor([i for i in range(len(tokens)) if i not in special])
@@ -97,7 +108,9 @@ def _largest(ours: Tensor, theirs: Tensor) -> float:
 
 
 def _opened(folder: Path) -> Any:
-    """The model in a folder, of the class that its configuration names. Raises UserError without transformers."""
+    """The model in a folder, of the class that its configuration names. Raises UserError without
+    transformers.
+    """
     try:
         import transformers
     except ModuleNotFoundError as error:
@@ -109,20 +122,25 @@ def _opened(folder: Path) -> Any:
     with _quiet(transformers.utils.logging):
         # Two ways of computing attention differ in the last bits; the plain one is everywhere.
         try:
-            return opened.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+            return opened.from_pretrained(
+                folder, attn_implementation="eager", dtype=torch.float32
+            ).eval()
         except OSError as error:
             if error.errno is not None:
                 raise
             # transformers' own, for a folder that it cannot read.
             raise UserError(
-                f"transformers cannot open again what was written ({str(error).splitlines()[0]}); nothing of it is "
-                "kept. Run the same command again when the disk is in order, or choose another one"
+                f"transformers cannot open again what was written ({str(error).splitlines()[0]}); "
+                "nothing of it is kept. Run the same command again when the disk is in order, or "
+                "choose another one"
             ) from error
 
 
 @contextmanager
 def _quiet(logging: Any) -> Iterator[None]:
-    """Without a bar for some milliseconds of loading, and a report of weights that another head of the model takes."""
+    """Without a bar for some milliseconds of loading, and a report of weights that another head of
+    the model takes.
+    """
     bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -141,15 +159,18 @@ _PARTS = ("weight", "bias")
 def write_ctranslate2(model: EncoderDecoder, folder: Path, words: Words) -> None:
     """`model.bin`, `config.json` and the vocabularies of CTranslate2, beside the tokeniser's files.
 
-    Weights are float32; CTranslate2 turns them into int8 or bfloat16 when it opens the folder (`compute_type`). Raises
-    UserError where it is not installed.
+    Weights are float32; CTranslate2 turns them into int8 or bfloat16 when it opens the folder
+    (`compute_type`). Raises UserError where it is not installed.
     """
     specs = _ctranslate2().specs
     ours = model.config
     # A final norm is what tells the two wirings apart that this form has.
     pre_norm = any(name.startswith("encoder.finish.norm") for name, _ in model.named_parameters())
     spec = specs.TransformerSpec.from_config(
-        (ours.encoder_blocks, ours.decoder_blocks), ours.heads, pre_norm=pre_norm, activation=specs.Activation.RELU
+        (ours.encoder_blocks, ours.decoder_blocks),
+        ours.heads,
+        pre_norm=pre_norm,
+        activation=specs.Activation.RELU,
     )
     state = {name: tensor.numpy() for name, tensor in weights(model).items()}
     _fill(spec, state, model)
@@ -179,16 +200,32 @@ def _fill(spec: Any, state: dict[str, NDArray[np.float32]], model: EncoderDecode
             _norm(stack.layer_norm, state, f"{side}.finish")
         for block, layer in enumerate(stack.layer):
             at = f"{side}.blocks.{block}"
-            _packed(layer.self_attention, state, f"{at}.attention", (("query", "key", "value"), ("output",)))
+            _packed(
+                layer.self_attention,
+                state,
+                f"{at}.attention",
+                (("query", "key", "value"), ("output",)),
+            )
             if hasattr(layer, "attention"):
-                _packed(layer.attention, state, f"{at}.cross_attention", (("query",), ("key", "value"), ("output",)))
+                _packed(
+                    layer.attention,
+                    state,
+                    f"{at}.cross_attention",
+                    (("query",), ("key", "value"), ("output",)),
+                )
             _norm(layer.ffn.layer_norm, state, f"{at}.feed_forward")
             for linear, name in ((layer.ffn.linear_0, "ffn_in"), (layer.ffn.linear_1, "ffn_out")):
-                linear.weight, linear.bias = (state[f"{at}.feed_forward.f.{name}.{part}"] for part in _PARTS)
+                linear.weight, linear.bias = (
+                    state[f"{at}.feed_forward.f.{name}.{part}"] for part in _PARTS
+                )
 
 
-def _packed(spec: Any, state: dict[str, NDArray[np.float32]], at: str, linears: tuple[tuple[str, ...], ...]) -> None:
-    """Fill an attention's linear layers, each of them several of our matrices one below the other."""
+def _packed(
+    spec: Any, state: dict[str, NDArray[np.float32]], at: str, linears: tuple[tuple[str, ...], ...]
+) -> None:
+    """Fill an attention's linear layers, each of them several of our matrices one below the
+    other.
+    """
     _norm(spec.layer_norm, state, at)
     for linear, names in zip(spec.linear, linears, strict=True):
         linear.weight, linear.bias = (
@@ -202,10 +239,15 @@ def _norm(spec: Any, state: dict[str, NDArray[np.float32]], at: str) -> None:
 
 def translator_difference(model: EncoderDecoder, folder: Path, words: Words) -> float:
     """The largest difference of log-probabilities of random target tokens, in nats."""
-    translator = _ctranslate2().Translator(str(folder), device="cpu", compute_type="float32", intra_threads=1)
+    translator = _ctranslate2().Translator(
+        str(folder), device="cpu", compute_type="float32", intra_threads=1
+    )
     generator = torch.Generator().manual_seed(1)
     pairs = [
-        (_drawn(words.source, length, words, generator), _drawn(words.target, length + 2, words, generator))
+        (
+            _drawn(words.source, length, words, generator),
+            _drawn(words.target, length + 2, words, generator),
+        )
         for length in _LENGTHS
     ]
     scored = translator.score_batch(
@@ -221,15 +263,24 @@ def translator_difference(model: EncoderDecoder, folder: Path, words: Words) -> 
 
 def _drawn(tokens: list[str], length: int, words: Words, generator: torch.Generator) -> list[int]:
     regular = [i for i in range(len(tokens)) if i not in words.ids.values()]
-    return [regular[i] for i in torch.randint(len(regular), (length,), generator=generator).tolist()]
+    return [
+        regular[i] for i in torch.randint(len(regular), (length,), generator=generator).tolist()
+    ]
 
 
 @torch.inference_mode()
 def _log_probs(model: EncoderDecoder, source: list[int], target: list[int]) -> Tensor:
     """Of every target token and the end, given the source and the target before it."""
-    memory_layout, layout = Layout(torch.tensor([len(source) + 1])), Layout(torch.tensor([len(target) + 1]))
-    hidden = model(torch.tensor([*source, EOS]), memory_layout, torch.tensor([EOS, *target]), layout)
-    return model.logits(hidden).log_softmax(-1).gather(1, torch.tensor([*target, EOS])[:, None])[:, 0]
+    memory_layout, layout = (
+        Layout(torch.tensor([len(source) + 1])),
+        Layout(torch.tensor([len(target) + 1])),
+    )
+    hidden = model(
+        torch.tensor([*source, EOS]), memory_layout, torch.tensor([EOS, *target]), layout
+    )
+    return (
+        model.logits(hidden).log_softmax(-1).gather(1, torch.tensor([*target, EOS])[:, None])[:, 0]
+    )
 
 
 def _ctranslate2() -> Any:

@@ -1,7 +1,7 @@
 """Where a loss left its course: spikes, rises that did not come back, and plateaus.
 
-A loss is compared with its own past by medians, so that no outlier decides, and as logarithms: batches scatter in
-proportion to the loss, and a rise of a tenth is as bad at 0.5 nats as at 5.
+A loss is compared with its own past by medians, so that no outlier decides, and as logarithms:
+batches scatter in proportion to the loss, and a rise of a tenth is as bad at 0.5 nats as at 5.
 """
 
 import math
@@ -16,12 +16,15 @@ from .record import History, LoggedSeries, TrainingRecipe
 # W = values of a window
 
 WINDOW, LONG_WINDOW, LATEST, LEAST = 50, 200, 9, 20
-"""Values from which the noise is taken, values whose median is the level, and the fewest from which either is."""
+"""Values from which the noise is taken, values whose median is the level, and the fewest from which
+either is.
+"""
 NORMAL = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
 STANDS_OUT, LEAST_RISE = 6.0, math.log(1.1)
-"""A value stands out that lies six standard deviations above the level, and a tenth of the loss at least. Of noise that
-is normal, one value in a billion does; the tenth keeps what is small in a very smooth loss from standing out."""
+"""A value stands out that lies six standard deviations above the level, and a tenth of the loss at
+least. Of noise that is normal, one value in a billion does; the tenth keeps what is small in a very
+smooth loss from standing out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,9 @@ class _Level:
 
 
 def logarithms(values: Sequence[float]) -> list[float]:
-    """Of positive numbers; inf for what is not finite, and of 0 or less that of the least positive one."""
+    """Of positive numbers; inf for what is not finite, and of 0 or less that of the least positive
+    one.
+    """
     least = min((v for v in values if math.isfinite(v) and v > 0), default=1.0)
     return [math.log(max(v, least)) if math.isfinite(v) else math.inf for v in values]
 
@@ -52,11 +57,12 @@ def logarithms(values: Sequence[float]) -> list[float]:
 def levels(logs: Sequence[float]) -> list[_Level | None]:
     """The level before every value, of the ordinary values before it; None for the first `LEAST`.
 
-    Of a value among these that is no number there is one too, without a noise: nothing finite stands out of it.
+    Of a value among these that is no number there is one too, without a noise: nothing finite
+    stands out of it.
 
-    Values that stand out, and those after them until the loss has come back, do not move the level; after `WINDOW`
-    values that do not come back it is taken anew. It does not rise either: a loss that creeps up is compared with the
-    lowest level that it had.
+    Values that stand out, and those after them until the loss has come back, do not move the level;
+    after `WINDOW` values that do not come back it is taken anew. It does not rise either: a loss
+    that creeps up is compared with the lowest level that it had.
     """
     found: list[_Level | None] = []
     kept: list[float] = []
@@ -79,12 +85,16 @@ def levels(logs: Sequence[float]) -> list[_Level | None]:
 
 
 def level_of(logs: Sequence[float]) -> _Level:
-    """Of the values up to now: the median of the latest, and the noise, which is the larger of two windows'.
+    """Of the values up to now: the median of the latest, and the noise, which is the larger of two
+    windows'.
 
-    The noise is taken from differences of neighbours, which a loss that falls hardly changes. A short window follows a
-    noise that grows; a long one keeps a quiet stretch from making what comes after it stand out.
+    The noise is taken from differences of neighbours, which a loss that falls hardly changes. A
+    short window follows a noise that grows; a long one keeps a quiet stretch from making what comes
+    after it stand out.
     """
-    return _Level(median(logs[-LATEST:]), max(_spread(logs[-WINDOW:]), _spread(logs[-LONG_WINDOW:])))
+    return _Level(
+        median(logs[-LATEST:]), max(_spread(logs[-WINDOW:]), _spread(logs[-LONG_WINDOW:]))
+    )
 
 
 def _spread(logs_W: Sequence[float]) -> float:
@@ -94,9 +104,13 @@ def _spread(logs_W: Sequence[float]) -> float:
 
 
 MOST_OF_UNIGRAM = 0.95
-"""Share of the unigram baseline's loss from which a model counts as knowing no more than frequencies."""
+"""Share of the unigram baseline's loss from which a model counts as knowing no more than
+frequencies.
+"""
 MOST_OF_UNIFORM = 0.75
-"""The same of ln(classes), where the unigram baseline is not known: text's is between 0.6 and 0.9 of it."""
+"""The same of ln(classes), where the unigram baseline is not known: text's is between 0.6 and 0.9
+of it.
+"""
 NEVER_LEARNED = math.log(1.1)
 """A loss that has fallen by less than a tenth since its first updates has hardly moved."""
 ALIKE = 0.9
@@ -123,7 +137,9 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One departure of the loss from its course, or what is told beside the loss. Losses in nats."""
+    """One departure of the loss from its course, or what is told beside the loss. Losses in
+    nats.
+    """
 
     kind: EpisodeKind
     onset: int
@@ -145,7 +161,9 @@ class Episode:
     attempt: str = ""
     """What to try."""
     needs_cause: bool = False
-    """Of a plateau that nothing but its level speaks for: a model that was trained before may stand still as well."""
+    """Of a plateau that nothing but its level speaks for: a model that was trained before may stand
+    still as well.
+    """
 
 
 def episodes(history: History) -> list[Episode]:
@@ -158,7 +176,9 @@ def episodes(history: History) -> list[Episode]:
 
 
 def _departures(loss: LoggedSeries) -> list[Episode]:
-    """Stretches in which the loss stands out of what was before. Those that nearly touch are one."""
+    """Stretches in which the loss stands out of what was before. Those that nearly touch are
+    one.
+    """
     logs = logarithms(loss.values)
     before = levels(logs)
     found: list[Episode] = []
@@ -180,10 +200,11 @@ _TWICE = math.log(2)
 
 
 def _short_rise(loss: LoggedSeries) -> list[Episode]:
-    """Of a loss with too few values for a noise: its last two are twice all that it had up to its lowest, or its last
-    three twice the lowest and more than halfway back to the highest.
+    """Of a loss with too few values for a noise: its last two are twice all that it had up to its
+    lowest, or its last three twice the lowest and more than halfway back to the highest.
 
-    A log of every 500 updates has no more of a training that is given up, and no noise doubles a loss twice.
+    A log of every 500 updates has no more of a training that is given up, and no noise doubles a
+    loss twice.
     """
     logs = logarithms(loss.values)
     if not 3 <= len(logs) <= LEAST:
@@ -201,7 +222,9 @@ def _short_rise(loss: LoggedSeries) -> list[Episode]:
 
 
 def _first(logs: Sequence[float], before: Sequence[_Level | None], at: int) -> int:
-    """Back from where a loss stands out to where it began to rise: over values that were not at the level any more."""
+    """Back from where a loss stands out to where it began to rise: over values that were not at the
+    level any more.
+    """
     base = before[at]
     while base is not None and at > 0 and before[at - 1] is not None and logs[at - 1] > base.upper:
         at -= 1
@@ -225,9 +248,15 @@ def _joined(found: Sequence[Episode], loss: LoggedSeries) -> list[Episode]:
     joined: list[Episode] = []
     for one in found:
         last = joined[-1] if joined else None
-        if last is not None and last.end is not None and one.onset - last.end < LEAST * loss.spacing:
+        if (
+            last is not None
+            and last.end is not None
+            and one.onset - last.end < LEAST * loss.spacing
+        ):
             worst = max(last.loss_worst, one.loss_worst)
-            joined[-1] = replace(one, onset=last.onset, loss_before=last.loss_before, loss_worst=worst)
+            joined[-1] = replace(
+                one, onset=last.onset, loss_before=last.loss_before, loss_worst=worst
+            )
         else:
             joined.append(one)
     return joined
@@ -252,24 +281,39 @@ def _plateau(history: History) -> Episode | None:
     if first > len(logs) // 2:
         return None
     found = Episode(
-        kind=EpisodeKind.PLATEAU, onset=loss.updates[first], loss_before=loss.values[0], loss_worst=math.exp(final)
+        kind=EpisodeKind.PLATEAU,
+        onset=loss.updates[first],
+        loss_before=loss.values[0],
+        loss_worst=math.exp(final),
     )
     # No training should end at the level of frequencies alone, or with tokens all alike.
     limit = frequencies_nats(history.recipe)
     at_frequencies = limit is not None and found.loss_worst >= limit
     if at_frequencies or max_similarity(history, history.last_update) >= ALIKE:
         return found
-    return replace(found, needs_cause=True) if median(logs[:LEAST]) - final < NEVER_LEARNED else None
+    return (
+        replace(found, needs_cause=True) if median(logs[:LEAST]) - final < NEVER_LEARNED else None
+    )
 
 
 def frequencies_nats(recipe: TrainingRecipe) -> float | None:
-    """The loss from which a model knows no more than frequencies; None where the log does not say what that is."""
+    """The loss from which a model knows no more than frequencies; None where the log does not say
+    what that is.
+    """
     if recipe.unigram_nats is not None:
         return MOST_OF_UNIGRAM * recipe.unigram_nats
     return None if recipe.classes is None else MOST_OF_UNIFORM * math.log(recipe.classes)
 
 
 def max_similarity(history: History, update: int) -> float:
-    """The largest mean cosine similarity between the tokens that leave any stack, as last recorded; 0 without any."""
-    found = [stack["end_correlation"].at(update) for stack in history.stacks.values() if "end_correlation" in stack]
-    return max((value for value in found if value is not None and math.isfinite(value)), default=0.0)
+    """The largest mean cosine similarity between the tokens that leave any stack, as last recorded;
+    0 without any.
+    """
+    found = [
+        stack["end_correlation"].at(update)
+        for stack in history.stacks.values()
+        if "end_correlation" in stack
+    ]
+    return max(
+        (value for value in found if value is not None and math.isfinite(value)), default=0.0
+    )

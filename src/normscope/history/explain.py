@@ -1,4 +1,6 @@
-"""A history explained, in values and on one screen: every episode's onset, place, cause and what to try."""
+"""A history explained, in values and on one screen: every episode's onset, place, cause and what to
+try.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -29,7 +31,9 @@ class Explanation:
 
     @property
     def severity(self) -> Severity | None:
-        """A spike that came back is worth knowing, what did not come back is a warning; None without an episode."""
+        """A spike that came back is worth knowing, what did not come back is a warning; None
+        without an episode.
+        """
         kinds = {one.kind for one in self.episodes}
         harmless = kinds <= {EpisodeKind.SPIKE, EpisodeKind.NOTE}
         return None if not kinds else Severity.INFO if harmless else Severity.WARNING
@@ -40,14 +44,21 @@ class Explanation:
         def plain(value: Any) -> Any:
             return None if isinstance(value, float) and not math.isfinite(value) else value
 
-        found = [{name: plain(value) for name, value in asdict(one).items()} for one in self.episodes]
+        found = [
+            {name: plain(value) for name, value in asdict(one).items()} for one in self.episodes
+        ]
         for one in found:
             del one["needs_cause"]
         loss = {
             "updates": list(self.history.loss.updates),
             "nats": [plain(value) for value in self.history.loss.values],
         }
-        return {"source": self.history.source, "updates": self.history.last_update, "episodes": found, "loss": loss}
+        return {
+            "source": self.history.source,
+            "updates": self.history.last_update,
+            "episodes": found,
+            "loss": loss,
+        }
 
 
 def explain(history: History) -> Explanation:
@@ -63,10 +74,16 @@ def _explained(history: History, episode: Episode) -> Episode:
         found = known.judge(history, episode)
         if found.evidence:
             episode = replace(episode, cause=known.id, title=known.title, attempt=known.attempt)
-            return replace(episode, place=_place(history, episode, known.where), evidence=found.evidence)
+            return replace(
+                episode, place=_place(history, episode, known.where), evidence=found.evidence
+            )
         missing += found.missing
     needs = tuple(dict.fromkeys(missing))
-    attempt = f"record {'; '.join(needs)}, and train again from before it" if needs else "look at the data and the code"
+    attempt = (
+        f"record {'; '.join(needs)}, and train again from before it"
+        if needs
+        else "look at the data and the code"
+    )
     return replace(episode, place=_place(history, episode), missing=needs, attempt=attempt)
 
 
@@ -85,16 +102,27 @@ _COLUMNS = 64
 
 
 def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
-    """Lines of at most `width` columns, under forty in all; episodes for which there is no room are counted."""
+    """Lines of at most `width` columns, under forty in all; episodes for which there is no room are
+    counted.
+    """
     history, found = explanation.history, explanation.episodes
     lines = [*wrap(history_head(explanation), width), ""]
-    lines += ["  " + line for line in _course(history.loss, [one.onset for one in found], min(_COLUMNS, width - 16))]
+    lines += [
+        "  " + line
+        for line in _course(history.loss, [one.onset for one in found], min(_COLUMNS, width - 16))
+    ]
     for number, one in enumerate(found):
         part = ["", *wrap(episode_head(one), width)]
-        part += [line for name, words in episode_rows(one) for line in hanging(f"  {name:6}", words, width)]
+        part += [
+            line
+            for name, words in episode_rows(one)
+            for line in hanging(f"  {name:6}", words, width)
+        ]
         if len(lines) + len(part) > MOST_LINES - 2:
             left = found[number:]
-            starts = joined([f"{other.onset:,}" for other in left[:8]]) + (" …" if len(left) > 8 else "")
+            starts = joined([f"{other.onset:,}" for other in left[:8]]) + (
+                " …" if len(left) > 8 else ""
+            )
             more = f"and {counted(len(left), 'more episode')}, from update {starts}; --json has all"
             return [*lines, "", *wrap(more, width)]
         lines += part
@@ -105,7 +133,11 @@ def history_head(explanation: Explanation) -> str:
     """How many episodes there are, over which updates, and what was read."""
     history, found = explanation.history, explanation.episodes
     beside = sum(one.kind in (EpisodeKind.SIGN, EpisodeKind.NOTE) for one in found)
-    said = counted(len(found) - beside, "episode") if len(found) > beside else "no spike and no plateau"
+    said = (
+        counted(len(found) - beside, "episode")
+        if len(found) > beside
+        else "no spike and no plateau"
+    )
     said += f", {counted(beside, 'sign')} beside the loss" if beside else ""
     return f"{said} — loss over {counted(history.last_update, 'update')}, {history.source}"
 
@@ -129,7 +161,10 @@ def _course(loss: LoggedSeries, onsets: Sequence[int], most: int) -> Iterator[st
     known = [value for value in shown if value is not None and math.isfinite(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     letters = iter(sparkline([value for value in shown if value is not None]))
-    yield f"loss {significant(high, 3):>6} ┐ {''.join(' ' if value is None else next(letters) for value in shown)}"
+    yield (
+        f"loss {significant(high, 3):>6} ┐ "
+        f"{''.join(' ' if value is None else next(letters) for value in shown)}"
+    )
     marks = "".join(_MARK if at in marked else " " for at in range(columns)).rstrip()
     yield f"     {significant(low, 3):>6} ┘ {marks}".rstrip()
 
@@ -137,13 +172,17 @@ def _course(loss: LoggedSeries, onsets: Sequence[int], most: int) -> Iterator[st
 def _shown(group: Sequence[float], marked: bool) -> float | None:
     if not group:
         return None
-    return math.inf if not all(map(math.isfinite, group)) else max(group) if marked else median(group)
+    return (
+        math.inf if not all(map(math.isfinite, group)) else max(group) if marked else median(group)
+    )
 
 
 def episode_head(one: Episode) -> str:
     """What happened to the loss, and when."""
     worst = significant(one.loss_worst, 3) if math.isfinite(one.loss_worst) else "not finite"
-    before = significant(one.loss_before, 3) if math.isfinite(one.loss_before) else "no number before"
+    before = (
+        significant(one.loss_before, 3) if math.isfinite(one.loss_before) else "no number before"
+    )
     match one.kind:
         case "plateau":
             return f"plateau from update {one.onset:,}: the loss stays at {worst}"
@@ -156,7 +195,9 @@ def episode_head(one: Episode) -> str:
 
 
 def episode_rows(one: Episode) -> list[tuple[str, str]]:
-    """Why, where, by what evidence, and what to try, each with its name; without what is not known."""
+    """Why, where, by what evidence, and what to try, each with its name; without what is not
+    known.
+    """
     cause, seen = f"{one.cause} — {one.title}", "; ".join(one.evidence)
     rows = [("cause", cause), ("where", one.place), ("seen", seen), ("try", one.attempt)]
     return [(name, words) for name, words in rows if words]

@@ -1,4 +1,6 @@
-"""A training that went wrong, joined with its model: what to do first, then what happened, where and why."""
+"""A training that went wrong, joined with its model: what to do first, then what happened, where
+and why.
+"""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -10,13 +12,17 @@ from .explain import EVERYWHERE, Explanation, episode_head, hanging
 from .record import History
 
 UNTUNED_WARMUP = 2_000
-"""2 / (1 - β2) updates with Adam's usual β2 of 0.999: the untuned warm-up of Ma and Yarats 2019 (arXiv:1910.04209)."""
+"""2 / (1 - β2) updates with Adam's usual β2 of 0.999: the untuned warm-up of Ma and Yarats 2019
+(arXiv:1910.04209).
+"""
 _LASTING = (EpisodeKind.RISE, EpisodeKind.PLATEAU)
 _RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
 _USUAL = "the usual rate of such a model"
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
-"""By what a rate is divided where no best one is foreseen, and where it is not above the one that is."""
+"""By what a rate is divided where no best one is foreseen, and where it is not above the one that
+is.
+"""
 
 
 def lasting(explanation: Explanation) -> Episode | None:
@@ -25,7 +31,9 @@ def lasting(explanation: Explanation) -> Episode | None:
 
 
 def peak_of(history: History) -> tuple[float | None, int | None]:
-    """The highest rate of a log and the updates over which it had risen to it; None where the log has no rate."""
+    """The highest rate of a log and the updates over which it had risen to it; None where the log
+    has no rate.
+    """
     rates = history.rate.finite()
     if not rates or max(rates.values) <= 0:
         return None, None
@@ -34,9 +42,11 @@ def peak_of(history: History) -> tuple[float | None, int | None]:
 
 
 def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str, str]]:
-    """What to do, and then what that stands on, each with its name; nothing where no episode lasts and no sign is seen.
+    """What to do, and then what that stands on, each with its name; nothing where no episode lasts
+    and no sign is seen.
 
-    Signs beside the loss are what is to be done where nothing of it lasts, and stand last where something does.
+    Signs beside the loss are what is to be done where nothing of it lasts, and stand last where
+    something does.
     """
     episode = lasting(explanation)
     seen = [one for one in explanation.episodes if one.kind is EpisodeKind.SIGN]
@@ -47,7 +57,10 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     warmup, why_warmup = _warmup(explanation.history, own or 0)
     return [
         ("do", _first(diagnosis, episode, rate, warmup, peak)),
-        ("what", f"{episode_head(episode)}, of {counted(explanation.history.last_update, 'update')}"),
+        (
+            "what",
+            f"{episode_head(episode)}, of {counted(explanation.history.last_update, 'update')}",
+        ),
         ("where", episode.place),
         ("why", "; ".join(_why(diagnosis, episode, peak))),
         ("rate", f"{rate}: {why_rate}"),
@@ -56,7 +69,9 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     ]
 
 
-def _of_signs(diagnosis: Record, seen: Sequence[Episode], history: History) -> list[tuple[str, str]]:
+def _of_signs(
+    diagnosis: Record, seen: Sequence[Episode], history: History
+) -> list[tuple[str, str]]:
     """The same of a loss in which nothing lasts: the first sign decides."""
     first, *others = seen
     rows = [
@@ -106,11 +121,21 @@ def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
     advice = diagnosis.advice
     if advice is None or advice.best_rate is None:
         if peak is None:
-            return "a tenth of yours", "neither the log nor the model says what it was and what is usual"
-        rate, why = peak / _LESS_WITHOUT_BEST, "a tenth of yours; no usual rate is known for this model"
+            return (
+                "a tenth of yours",
+                "neither the log nor the model says what it was and what is usual",
+            )
+        rate, why = (
+            peak / _LESS_WITHOUT_BEST,
+            "a tenth of yours; no usual rate is known for this model",
+        )
     elif peak is None or advice.best_rate < peak:
         span = advice.best_interval
-        likely = "" if span is None else f", range {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+        likely = (
+            ""
+            if span is None
+            else f", range {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+        )
         rate, why = advice.best_rate, _USUAL + likely
     else:
         rate = peak / _LESS_BELOW_BEST
@@ -122,19 +147,34 @@ def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
 
 def _warmup(history: History, own: int) -> tuple[str, str]:
     least = max(own, min(UNTUNED_WARMUP, -(-history.last_update // 10)))
-    which = "as yours was" if least == own else "a tenth of this training, or 2 / (1 - β2) of Adam where that is less"
+    which = (
+        "as yours was"
+        if least == own
+        else "a tenth of this training, or 2 / (1 - β2) of Adam where that is less"
+    )
     return counted(least, "update"), f"{which}; not tested"
 
 
 def _why(diagnosis: Record, episode: Episode, peak: float | None) -> Iterator[str]:
     yield from episode.evidence
     yield from _found_in(diagnosis)
-    stacks = [one for one in diagnosis.stacks if one.sublayers and all(s.formula.sum_is_normed for s in one.sublayers)]
+    stacks = [
+        one
+        for one in diagnosis.stacks
+        if one.sublayers and all(s.formula.sum_is_normed for s in one.sublayers)
+    ]
     if stacks:
-        which = joined([f"{one.name or 'the model'} ({one.placement or 'unnamed'})" for one in stacks])
+        which = joined(
+            [f"{one.name or 'the model'} ({one.placement or 'unnamed'})" for one in stacks]
+        )
         blocks = counted(sum(one.blocks for one in stacks), "block")
         yield f"a norm on every sum of {which} leaves {blocks} no path around the norms"
     advice = diagnosis.advice
-    if advice is not None and advice.best_rate is not None and peak is not None and peak > advice.best_rate:
+    if (
+        advice is not None
+        and advice.best_rate is not None
+        and peak is not None
+        and peak > advice.best_rate
+    ):
         times, best = significant(peak / advice.best_rate, 2), learning_rate(advice.best_rate, 2)
         yield f"{learning_rate(peak)} is {times} times {best}, {_USUAL}"

@@ -35,7 +35,9 @@ class _Pattern:
     attempt: str
     """What to try."""
     where: Literal["sub-layer", "output layer", "whole model"] = "whole model"
-    """What it begins in: one sub-layer that may lead the others, the output layer, or nothing in particular."""
+    """What it begins in: one sub-layer that may lead the others, the output layer, or nothing in
+    particular.
+    """
 
 
 def _fits(*evidence: str) -> _PatternMatch:
@@ -48,7 +50,9 @@ def _unless_recorded(*missing: str) -> _PatternMatch:
 
 
 def _judge_clip(history: History, episode: Episode) -> _PatternMatch:
-    """Fits a plateau whose gradients are clipped to less than a thousandth, with an optimiser that feels it."""
+    """Fits a plateau whose gradients are clipped to less than a thousandth, with an optimiser that
+    feels it.
+    """
     if episode.kind is not EpisodeKind.PLATEAU:
         return _NO
     norms = [v for v in history.gradient_norm.finite().since(episode.onset).values if v > 0]
@@ -64,30 +68,44 @@ def _judge_clip(history: History, episode: Episode) -> _PatternMatch:
     if not clipping.is_far_below:
         return _NO
     if history.recipe.divides is None:
-        return _unless_recorded("the optimiser's class: SGD's updates shrink with the clip, Adam's do not")
+        return _unless_recorded(
+            "the optimiser's class: SGD's updates shrink with the clip, Adam's do not"
+        )
     if not clipping.hides_rate:
         return _NO
     felt = ""
     if rate is not None:
-        felt = f", so that the rate of {learning_rate(rate)} acts as {learning_rate(clipping.effective_rate)}"
-    return _fits(f"the gradient's norm is {significant(norm, 3)} and is clipped to {significant(clip, 3)}{felt}")
+        felt = (
+            f", so that the rate of {learning_rate(rate)} acts as "
+            f"{learning_rate(clipping.effective_rate)}"
+        )
+    return _fits(
+        f"the gradient's norm is {significant(norm, 3)} and is clipped to "
+        f"{significant(clip, 3)}{felt}"
+    )
 
 
 _SWAMPS = 0.3
-"""An update that ε alone shapes is rate · gradient / ε; from this share of it, ε is most of the denominator."""
+"""An update that ε alone shapes is rate · gradient / ε; from this share of it, ε is most of the
+denominator.
+"""
 
 
 def _judge_epsilon(history: History, episode: Episode) -> _PatternMatch:
-    """Fits a plateau where sub-layers move by rate · (clipped gradient) / ε, as they do where ε is all that divides.
+    """Fits a plateau where sub-layers move by rate · (clipped gradient) / ε, as they do where ε is
+    all that divides.
 
-    Adam's update is rate · m / (√v + ε). Where ε is lost beside √v, it is far smaller than rate · gradient / ε.
+    Adam's update is rate · m / (√v + ε). Where ε is lost beside √v, it is far smaller than rate ·
+    gradient / ε.
     """
     if episode.kind is not EpisodeKind.PLATEAU or history.recipe.divides is False:
         return _NO
     epsilon = history.recipe.epsilon
     moved, norms = history.of_sublayers("update_norm"), history.of_sublayers("gradient_norm")
     if epsilon is None or not moved or not history.rate:
-        return _unless_recorded("ε, the rate, and how far each update moves the sub-layers (Monitor.stepped)")
+        return _unless_recorded(
+            "ε, the rate, and how far each update moves the sub-layers (Monitor.stepped)"
+        )
     shares = [
         step * epsilon / whole
         for place, series in moved.items()
@@ -101,8 +119,9 @@ def _judge_epsilon(history: History, episode: Episode) -> _PatternMatch:
         return _NO
     share = median(shares)
     return _fits(
-        f"with ε = {significant(epsilon, 2)} updates are within a factor of {significant(max(share, 1 / share), 2)} of "
-        "rate · gradient / ε: it is ε that divides them, and not the gradient's own size"
+        f"with ε = {significant(epsilon, 2)} updates are within a factor of "
+        f"{significant(max(share, 1 / share), 2)} of rate · gradient / ε: it is ε that divides "
+        "them, and not the gradient's own size"
     )
 
 
@@ -112,10 +131,14 @@ def _clipped(history: History, update: int) -> float:
 
 
 def _judge_logits(history: History, episode: Episode) -> _PatternMatch:
-    """Fits a rise at which logits have grown threefold, while the sub-layers' own updates have not."""
+    """Fits a rise at which logits have grown threefold, while the sub-layers' own updates have
+    not.
+    """
     if episode.kind is EpisodeKind.PLATEAU:
         return _NO
-    if not history.logit_deviation.before(episode.onset) or not history.logit_deviation.since(episode.onset):
+    if not history.logit_deviation.before(episode.onset) or not history.logit_deviation.since(
+        episode.onset
+    ):
         return _unless_recorded("the logits' standard deviation (Monitor)")
     found = grown_at(history, episode)
     steps = growth(history, "update_ratio", episode.onset)
@@ -123,13 +146,16 @@ def _judge_logits(history: History, episode: Episode) -> _PatternMatch:
         return _NO
     update, times = found
     return _fits(
-        f"at update {update:,} the logits' standard deviation is {significant(times, 2)} times its median before",
+        f"at update {update:,} the logits' standard deviation is {significant(times, 2)} times its "
+        "median before",
         "the sub-layers' updates have not grown as much: what grows is the output layer",
     )
 
 
 def _judge_collapse(history: History, episode: Episode) -> _PatternMatch:
-    """Fits a loss that stays up while the tokens that leave a stack have become alike, which before they were not."""
+    """Fits a loss that stays up while the tokens that leave a stack have become alike, which before
+    they were not.
+    """
     if episode.kind is EpisodeKind.SPIKE:
         return _NO
     if not any("end_correlation" in stack for stack in history.stacks.values()):
@@ -144,12 +170,14 @@ def _judge_collapse(history: History, episode: Episode) -> _PatternMatch:
         return _NO
     was = f", {significant(before, 2)} before" if before else ""
     evidence = [
-        f"at update {alike:,} the mean cosine similarity between the tokens that leave the stack is "
-        f"{significant(now, 2)}{was}"
+        f"at update {alike:,} the mean cosine similarity between the tokens that leave the stack "
+        f"is {significant(now, 2)}{was}"
     ]
     limit = frequencies_nats(history.recipe)
     if limit is not None and episode.loss_worst >= limit:
-        evidence.append("the loss is that of a model that knows nothing but how frequent tokens are")
+        evidence.append(
+            "the loss is that of a model that knows nothing but how frequent tokens are"
+        )
     return _fits(*evidence)
 
 
@@ -158,7 +186,9 @@ _LONGEST = 2
 
 
 def _judge_batch(history: History, episode: Episode) -> _PatternMatch:
-    """Fits a spike that is over at once. What weights have learned is not learned again in two updates."""
+    """Fits a spike that is over at once. What weights have learned is not learned again in two
+    updates.
+    """
     if episode.kind is not EpisodeKind.SPIKE or episode.end is None:
         return _NO
     loss = history.loss
@@ -167,11 +197,18 @@ def _judge_batch(history: History, episode: Episode) -> _PatternMatch:
         return _NO
     after = loss.at(episode.end)
     words = [
-        f"the loss stands out for {len(out)} update{'s' if len(out) > 1 else ''} and is back at {significant(after, 3)}"
+        f"the loss stands out for {len(out)} update{'s' if len(out) > 1 else ''} and is back at "
+        f"{significant(after, 3)}"
     ]
-    norm, before = history.gradient_norm.at(episode.onset), history.gradient_norm.at(episode.onset - 1)
+    norm, before = (
+        history.gradient_norm.at(episode.onset),
+        history.gradient_norm.at(episode.onset - 1),
+    )
     if norm and before:
-        words.append(f"the gradient's norm is {significant(norm, 3)} there, {significant(before, 3)} the update before")
+        words.append(
+            f"the gradient's norm is {significant(norm, 3)} there, {significant(before, 3)} the "
+            "update before"
+        )
     return _fits(*words)
 
 
@@ -182,7 +219,9 @@ LARGE = 0.1
 
 
 def _judge_rate(history: History, episode: Episode) -> _PatternMatch:
-    """Fits a rise near the highest rate so far, or one at which a sub-layer's updates have become large."""
+    """Fits a rise near the highest rate so far, or one at which a sub-layer's updates have become
+    large.
+    """
     if episode.kind is EpisodeKind.PLATEAU:
         return _NO
     evidence = [*_updates(history, episode), *_peak(history, episode)]
@@ -190,20 +229,28 @@ def _judge_rate(history: History, episode: Episode) -> _PatternMatch:
         return _fits(*evidence)
     known = {
         "the learning rate": history.rate,
-        "update-to-weight ratios of the sub-layers (Monitor.stepped)": history.of_sublayers("update_ratio"),
+        "update-to-weight ratios of the sub-layers (Monitor.stepped)": history.of_sublayers(
+            "update_ratio"
+        ),
     }
     return _unless_recorded(*(what for what, found in known.items() if not found))
 
 
 def _updates(history: History, episode: Episode) -> list[str]:
     if (place := run_away(history, episode)) is not None:
-        return [f"the updates of {place.sublayer} are {significant(place.times, 2)} times what they were"]
+        return [
+            f"the updates of {place.sublayer} are {significant(place.times, 2)} times what they "
+            "were"
+        ]
     if (grown := growth(history, "update_ratio", episode.onset)) is not None and grown >= GROWN:
         return [f"the updates of most sub-layers are {significant(grown, 2)} times what they were"]
     ratios = [
         value
         for series in history.of_sublayers("update_ratio").values()
-        for value in (*series.before(episode.onset).values[-1:], *series.since(episode.onset).values[:1])
+        for value in (
+            *series.before(episode.onset).values[-1:],
+            *series.since(episode.onset).values[:1],
+        )
     ]
     if ratios and max(ratios) >= LARGE:
         return [f"an update changes weights by up to {percentage(max(ratios), 0)} of their norm"]
@@ -228,42 +275,52 @@ PATTERNS = (
         id="clip-hides-rate",
         title="a clip that hides a rate a thousand times smaller",
         judge=_judge_clip,
-        attempt="clip to about the gradient's usual norm, and then lower the rate: it has never acted as it is written",
+        attempt=(
+            "clip to about the gradient's usual norm, and then lower the rate: it has never acted "
+            "as it is written"
+        ),
     ),
     _Pattern(
         id="epsilon-swamps-gradients",
         title="Adam's ε larger than the gradients that it is added to",
         judge=_judge_epsilon,
-        attempt="lower ε well below the gradient's usual entries (1e-8 is the default of most libraries)",
+        attempt="lower ε well below the gradient's usual entries (1e-8 is the default of most "
+        "libraries)",
     ),
     _Pattern(
         id="post-ln-collapse",
         title="collapse: the stream no longer tells tokens apart, as in Post-LN at too high a rate",
         judge=_judge_collapse,
-        attempt="go back to a checkpoint before the onset with a rate ten times lower or a longer warm-up, or take a "
-        "placement that keeps a skip path free of norms (Pre-LN, Peri-LN, DeepNorm)",
+        attempt="go back to a checkpoint before the onset with a rate ten times lower or a longer "
+        "warm-up, or take a placement that keeps a skip path free of norms (Pre-LN, Peri-LN, "
+        "DeepNorm)",
     ),
     _Pattern(
         id="bad-batch",
         title="one bad batch of data; the weights were hardly changed",
         judge=_judge_batch,
-        attempt="look at the data of that update (broken encoding, repeated lines, wrong labels); gradient clipping "
-        "keeps such a batch from doing harm",
+        attempt="look at the data of that update (broken encoding, repeated lines, wrong labels); "
+        "gradient clipping keeps such a batch from doing harm",
     ),
     _Pattern(
         id="logits-growing",
         title="logits that grow faster than the model learns",
         judge=_judge_logits,
-        attempt="lower the rate of the output matrix, decay its weights, or add a z-loss (1e-4 · log² Z; PaLM, "
-        "arXiv:2204.02311, section 5); norms on queries and keys where attention's scores grow too",
+        attempt=(
+            "lower the rate of the output matrix, decay its weights, or add a z-loss (1e-4 · log² "
+            "Z; PaLM, arXiv:2204.02311, section 5); norms on queries and keys where attention's "
+            "scores grow too"
+        ),
         where="output layer",
     ),
     _Pattern(
         id="rate-too-high",
         title="a rate too high for these weights",
         judge=_judge_rate,
-        attempt="go back to a checkpoint before the onset with a lower peak rate or a longer warm-up; `normscope "
-        "doctor` says which rates the model bears",
+        attempt=(
+            "go back to a checkpoint before the onset with a lower peak rate or a longer warm-up; "
+            "`normscope doctor` says which rates the model bears"
+        ),
         where="sub-layer",
     ),
 )

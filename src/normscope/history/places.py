@@ -1,4 +1,6 @@
-"""Which quantity left its course, where and when: sub-layers, logits, and tokens that become alike."""
+"""Which quantity left its course, where and when: sub-layers, logits, and tokens that become
+alike.
+"""
 
 import math
 import sys
@@ -10,14 +12,18 @@ from .episodes import ALIKE, LATEST, STANDS_OUT, Episode, level_of, logarithms, 
 from .record import History, LoggedSeries
 
 GROWN = 3.0
-"""Times by which a sub-layer's quantity has to exceed its own past, and what the others have become, to stand out."""
+"""Times by which a sub-layer's quantity has to exceed its own past, and what the others have
+become, to stand out.
+"""
 QUANTITIES = {
     "update_ratio": "the step against the weights",
     "share": "the branch against the stream",
     "stream_square": "the mean square of the stream",
     "gradient_norm": "the gradient's norm",
 }
-"""With words, in the order of cause and effect: a step, what it does to the forward pass, and that to gradients."""
+"""With words, in the order of cause and effect: a step, what it does to the forward pass, and that
+to gradients.
+"""
 _PAST = 9
 _LARGEST_LOG = math.log(sys.float_info.max)
 
@@ -35,16 +41,20 @@ class _LeadingSublayer:
 
 
 def first_place(history: History, episode: Episode) -> _LeadingSublayer | None:
-    """The sub-layer that stood out first around the onset; None where none was recorded, or none leads the others.
+    """The sub-layer that stood out first around the onset; None where none was recorded, or none
+    leads the others.
 
-    Looked at are the measurements from the last before the onset to the second after it. A sub-layer stands out whose
-    quantity is three times its own median before or more, and three times further off than the median sub-layer's.
+    Looked at are the measurements from the last before the onset to the second after it. A
+    sub-layer stands out whose quantity is three times its own median before or more, and three
+    times further off than the median sub-layer's.
     """
     for quantity in QUANTITIES:
         for update, grown in _grown(history, quantity, episode.onset):
             most = max(grown, key=grown.__getitem__)
             if grown[most] >= GROWN * max(1.0, median(grown.values())):
-                return _LeadingSublayer(sublayer=most, quantity=quantity, update=update, times=grown[most])
+                return _LeadingSublayer(
+                    sublayer=most, quantity=quantity, update=update, times=grown[most]
+                )
     return None
 
 
@@ -57,23 +67,30 @@ def run_away(history: History, episode: Episode) -> _LeadingSublayer | None:
 def departures(history: History) -> list[tuple[int, list[_LeadingSublayer]]]:
     """The updates at which sub-layers leave their own course, each with those that do.
 
-    A quantity leaves it that is three times its level, the median of nine measurements, and six standard deviations of
-    its noise above it. Of measurements that follow each other within nine the first is given.
+    A quantity leaves it that is three times its level, the median of nine measurements, and six
+    standard deviations of its noise above it. Of measurements that follow each other within nine
+    the first is given.
     """
     found: dict[int, list[_LeadingSublayer]] = {}
     for quantity in QUANTITIES:
         for place, series in history.of_sublayers(quantity).items():
             for update, times in _jumps(series.finite()):
-                leading = _LeadingSublayer(sublayer=place, quantity=quantity, update=update, times=times)
+                leading = _LeadingSublayer(
+                    sublayer=place, quantity=quantity, update=update, times=times
+                )
                 found.setdefault(update, []).append(leading)
-    measured = sorted({u for parts in history.sublayers.values() for one in parts.values() for u in one.updates})
+    measured = sorted(
+        {u for parts in history.sublayers.values() for one in parts.values() for u in one.updates}
+    )
     out = [at for at, update in enumerate(measured) if update in found]
     firsts = [at for before, at in zip([-LATEST, *out], out, strict=False) if at - before >= LATEST]
     return [(measured[at], found[measured[at]]) for at in firsts]
 
 
 def _jumps(series: LoggedSeries) -> Iterator[tuple[int, float]]:
-    """The updates of values that are far above those before, each with how many times its level it is."""
+    """The updates of values that are far above those before, each with how many times its level it
+    is.
+    """
     kept: list[float] = []
     for update, value in zip(series.updates, logarithms(series.values), strict=True):
         if len(kept) >= LATEST:
@@ -84,17 +101,27 @@ def _jumps(series: LoggedSeries) -> Iterator[tuple[int, float]]:
 
 
 def growth(history: History, quantity: str, onset: int) -> float | None:
-    """What the median sub-layer's quantity is of its own past, at most, around the onset; None without any."""
-    return max((median(grown.values()) for _, grown in _grown(history, quantity, onset)), default=None)
+    """What the median sub-layer's quantity is of its own past, at most, around the onset; None
+    without any.
+    """
+    return max(
+        (median(grown.values()) for _, grown in _grown(history, quantity, onset)), default=None
+    )
 
 
 def _grown(history: History, quantity: str, onset: int) -> Iterator[tuple[int, dict[str, float]]]:
-    """The last measured update before the onset and two from it on, each with what sub-layers are of their own past."""
+    """The last measured update before the onset and two from it on, each with what sub-layers are
+    of their own past.
+    """
     series = {place: found.finite() for place, found in history.of_sublayers(quantity).items()}
     known = sorted({update for one in series.values() for update in one.updates})
     before, after = [u for u in known if u < onset], [u for u in known if u >= onset]
     for update in [*before[-1:], *after[:2]]:
-        grown = {place: times for place, one in series.items() if (times := _times_of_past(one, update)) is not None}
+        grown = {
+            place: times
+            for place, one in series.items()
+            if (times := _times_of_past(one, update)) is not None
+        }
         if grown:
             yield update, grown
 
@@ -107,7 +134,9 @@ def _times_of_past(series: LoggedSeries, update: int) -> float | None:
 
 
 def grown_at(history: History, episode: Episode) -> tuple[int, float] | None:
-    """The first measured update around the onset at which logits are three times their past, and how many times."""
+    """The first measured update around the onset at which logits are three times their past, and
+    how many times.
+    """
     logits = history.logit_deviation.finite()
     past = logits.before(episode.onset)
     for update in [*past.updates[-1:], *logits.since(episode.onset).updates]:
@@ -118,8 +147,17 @@ def grown_at(history: History, episode: Episode) -> tuple[int, float] | None:
 
 
 def alike_at(history: History, episode: Episode) -> int | None:
-    """The first measured update from the onset on at which the tokens that leave a stack are alike, and stay so."""
-    known = sorted({u for s in history.stacks.values() if "end_correlation" in s for u in s["end_correlation"].updates})
+    """The first measured update from the onset on at which the tokens that leave a stack are alike,
+    and stay so.
+    """
+    known = sorted(
+        {
+            u
+            for s in history.stacks.values()
+            if "end_correlation" in s
+            for u in s["end_correlation"].updates
+        }
+    )
     after = [update for update in known if update >= episode.onset]
     if not after or max_similarity(history, history.last_update) < ALIKE:
         return None

@@ -49,7 +49,9 @@ class LoggedSeries:
 
     def finite(self) -> "LoggedSeries":
         """Without what is not finite."""
-        return LoggedSeries.of({u: v for u, v in zip(self.updates, self.values, strict=True) if math.isfinite(v)})
+        return LoggedSeries.of(
+            {u: v for u, v in zip(self.updates, self.values, strict=True) if math.isfinite(v)}
+        )
 
     @classmethod
     def of(cls, values: Mapping[int, float]) -> "LoggedSeries":
@@ -65,9 +67,13 @@ class TrainingRecipe:
     clip_norm: float | None = None
     """Largest norm that an update's gradient keeps; inf for no clipping."""
     epsilon: float | None = None
-    """Of an optimiser that divides by the gradient's own size, such as Adam; 0 for one that divides without."""
+    """Of an optimiser that divides by the gradient's own size, such as Adam; 0 for one that divides
+    without.
+    """
     divides: bool | None = None
-    """Whether the optimiser divides by the gradient's own size, as Adam and Lion do and SGD does not."""
+    """Whether the optimiser divides by the gradient's own size, as Adam and Lion do and SGD does
+    not.
+    """
     classes: int | None = None
     """Entries of the vocabulary, or classes."""
     unigram_nats: float | None = None
@@ -76,7 +82,9 @@ class TrainingRecipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was recorded of a training, by update, counted from 1. What was not recorded is an empty series."""
+    """What was recorded of a training, by update, counted from 1. What was not recorded is an empty
+    series.
+    """
 
     source: str
     """What was read: a file or a folder."""
@@ -87,11 +95,15 @@ class History:
     gradient_norm: LoggedSeries = LoggedSeries()
     """Of the whole gradient, before it is clipped."""
     sublayers: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
-    """By sub-layer, such as `encoder.layers/block_03/attention`, in the order of the log; then by quantity."""
+    """By sub-layer, such as `encoder.layers/block_03/attention`, in the order of the log; then by
+    quantity.
+    """
     stacks: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
     """By stack, then by quantity."""
     attentions: Mapping[str, Mapping[str, LoggedSeries]] = field(default_factory=dict)
-    """By attention, as its path has it; then query, key and value, the norm of each or of what makes it, and logit."""
+    """By attention, as its path has it; then query, key and value, the norm of each or of what
+    makes it, and logit.
+    """
     logit_deviation: LoggedSeries = LoggedSeries()
     recipe: TrainingRecipe = TrainingRecipe()
 
@@ -102,7 +114,9 @@ class History:
 
     def of_sublayers(self, quantity: str) -> dict[str, LoggedSeries]:
         """One quantity of every sub-layer that has it."""
-        return {place: found[quantity] for place, found in self.sublayers.items() if quantity in found}
+        return {
+            place: found[quantity] for place, found in self.sublayers.items() if quantity in found
+        }
 
     def until(self, update: int) -> "History":
         """What was known then: all that was recorded up to that update."""
@@ -121,7 +135,15 @@ _LoggedValues = tuple[int, Mapping[str, float]]
 _LOSS = (
     "loss", "train/loss", "train_loss", "training_loss", "train/loss_nats", "loss_nats", "train/loss_step", "loss_step",
 )  # fmt: skip
-_VALIDATION = ("eval_loss", "eval/loss", "val_loss", "val/loss", "valid_loss", "validation/loss", "validation/nll_nats")
+_VALIDATION = (
+    "eval_loss",
+    "eval/loss",
+    "val_loss",
+    "val/loss",
+    "valid_loss",
+    "validation/loss",
+    "validation/nll_nats",
+)
 _RATE = ("learning_rate", "train/learning_rate", "lr", "train/lr")
 _GRADIENT = (
     "grad_norm", "train/grad_norm", "gradient_norm", "train/gradient_norm", "grad_norm/total", "train/global_grad_norm",
@@ -132,14 +154,20 @@ _SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")
 _HEADS = re.compile(
     r"(?:^|[./])(?:to_|w)?(?P<part>q|k|v|query|key|value)(?:_?(?:proj|norm|lin|layer))*(?:[./]weight)?(?:[./_]\w*norm)?$"
 )
-_SCORES = re.compile(r"[./_]*(?:max_?)?(?:attn|attention)[./_](?:logit|score)s?(?:_?(?:max|std))?(?=[./_]|$)")
+_SCORES = re.compile(
+    r"[./_]*(?:max_?)?(?:attn|attention)[./_](?:logit|score)s?(?:_?(?:max|std))?(?=[./_]|$)"
+)
 _PARTS = {"q": "query", "k": "key", "v": "value"}
 RECIPE = "normscope/recipe/"
 """What the callbacks write once: `epsilon`, `divides` and `clip_norm`."""
 
 
-def history_of(source: str, rows: Iterable[_LoggedValues], recipe: TrainingRecipe | None = None) -> History:
-    """Raises ValueError where nothing was logged, or no loss of a training is among the names, with those there are."""
+def history_of(
+    source: str, rows: Iterable[_LoggedValues], recipe: TrainingRecipe | None = None
+) -> History:
+    """Raises ValueError where nothing was logged, or no loss of a training is among the names, with
+    those there are.
+    """
     series = _series(rows)
     if not series:
         raise ValueError(f"{source} has no update: nothing has been logged in it")
@@ -147,7 +175,10 @@ def history_of(source: str, rows: Iterable[_LoggedValues], recipe: TrainingRecip
     if not loss:
         named = sorted(name for name in series if "normscope/" not in name)[:10]
         known = ", ".join(map(short_name, named)) or "none"
-        raise ValueError(f"{source} has no training loss; names that are read: {', '.join(_LOSS)}; it has: {known}")
+        raise ValueError(
+            f"{source} has no training loss; names that are read: {', '.join(_LOSS)}; it has: "
+            f"{known}"
+        )
     sublayers: dict[str, dict[str, LoggedSeries]] = {}
     stacks: dict[str, dict[str, LoggedSeries]] = {}
     others: dict[str, LoggedSeries] = {}
@@ -159,12 +190,16 @@ def history_of(source: str, rows: Iterable[_LoggedValues], recipe: TrainingRecip
             sublayers.setdefault(inside["place"], {})[inside["quantity"]] = one
         else:
             stack, _, quantity = rest.rpartition("/")
-            (stacks.setdefault(stack, {}) if stack and stack != "recipe" else others)[quantity] = one
+            (stacks.setdefault(stack, {}) if stack and stack != "recipe" else others)[quantity] = (
+                one
+            )
     return History(
         source=source,
         loss=loss,
         validation_loss=_first(series, _VALIDATION),
-        rate=_first(series, (*_RATE, *(name for name in series if _LIGHTNING_RATE.fullmatch(name)))),
+        rate=_first(
+            series, (*_RATE, *(name for name in series if _LIGHTNING_RATE.fullmatch(name)))
+        ),
         gradient_norm=_first(series, _GRADIENT),
         sublayers=sublayers,
         stacks=stacks,
@@ -175,7 +210,9 @@ def history_of(source: str, rows: Iterable[_LoggedValues], recipe: TrainingRecip
 
 
 def _attentions(series: Mapping[str, LoggedSeries]) -> dict[str, dict[str, LoggedSeries]]:
-    """Norms by the usual names of matrices, such as `param_norm/layers.3.self_attn.q_proj.weight`, and logits."""
+    """Norms by the usual names of matrices, such as `param_norm/layers.3.self_attn.q_proj.weight`,
+    and logits.
+    """
     found: dict[str, dict[str, LoggedSeries]] = {}
     for name, one in series.items():
         if "grad" in name.lower():
@@ -206,7 +243,9 @@ def _first(series: Mapping[str, LoggedSeries], names: Sequence[str]) -> LoggedSe
 
 
 def _series(rows: Iterable[_LoggedValues]) -> dict[str, LoggedSeries]:
-    """By name, updates rising. What was written twice counts as it was last; a resumed training repeats updates."""
+    """By name, updates rising. What was written twice counts as it was last; a resumed training
+    repeats updates.
+    """
     found: dict[str, dict[int, float]] = {}
     for update, values in rows:
         for name, value in values.items():
@@ -220,13 +259,19 @@ _MOST_UPDATES = 2**53
 
 def update_in(value: object) -> int:
     """The number of an update, as a log has it. Raises ValueError for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MOST_UPDATES:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value < _MOST_UPDATES
+    ):
         raise ValueError(f"{shown(value)} is no number of an update")
     return int(value)
 
 
 def numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the values that are numbers; strings that JSON's writers use for what is not finite are."""
+    """Those of the values that are numbers; strings that JSON's writers use for what is not finite
+    are.
+    """
     found = {}
     for name, value in values.items():
         if value in ("NaN", "Infinity", "-Infinity") or (
@@ -240,12 +285,18 @@ def numbers_in(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def recipe_values(optimizer: Optimizer, clip_norm: float | None) -> dict[str, float]:
-    """`normscope/recipe/…`: whether the optimiser divides by the gradient's size, its ε, and the clip, 0 for none."""
+    """`normscope/recipe/…`: whether the optimiser divides by the gradient's size, its ε, and the
+    clip, 0 for none.
+    """
     group = optimizer.param_groups[0] if optimizer.param_groups else {}
     epsilon = epsilon_of(group)
     clip = clip_norm if clip_norm and math.isfinite(clip_norm) else 0.0
     found = {f"{RECIPE}divides": float(epsilon is not None), f"{RECIPE}clip_norm": float(clip)}
-    return found if epsilon in (None, math.inf) else found | {f"{RECIPE}epsilon": float(epsilon or 0.0)}
+    return (
+        found
+        if epsilon in (None, math.inf)
+        else found | {f"{RECIPE}epsilon": float(epsilon or 0.0)}
+    )
 
 
 EVENT_FILES = "events.out.tfevents."
@@ -254,11 +305,17 @@ _ALL = 0
 
 
 def of_event_files(path: Path) -> History:
-    """An event file, or a folder with some. Raises ValueError as `history_of` does, and where there is no scalar.
+    """An event file, or a folder with some. Raises ValueError as `history_of` does, and where there
+    is no scalar.
 
-    TensorBoard leaves what was torn at the end out, and hides what a resumed training wrote beyond its checkpoint.
+    TensorBoard leaves what was torn at the end out, and hides what a resumed training wrote beyond
+    its checkpoint.
     """
-    from tensorboard.backend.event_processing.event_accumulator import SCALARS, TENSORS, EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import (
+        SCALARS,
+        TENSORS,
+        EventAccumulator,
+    )
     from tensorboard.util.tensor_util import make_ndarray
 
     reader = EventAccumulator(str(path), size_guidance={SCALARS: _ALL, TENSORS: _ALL})
@@ -277,16 +334,25 @@ def of_event_files(path: Path) -> History:
     return history_of(str(path), rows)
 
 
-def of_events(source: str, events: Iterable[Mapping[str, Any]], config: Mapping[str, Any]) -> History:
-    """The history of a run. config: the table of its config.toml. Raises ValueError for a run without an update."""
-    return history_of(source, [row for event in events for row in _event_rows(event)], _config_recipe(config))
+def of_events(
+    source: str, events: Iterable[Mapping[str, Any]], config: Mapping[str, Any]
+) -> History:
+    """The history of a run. config: the table of its config.toml. Raises ValueError for a run
+    without an update.
+    """
+    return history_of(
+        source, [row for event in events for row in _event_rows(event)], _config_recipe(config)
+    )
 
 
 def _event_rows(event: Mapping[str, Any]) -> Iterable[_LoggedValues]:
     update = update_in(event.get("update"))
     match event.get("event"):
         case "update" | "monitor":
-            yield update, numbers_in({name: value for name, value in event.items() if name != "update"})
+            yield (
+                update,
+                numbers_in({name: value for name, value in event.items() if name != "update"}),
+            )
         case "validation":
             yield update, numbers_in({"validation/nll_nats": event.get("nll_nats")})
         case "skipped" | "non-finite":
@@ -300,7 +366,9 @@ def _config_recipe(config: Mapping[str, Any]) -> TrainingRecipe:
     divides = optimizer.get("name") != "sgd" if "name" in optimizer else None
     epsilon = optimizer.get("epsilon") if divides else None
     known = numbers_in({"clip_norm": train.get("clip_norm", math.inf), "epsilon": epsilon})
-    return TrainingRecipe(clip_norm=known.get("clip_norm"), divides=divides, epsilon=known.get("epsilon"))
+    return TrainingRecipe(
+        clip_norm=known.get("clip_norm"), divides=divides, epsilon=known.get("epsilon")
+    )
 
 
 TRAINER_STATE = "trainer_state.json"
@@ -310,19 +378,29 @@ def of_trainer_state(file: Path) -> History:
     """Raises ValueError for a file that holds no log history, and as `history_of` does."""
     table = read_json(file, infinite=True)
     log = table.get("log_history") if isinstance(table, dict) else None
-    if not isinstance(log, list) or not all(isinstance(entry, dict) and "step" in entry for entry in log):
-        raise ValueError(f"{file} has no `log_history` with a `step` in every entry: is it a {TRAINER_STATE}?")
+    if not isinstance(log, list) or not all(
+        isinstance(entry, dict) and "step" in entry for entry in log
+    ):
+        raise ValueError(
+            f"{file} has no `log_history` with a `step` in every entry: is it a {TRAINER_STATE}?"
+        )
     rows = []
     for entry in log:
         # The last entry tells the mean loss of the whole training, which is no loss of its update.
         values = numbers_in(
-            {name: value for name, value in entry.items() if name not in ("step", "epoch", "train_loss")}
+            {
+                name: value
+                for name, value in entry.items()
+                if name not in ("step", "epoch", "train_loss")
+            }
         )
         # The Trainer writes a loss of exactly 0 in place of NaN (`logging_nan_inf_filter`).
         if values.get("loss") == 0 and not math.isfinite(values.get("grad_norm", 0.0)):
             values["loss"] = math.nan
         rows.append((update_in(entry["step"]), values))
-    return history_of(str(file), rows, TrainingRecipe(classes=_classes(file.parent / "config.json")))
+    return history_of(
+        str(file), rows, TrainingRecipe(classes=_classes(file.parent / "config.json"))
+    )
 
 
 def _classes(config: Path) -> int | None:

@@ -1,4 +1,6 @@
-"""What a log shows beside its loss: rates that rise too long, clips that went away, gradients that one place takes."""
+"""What a log shows beside its loss: rates that rise too long, clips that went away, gradients that
+one place takes.
+"""
 
 import math
 from collections import Counter
@@ -7,7 +9,16 @@ from itertools import pairwise
 from statistics import median
 
 from ..report.words import counted, learning_rate, percentage, significant
-from .episodes import LEAST, LEAST_UPDATES, NEVER_LEARNED, WINDOW, Episode, EpisodeKind, episodes, logarithms
+from .episodes import (
+    LEAST,
+    LEAST_UPDATES,
+    NEVER_LEARNED,
+    WINDOW,
+    Episode,
+    EpisodeKind,
+    episodes,
+    logarithms,
+)
 from .places import QUANTITIES, departures
 from .record import History, LoggedSeries
 
@@ -23,11 +34,15 @@ def signs(history: History) -> Iterator[Episode]:
 
 
 _FALLS, _RISES, _LEAST_RESTARTS = 0.2, 0.5, 2
-"""A warm-up starts anew where a rate falls at once to a fifth, and then comes back to half of its highest by steps."""
+"""A warm-up starts anew where a rate falls at once to a fifth, and then comes back to half of its
+highest by steps.
+"""
 
 
 def _restarts(history: History) -> Iterator[Episode]:
-    """A rate that drops at once and rises slowly, again and again. Cosine restarts do the reverse: they jump up."""
+    """A rate that drops at once and rises slowly, again and again. Cosine restarts do the reverse:
+    they jump up.
+    """
     rates = history.rate.finite()
     if len(rates.updates) < LEAST_UPDATES:
         return
@@ -37,7 +52,11 @@ def _restarts(history: History) -> Iterator[Episode]:
         for at, (before, value) in enumerate(pairwise(values), 1)
         if before >= _RISES * highest > 0 and value <= _FALLS * before
     ]
-    slow = [at for at, end in pairwise([*drops, len(values)]) if _climbs(values[at:end], _RISES * highest)]
+    slow = [
+        at
+        for at, end in pairwise([*drops, len(values)])
+        if _climbs(values[at:end], _RISES * highest)
+    ]
     if len(slow) < _LEAST_RESTARTS:
         return
     updates = [rates.updates[at] for at in slow]
@@ -48,43 +67,58 @@ def _restarts(history: History) -> Iterator[Episode]:
         title="a warm-up that begins again and again",
         onset=updates[0],
         evidence=(
-            f"the rate drops from up to {learning_rate(highest)} and rises again {len(updates)} times, about every "
-            f"{counted(apart, 'update')}",
+            f"the rate drops from up to {learning_rate(highest)} and rises again {len(updates)} "
+            f"times, about every {counted(apart, 'update')}",
             _loss_words(history),
         ),
-        attempt="step the schedule by updates over the whole training, and make it once, not in each epoch; leave it "
-        "where restarts are meant, as in ReLoRA",
+        attempt=(
+            "step the schedule by updates over the whole training, and make it once, not in each "
+            "epoch; leave it where restarts are meant, as in ReLoRA"
+        ),
     )
 
 
 def _climbs(values: tuple[float, ...], to: float) -> bool:
     """Whether a rate comes back to `to` over three values at least, each above the one before."""
     reached = next((at for at, value in enumerate(values) if value >= to), None)
-    return reached is not None and reached >= 3 and all(b > a for a, b in pairwise(values[: reached + 1]))
+    return (
+        reached is not None
+        and reached >= 3
+        and all(b > a for a, b in pairwise(values[: reached + 1]))
+    )
 
 
 def _endless_rise(history: History) -> Iterator[Episode]:
-    """A rate that has risen in a line up to the last update. Range tests, whose rates grow by factors, are none."""
+    """A rate that has risen in a line up to the last update. Range tests, whose rates grow by
+    factors, are none.
+    """
     rates = history.rate.finite()
     if len(rates.updates) < LEAST_UPDATES or rates.values[-1] <= 0:
         return
     (first, *_, last), (begin, *_, end) = rates.updates, rates.values
     line = [begin + (end - begin) * (update - first) / (last - first) for update in rates.updates]
-    if begin > _RISES * end or any(abs(v - w) > 0.05 * end for v, w in zip(rates.values, line, strict=True)):
+    if begin > _RISES * end or any(
+        abs(v - w) > 0.05 * end for v, w in zip(rates.values, line, strict=True)
+    ):
         return
     logs = [value for value in logarithms(history.loss.values) if value < math.inf]
-    learns = len(logs) >= 2 * LEAST and median(logs[:LEAST]) - median(logs[-LEAST:]) >= NEVER_LEARNED
+    learns = (
+        len(logs) >= 2 * LEAST and median(logs[:LEAST]) - median(logs[-LEAST:]) >= NEVER_LEARNED
+    )
     yield Episode(
         kind=EpisodeKind.NOTE if learns else EpisodeKind.SIGN,
         cause="warmup-never-ends",
         title="a rate that still rises where the log ends",
         onset=last,
         evidence=(
-            f"the rate rises in a line from {learning_rate(begin)} to {learning_rate(end)} at the last update",
+            f"the rate rises in a line from {learning_rate(begin)} to {learning_rate(end)} at the "
+            "last update",
             _loss_words(history),
         ),
-        attempt="where the training was to end here, count the warm-up in the unit of the schedule's steps: updates, "
-        "not batches, samples or epochs",
+        attempt=(
+            "where the training was to end here, count the warm-up in the unit of the schedule's "
+            "steps: updates, not batches, samples or epochs"
+        ),
     )
 
 
@@ -101,7 +135,9 @@ _MOSTLY = 0.6
 
 
 def _clip_gone(history: History) -> Iterator[Episode]:
-    """Norms that were the same number in most updates, as clipped ones are, and then go beyond it for good."""
+    """Norms that were the same number in most updates, as clipped ones are, and then go beyond it
+    for good.
+    """
     norms = history.gradient_norm.finite()
     if len(norms.updates) < LEAST_UPDATES:
         return
@@ -122,12 +158,16 @@ def _clip_gone(history: History) -> Iterator[Episode]:
         title="a clip that most updates had, and that later ones have not",
         onset=onset,
         evidence=(
-            f"the gradient's norm was {significant(clip, 3)} in {percentage(len(pinned) / len(before), 0)} of the "
-            f"updates up to {norms.updates[pinned[-1]]:,}, as a clipped one is, and never more",
+            f"the gradient's norm was {significant(clip, 3)} in "
+            f"{percentage(len(pinned) / len(before), 0)} of the updates up to "
+            f"{norms.updates[pinned[-1]]:,}, as a clipped one is, and never more",
             f"from update {onset:,} on it is {significant(times, 2)} times that in the median",
         ),
-        attempt="clip as before the change (an optimiser that clips by itself takes it away with it), or lower the "
-        f"rate {significant(times, 2)} times where updates grow with the gradient, as SGD's do",
+        attempt=(
+            "clip as before the change (an optimiser that clips by itself takes it away with it), "
+            f"or lower the rate {significant(times, 2)} times where updates grow with the "
+            "gradient, as SGD's do"
+        ),
     )
 
 
@@ -136,16 +176,25 @@ OUTSIDE = "outside the sub-layers: embedding or output"
 
 
 def _one_place(history: History) -> Iterator[Episode]:
-    """Gradients of which one place has come to take 95 %, of the squared norm, and half or less at first."""
-    sublayers = {place: one.finite() for place, one in history.of_sublayers("gradient_norm").items()}
+    """Gradients of which one place has come to take 95 %, of the squared norm, and half or less at
+    first.
+    """
+    sublayers = {
+        place: one.finite() for place, one in history.of_sublayers("gradient_norm").items()
+    }
     whole = history.gradient_norm.finite()
     if len(sublayers) < 2 or not whole:
         return
     updates = sorted(set(whole.updates).intersection(*(one.updates for one in sublayers.values())))
     if len(updates) < LEAST:
         return
-    shares = {place: [_share(one, whole, update) for update in updates] for place, one in sublayers.items()}
-    shares[OUTSIDE] = [1 - min(1.0, sum(of[at] for of in shares.values())) for at in range(len(updates))]
+    shares = {
+        place: [_share(one, whole, update) for update in updates]
+        for place, one in sublayers.items()
+    }
+    shares[OUTSIDE] = [
+        1 - min(1.0, sum(of[at] for of in shares.values())) for at in range(len(updates))
+    ]
     for place, found in shares.items():
         late = found[-(len(found) // 4) :]
         if median(found[: len(found) // 4]) > _BEFORE or median(late) < _ALMOST_ALL:
@@ -154,20 +203,32 @@ def _one_place(history: History) -> Iterator[Episode]:
         clipped = clip is None or norm > clip
         harmless = history.recipe.divides is True or not clipped
         why = (
-            "the optimiser divides each entry by its own size, so that the others' updates do not shrink"
+            "the optimiser divides each entry by its own size, so that the others' updates do not "
+            "shrink"
             if history.recipe.divides
             else "the norm stays below the clip, so that the others' updates do not shrink"
             if harmless
-            else f"a clip of the whole norm, {significant(norm, 3)} now, shrinks the updates of all others"
+            else (
+                f"a clip of the whole norm, {significant(norm, 3)} now, shrinks the updates of all "
+                "others"
+            )
         )
         yield Episode(
             kind=EpisodeKind.NOTE if harmless else EpisodeKind.SIGN,
             cause="one-place-takes-gradient",
             title="a gradient that is nearly all one place's",
-            onset=next(update for update, share in zip(updates, found, strict=True) if share >= _ALMOST_ALL),
+            onset=next(
+                update for update, share in zip(updates, found, strict=True) if share >= _ALMOST_ALL
+            ),
             place=place,
-            evidence=(f"{percentage(median(late), 0)} of the squared norm, {percentage(found[0], 0)} at first", why),
-            attempt="leave it, and watch it" if harmless else "clip by groups, or take a lower rate for this place",
+            evidence=(
+                f"{percentage(median(late), 0)} of the squared norm, {percentage(found[0], 0)} at "
+                "first",
+                why,
+            ),
+            attempt="leave it, and watch it"
+            if harmless
+            else "clip by groups, or take a lower rate for this place",
         )
 
 
@@ -177,13 +238,16 @@ def _share(one: LoggedSeries, whole: LoggedSeries, update: int) -> float:
 
 
 _SHARPER, _FROM, _LARGE_LOGIT = 3.0, 2.0, 20.0
-"""Where logits have grown threefold they are said to grow, from the update on at which they had doubled for good. Of
-logits themselves the median that they come to is asked too: a softmax of 20 and 0 takes one of a million keys."""
+"""Where logits have grown threefold they are said to grow, from the update on at which they had
+doubled for good. Of logits themselves the median that they come to is asked too: a softmax of 20
+and 0 takes one of a million keys."""
 _LEVEL = 1.05
 
 
 def _sharpening(history: History) -> Iterator[Episode]:
-    """Attentions whose queries and keys outgrow their values, so that their softmax takes fewer and fewer keys."""
+    """Attentions whose queries and keys outgrow their values, so that their softmax takes fewer and
+    fewer keys.
+    """
     known = {place: of for place, parts in history.attentions.items() if (of := _logit_size(parts))}
     grown = {
         place: found
@@ -211,31 +275,38 @@ def _sharpening(history: History) -> Iterator[Episode]:
         onset=onset,
         place=place,
         evidence=(
-            f"{what} is {significant(times, 2)} times what it was, twice that from update {onset:,} on",
+            f"{what} is {significant(times, 2)} times what it was, twice that from update "
+            f"{onset:,} on",
             f"so it is in {len(grown)} of {counted(len(known), 'attention')}",
             "it has come to a level" if levels else "it still grows where the log ends",
             _loss_words(history),
         ),
         attempt="watch it, and go on"
         if levels
-        else "norm queries and keys (arXiv:2302.05442), cap the logits, or take "
-        "a lower rate or more decay for the matrices of queries and keys; where a softmax takes one key alone, its "
-        "gradient is gone (arXiv:2309.14322)",
+        else "norm queries and keys (arXiv:2302.05442), cap the logits, or take a lower rate or "
+        "more decay for the matrices of queries and keys; where a softmax takes one key alone, "
+        "its gradient is gone (arXiv:2309.14322)",
     )
 
 
 def _logit_size(parts: Mapping[str, LoggedSeries]) -> LoggedSeries:
-    """Logits, or what they grow like against values; empty of an attention of which the log lacks either."""
+    """Logits, or what they grow like against values; empty of an attention of which the log lacks
+    either.
+    """
     if "logit" in parts:
         return parts["logit"].finite()
-    query, key, value = (parts.get(name, LoggedSeries()).finite() for name in ("query", "key", "value"))
+    query, key, value = (
+        parts.get(name, LoggedSeries()).finite() for name in ("query", "key", "value")
+    )
     updates = set(query.updates).intersection(key.updates, value.updates)
     products = ((u, query.at(u), key.at(u), value.at(u)) for u in updates)
     return LoggedSeries.of({u: q * k / v**2 for u, q, k, v in products if q and k and v})
 
 
 def _growth(of: LoggedSeries) -> tuple[int, float] | None:
-    """From which update on it has doubled for good, and how many times it has grown; None of what has not."""
+    """From which update on it has doubled for good, and how many times it has grown; None of what
+    has not.
+    """
     if len(of.updates) < LEAST:
         return None
     quarter = len(of.values) // 4
@@ -247,7 +318,9 @@ def _growth(of: LoggedSeries) -> tuple[int, float] | None:
 
 
 def _left_course(history: History) -> Iterator[Episode]:
-    """Sub-layers that leave their own course before the loss does: a warning until it is seen what the loss does."""
+    """Sub-layers that leave their own course before the loss does: a warning until it is seen what
+    the loss does.
+    """
     found = departures(history)
     departed = episodes(history) if found else []
     told = -1
@@ -274,10 +347,14 @@ def _left_course(history: History) -> Iterator[Episode]:
             onset=update,
             place=most.sublayer,
             evidence=(
-                f"{QUANTITIES[most.quantity]} is {significant(most.times, 2)} times its level before",
-                f"{len(places)} of {counted(len(history.sublayers), 'sub-layer')} left their course",
+                f"{QUANTITIES[most.quantity]} is {significant(most.times, 2)} times its level "
+                "before",
+                f"{len(places)} of {counted(len(history.sublayers), 'sub-layer')} left their "
+                "course",
                 loss,
             ),
-            attempt="look at what changed at this update (schedule, data, optimiser, code); the safe way on is from "
-            "the checkpoint before it, at a lower rate",
+            attempt=(
+                "look at what changed at this update (schedule, data, optimiser, code); the safe "
+                "way on is from the checkpoint before it, at a lower rate"
+            ),
         )

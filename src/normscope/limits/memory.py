@@ -1,8 +1,10 @@
-"""Memory that there is, compared with what would be built before any of it is taken; numbers that no model has.
+"""Memory that there is, compared with what would be built before any of it is taken; numbers that
+no model has.
 
-A configuration's own class makes lists of as many entries as it has blocks, experts and labels, and a model's class as
-many modules, one after another: of 10**18 they would fill memory before anything could be asked of the model. Some
-classes draw a vector as wide as the model themselves, whatever device the model is built on.
+A configuration's own class makes lists of as many entries as it has blocks, experts and labels, and
+a model's class as many modules, one after another: of 10**18 they would fill memory before anything
+could be asked of the model. Some classes draw a vector as wide as the model themselves, whatever
+device the model is built on.
 """
 
 import math
@@ -21,10 +23,13 @@ from ..errors import UserError
 from .reading import shown
 
 MOST_MODULES = 50_000
-"""Of one model: a thousand blocks of thirty modules each, and room above; that many are built in some seconds."""
+"""Of one model: a thousand blocks of thirty modules each, and room above; that many are built in
+some seconds.
+"""
 MOST_SECONDS = 6.0
-"""Of the processor, for a model without weights: the largest that was published and has fewer modules, a Switch
-Transformer of 256 experts (31,767 modules), takes 3.0, and a thousand blocks of GPT-2, BERT or Llama 1.4 to 2.8."""
+"""Of the processor, for a model without weights: the largest that was published and has fewer
+modules, a Switch Transformer of 256 experts (31,767 modules), takes 3.0, and a thousand blocks of
+GPT-2, BERT or Llama 1.4 to 2.8."""
 COPIES = 3
 """A weight, its gradient, and what an update makes of it."""
 
@@ -43,11 +48,14 @@ def available_bytes() -> int | None:
 def bounded_building(
     what: str, advice: str, *, least_weights: int = 0, most_seconds: float = math.inf
 ) -> Iterator[None]:
-    """Within it, models are built as long as they stay below `MOST_MODULES` and below the memory of this machine.
+    """Within it, models are built as long as they stay below `MOST_MODULES` and below the memory of
+    this machine.
 
-    Weights are counted when a module is given them, which is before they are drawn: of what is too large nothing more
-    than addresses has been taken. Those on the meta device take no memory and are not counted.
-    what: its name in the message; advice: how it becomes smaller; least_weights: so many it will have, at 4 bytes each;
+    Weights are counted when a module is given them, which is before they are drawn: of what is too
+    large nothing more than addresses has been taken. Those on the meta device take no memory and
+    are not counted.
+    what: its name in the message; advice: how it becomes smaller; least_weights: so many it will
+    have, at 4 bytes each;
     most_seconds: of the processor, for models whose weights are not drawn.
     Raises UserError.
     """
@@ -64,7 +72,9 @@ def bounded_building(
     except RuntimeError as error:
         # torch asks for a single tensor's memory before any module has it.
         if "allocate memory" in str(error) or "overflow" in str(error):
-            raise UserError(f"{what} would have a tensor larger than memory ({error}); {advice}") from error
+            raise UserError(
+                f"{what} would have a tensor larger than memory ({error}); {advice}"
+            ) from error
         raise
     finally:
         for hook in hooks:
@@ -85,8 +95,8 @@ class _Counted:
             raise UserError(f"{self.what} has more than {MOST_MODULES:,} modules; {self.advice}")
         if time.thread_time() - self.began_seconds > self.most_seconds:
             raise UserError(
-                f"{self.what} takes more than {self.most_seconds:g} s of the processor to build even without weights, "
-                f"and had {self.modules:,} modules by then; {self.advice}"
+                f"{self.what} takes more than {self.most_seconds:g} s of the processor to build "
+                f"even without weights, and had {self.modules:,} modules by then; {self.advice}"
             )
 
     def parameter(self, parent: nn.Module, name: str, weight: Any) -> None:
@@ -100,33 +110,43 @@ class _Counted:
         needed = COPIES * weight_bytes
         if self.available is not None and needed > self.available:
             raise UserError(
-                f"{self.what} has {weights / 1e9:.3g} billion weights and more, and would need over "
-                f"{needed / 1e9:.0f} GB, of which {self.available / 1e9:.0f} are free; {self.advice}"
+                f"{self.what} has {weights / 1e9:.3g} billion weights and more, and would need "
+                f"over {needed / 1e9:.0f} GB, of which {self.available / 1e9:.0f} are free; "
+                f"{self.advice}"
             )
 
 
 MOST_COUNTED = 100_000
-"""Of the configurations of transformers the one that counts most has 50,257 labels (MGP-STR), then 16,384 experts."""
+"""Of the configurations of transformers the one that counts most has 50,257 labels (MGP-STR), then
+16,384 experts.
+"""
 MOST_WIDE = 100_000_000
-"""Likewise the largest size is 20,000,000 (of Qwen4's vocabulary of n-grams); so many numbers are drawn in a second."""
+"""Likewise the largest size is 20,000,000 (of Qwen4's vocabulary of n-grams); so many numbers are
+drawn in a second.
+"""
 _COUNTS = re.compile(r"num_\w+|(\w+_)?(n?layers?|n?blocks|depths?)", re.IGNORECASE)
 _SIZES = re.compile(r"\w*(size|dim|channels|embeddings|positions|width)s?", re.IGNORECASE)
 _BOUNDS = ((_COUNTS, MOST_COUNTED), (_SIZES, MOST_WIDE))
 
 
 def refuse_endless(table: dict[str, Any], source: str) -> None:
-    """Raise UserError for more than `MOST_COUNTED` of what is made one by one, or something wider than `MOST_WIDE`."""
+    """Raise UserError for more than `MOST_COUNTED` of what is made one by one, or something wider
+    than `MOST_WIDE`.
+    """
     for key, number in _numbers(table):
         name = key.rpartition(".")[2]
         most = next((bound for names, bound in _BOUNDS if names.fullmatch(name)), number)
         if number > most:
             raise UserError(
-                f"{source}: {key} is {shown(number)}, and {most:,} is the most that is built; give a smaller number"
+                f"{source}: {key} is {shown(number)}, and {most:,} is the most that is built; give "
+                "a smaller number"
             )
 
 
 def largest(table: dict[str, Any], count: int = 3) -> str:
-    """The largest whole numbers with their dotted keys, as words: what makes a model too large is among them."""
+    """The largest whole numbers with their dotted keys, as words: what makes a model too large is
+    among them.
+    """
     found = sorted(_numbers(table), key=lambda entry: -entry[1])[:count]
     return ", ".join(f"{key} = {shown(number)}" for key, number in found)
 

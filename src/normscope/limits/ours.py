@@ -1,8 +1,10 @@
-"""What is ours where the user's files may lie: the one rule by which anything is written over or removed.
+"""What is ours where the user's files may lie: the one rule by which anything is written over or
+removed.
 
-A folder is replaced or removed entry by entry, as a manifest of ours lists it; a file is written over where it bears a
-mark of ours. Whatever else lies there is the user's: it is named, and nothing is changed. No link is followed or
-replaced. A text file of ours holds a SHA-256 of itself: one in which a bit has flipped, or that was edited, is refused.
+A folder is replaced or removed entry by entry, as a manifest of ours lists it; a file is written
+over where it bears a mark of ours. Whatever else lies there is the user's: it is named, and nothing
+is changed. No link is followed or replaced. A text file of ours holds a SHA-256 of itself: one in
+which a bit has flipped, or that was edited, is refused.
 """
 
 import hashlib
@@ -41,8 +43,8 @@ def nothing_of_ours(folder: Path) -> Mapping[str, str]:
 def refuse_foreign(folder: Path, listed: Callable[[Path], Mapping[str, str]]) -> None:
     """Raise UserError where anything stands at `folder` that is not ours, naming the first entry.
 
-    listed: gives for the folder the names of the files that are ours, the manifest's last, with the SHA-256 of each, or
-    an empty text where any bytes will do.
+    listed: gives for the folder the names of the files that are ours, the manifest's last, with the
+    SHA-256 of each, or an empty text where any bytes will do.
     """
     if folder.is_symlink():
         raise UserError(f"{folder} is a link, {_STAYS}; it leads to {os.path.realpath(folder)}")
@@ -51,17 +53,22 @@ def refuse_foreign(folder: Path, listed: Callable[[Path], Mapping[str, str]]) ->
     if not folder.is_dir():
         raise UserError(f"{folder} is a file, {_STAYS}")
     try:
-        entries = sorted((entry for entry in os.scandir(folder) if entry.name != MARK), key=lambda entry: entry.name)
+        entries = sorted(
+            (entry for entry in os.scandir(folder) if entry.name != MARK),
+            key=lambda entry: entry.name,
+        )
     except PermissionError as error:
-        raise UserError(f"{folder}: no permission to look into this folder; choose another") from error
+        raise UserError(
+            f"{folder}: no permission to look into this folder; choose another"
+        ) from error
     ours = listed(folder) if entries else {}
     for entry in entries:
         if entry.name not in ours or not entry.is_file(follow_symlinks=False):
             raise UserError(f"{entry.path} was not written by NormScope, {_STAYS}")
         if ours[entry.name] and _sha256(entry.path) != ours[entry.name]:
             raise UserError(
-                f"{entry.path} is not as NormScope wrote it, edited or damaged; remove {entry.path} and run the same "
-                "command again, or choose another place"
+                f"{entry.path} is not as NormScope wrote it, edited or damaged; remove "
+                f"{entry.path} and run the same command again, or choose another place"
             )
 
 
@@ -71,7 +78,8 @@ def refuse_inside(folder: Path, sources: Iterable[Path]) -> None:
     for source in sources:
         if Path(os.path.realpath(source)).is_relative_to(whole):
             raise UserError(
-                f"{source} lies in {folder}, which is written anew; choose a folder for the result without it"
+                f"{source} lies in {folder}, which is written anew; choose a folder for the result "
+                "without it"
             )
 
 
@@ -84,14 +92,18 @@ def refuse_unusual(file: Path) -> None:
 
 
 def refuse_other(file: Path, content: bytes | None = None) -> None:
-    """Raise UserError where a file stands there that bears no mark of ours and is not equal to `content`."""
+    """Raise UserError where a file stands there that bears no mark of ours and is not equal to
+    `content`.
+    """
     refuse_unusual(file)
     try:
         there = file.read_bytes()
     except FileNotFoundError:
         return
     except PermissionError as error:
-        raise UserError(f"{file}: no permission to read it, so that it stays; choose another place") from error
+        raise UserError(
+            f"{file}: no permission to read it, so that it stays; choose another place"
+        ) from error
     if there and there != content and not _OURS.search(there):
         raise UserError(f"{file} was not written by NormScope, {_STAYS}")
 
@@ -107,7 +119,9 @@ _LAST_LINE = "# SHA-256 of the lines above: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedJson:
-    """A kind of JSON file: how it names itself, what it holds, and what is to be done where one is damaged."""
+    """A kind of JSON file: how it names itself, what it holds, and what is to be done where one is
+    damaged.
+    """
 
     format_name: str
     version: int
@@ -132,26 +146,42 @@ class SealedJson:
         except FileNotFoundError as error:
             raise UserError(f"{path}: no such file; {self.again}") from error
         except OSError as error:
-            raise UserError(f"{path} cannot be read ({error.strerror}); mend that and try again") from error
+            raise UserError(
+                f"{path} cannot be read ({error.strerror}); mend that and try again"
+            ) from error
         except ValueError as error:
             raise UserError(f"{path} is damaged (no JSON: {error}); {self.again}") from error
         found = table.get("format") if isinstance(table, dict) else None
         if not _is_sealed(text, table):
             if found != self.format_name:
-                raise UserError(f"{path} is damaged or no {self.format_name} file; {self._of_another()}")
-            raise UserError(f"{path} is damaged (its SHA-256 is not the one noted in it); {self.again}")
+                raise UserError(
+                    f"{path} is damaged or no {self.format_name} file; {self._of_another()}"
+                )
+            raise UserError(
+                f"{path} is damaged (its SHA-256 is not the one noted in it); {self.again}"
+            )
         if found != self.format_name:
-            raise UserError(f"{path} is of format {shown(found)}, not a {self.format_name} file; {self._of_another()}")
+            raise UserError(
+                f"{path} is of format {shown(found)}, not a {self.format_name} file; "
+                f"{self._of_another()}"
+            )
         if (version := table.get("version")) != self.version:
             raise UserError(
-                f"{path} has version {shown(version)}, and this NormScope reads {self.version}; {self.again}"
+                f"{path} has version {shown(version)}, and this NormScope reads {self.version}; "
+                f"{self.again}"
             )
-        state = {key: value for key, value in table.items() if key not in ("format", "version", _KEY)}
-        unknown = state.keys() - self.keys - (state.keys() if self.optional is None else self.optional)
+        state = {
+            key: value for key, value in table.items() if key not in ("format", "version", _KEY)
+        }
+        unknown = (
+            state.keys() - self.keys - (state.keys() if self.optional is None else self.optional)
+        )
         faults = [f"lacks {key!r}" for key in sorted(self.keys - state.keys())]
         faults += [f"has the unknown {key!r}" for key in sorted(unknown)]
         if faults:
-            raise UserError(f"{path} was written by another version: it {', '.join(faults)}; {self.again}")
+            raise UserError(
+                f"{path} was written by another version: it {', '.join(faults)}; {self.again}"
+            )
         return state
 
     def _of_another(self) -> str:
@@ -183,13 +213,16 @@ def refuse_broken_seal(file: Path, *, again: str) -> None:
         whole = False
     if not whole:
         raise UserError(
-            f"{file} is damaged or was edited: its last line is not the SHA-256 of the lines above it; {again}"
+            f"{file} is damaged or was edited: its last line is not the SHA-256 of the lines above "
+            f"it; {again}"
         )
 
 
 def _is_sealed(text: str, table: Any) -> bool:
     """Of the text and not of the values, so that a changed blank is noticed too."""
-    return isinstance(table, dict) and text == _sealed({key: table[key] for key in table if key != _KEY})
+    return isinstance(table, dict) and text == _sealed(
+        {key: table[key] for key in table if key != _KEY}
+    )
 
 
 def _sealed(table: dict[str, Any]) -> str:

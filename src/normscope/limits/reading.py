@@ -1,8 +1,9 @@
 """Reading files that anyone may have written: JSON and TOML, within limits that are checked first.
 
-Python's own readers take what no file of ours holds: they recurse as deeply as a file is nested, keep the last of two
-equal keys without a word, and give infinities and integers of any length. What is refused here is a ValueError whose
-text says what came and what is allowed; the callers, who know what the file is for, add its name and what to do.
+Python's own readers take what no file of ours holds: they recurse as deeply as a file is nested,
+keep the last of two equal keys without a word, and give infinities and integers of any length. What
+is refused here is a ValueError whose text says what came and what is allowed; the callers, who know
+what the file is for, add its name and what to do.
 """
 
 import json
@@ -20,7 +21,8 @@ MOST_JSON_BYTES = 2**28
 _PIECE_BYTES = 2**20
 _INT64 = range(-(2**63), 2**64)  # signed or not: seeds go up to 2**64 - 1
 
-# Strings and comments first, so that a bracket inside one is not counted; never going back, so that time is linear.
+# Strings and comments first, so that a bracket inside one is not counted; never going back, so that
+# time is linear.
 _JSON_PARTS = re.compile(r'"(?:\\.|[^"\\])*+"?|[\[\]{}]', re.DOTALL)
 _TOML_PARTS = re.compile(
     r'"""(?:\\.|(?!""")[^\\])*+(?:""")?|\'\'\'(?:(?!\'\'\').)*+(?:\'\'\')?'
@@ -38,12 +40,16 @@ def is_folder(path: Path) -> bool:
 
 
 def read_text(path: Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
-    """All of a UTF-8 file. Raises OSError, or ValueError for one that is longer or of other bytes."""
+    """All of a UTF-8 file. Raises OSError, or ValueError for one that is longer or of other
+    bytes.
+    """
     # One byte more than is allowed tells, and a file without an end cannot fill the memory.
     # In pieces, since the memory for all that is asked for would be taken first.
     content = bytearray()
     with path.open("rb") as stream:
-        while len(content) <= most_bytes and (piece := stream.read(min(_PIECE_BYTES, most_bytes + 1 - len(content)))):
+        while len(content) <= most_bytes and (
+            piece := stream.read(min(_PIECE_BYTES, most_bytes + 1 - len(content)))
+        ):
             content += piece
     if len(content) > most_bytes:
         raise ValueError(f"it has more than {most_bytes:,} bytes")
@@ -56,18 +62,23 @@ def read_json(path: Path, *, infinite: bool = False) -> Any:
 
 
 def parse_json(text: str, *, infinite: bool = False) -> Any:
-    """Raises ValueError for what is not JSON, is nested too deeply, or means something else to another reader.
+    """Raises ValueError for what is not JSON, is nested too deeply, or means something else to
+    another reader.
 
-    That is: a key that stands twice in an object, integers beyond 64 bits, halves of characters, and, unless they are
-    `infinite`, numbers that are not finite.
+    That is: a key that stands twice in an object, integers beyond 64 bits, halves of characters,
+    and, unless they are `infinite`, numbers that are not finite.
     """
     _refuse_nesting(text, _JSON_PARTS)
-    finite: dict[str, Any] = {} if infinite else {"parse_constant": _no_number, "parse_float": _float}
+    finite: dict[str, Any] = (
+        {} if infinite else {"parse_constant": _no_number, "parse_float": _float}
+    )
     value = json.loads(text, object_pairs_hook=_object, parse_int=_int, **finite)
     if "\\u" in text:
         for part, _ in _parts_of(value):
             if isinstance(part, str) and not part.isascii():
-                part.encode("utf-8")  # half a character has no bytes: UnicodeEncodeError, a ValueError
+                part.encode(
+                    "utf-8"
+                )  # half a character has no bytes: UnicodeEncodeError, a ValueError
     return value
 
 
@@ -77,7 +88,9 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Raises ValueError for what is not TOML, is nested too deeply, or holds an integer beyond 64 bits."""
+    """Raises ValueError for what is not TOML, is nested too deeply, or holds an integer beyond 64
+    bits.
+    """
     _refuse_nesting(text, _TOML_PARTS)
     table = tomllib.loads(text)
     for part, depth in _parts_of(table):
@@ -89,13 +102,16 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A value as Python writes it, cut: what came may be megabytes long, and a message is a line."""
+    """A value as Python writes it, cut: what came may be megabytes long, and a message is a
+    line.
+    """
     text = str(value) if isinstance(value, int) and value in _INT64 else _written(value, most)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _written(value: object, most: int) -> str:
-    # Digits of huge integers are refused by Python itself, and the repr of a huge text is made before it is cut.
+    # Digits of huge integers are refused by Python itself, and the repr of a huge text is made
+    # before it is cut.
     if isinstance(value, int):
         return f"an integer of {value.bit_length():,} bits"
     return repr(value[: most + 1]) if isinstance(value, str | bytes) else repr(value)
@@ -118,7 +134,9 @@ def _refuse_nesting(text: str, parts: re.Pattern[str]) -> None:
 
 
 def _parts_of(value: Any) -> Iterator[tuple[Any, int]]:
-    """A value and all that it holds, keys included, with how deep each stands; without recursion."""
+    """A value and all that it holds, keys included, with how deep each stands; without
+    recursion.
+    """
     waiting = [(value, 0)]
     while waiting:
         part, depth = waiting.pop()

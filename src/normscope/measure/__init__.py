@@ -1,7 +1,15 @@
 """What is recorded from any `nn.Module`."""
 
 from .passes import Point, depth_points, first_tensor, gradient_norms, recording, weights_after
-from .statistics import Estimate, Sensitivity, Summary, counted_losses, lr_sensitivity, t_beyond, t_quantile
+from .statistics import (
+    Estimate,
+    Sensitivity,
+    Summary,
+    counted_losses,
+    lr_sensitivity,
+    t_beyond,
+    t_quantile,
+)
 
 __all__ = [
     "Estimate",

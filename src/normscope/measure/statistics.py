@@ -1,9 +1,11 @@
-"""Means over seeds or batches with their confidence intervals, and how sensitive a final loss is to the learning rate.
+"""Means over seeds or batches with their confidence intervals, and how sensitive a final loss is to
+the learning rate.
 
-The sensitivity is that of Wortsman et al. 2023, "Small-scale proxies for large-scale Transformer training
-instabilities", arXiv:2309.14322, section 2.2: E over the rates of [min(ℓ(rate), ℓ₀) − ℓ*], with ℓ* the lowest ℓ of the
-range and ℓ₀ the loss at initialisation. There the range is 3e-4 to 3e-1 in seven rates about equally far apart in the
-logarithm, and expectation and minimum are over these seven.
+The sensitivity is that of Wortsman et al. 2023, "Small-scale proxies for large-scale Transformer
+training instabilities", arXiv:2309.14322, section 2.2: E over the rates of [min(ℓ(rate), ℓ₀) − ℓ*],
+with ℓ* the lowest ℓ of the range and ℓ₀ the loss at initialisation. There the range is 3e-4 to 3e-1
+in seven rates about equally far apart in the logarithm, and expectation and minimum are over these
+seven.
 """
 
 import math
@@ -27,7 +29,9 @@ class Estimate:
     deviation: NDArray[np.float64]
     """Sample standard deviation, with count - 1; NaN for one value."""
     half_width: NDArray[np.float64]
-    """The interval is mean ± half_width: Student's t times deviation / √count. NaN for one value."""
+    """The interval is mean ± half_width: Student's t times deviation / √count. NaN for one
+    value.
+    """
 
     @property
     def low(self) -> NDArray[np.float64]:
@@ -39,7 +43,8 @@ class Estimate:
 
 
 class Summary:
-    """Running mean and variance of named numbers or vectors (Welford 1962); holds two numbers for each, no values.
+    """Running mean and variance of named numbers or vectors (Welford 1962); holds two numbers for
+    each, no values.
 
     Names may come as they like: each has its own count. NaN stays in a mean once it is there.
     """
@@ -50,7 +55,9 @@ class Summary:
         self._squares: dict[str, NDArray[np.float64]] = {}
 
     def add(self, values: Mapping[str, _Value]) -> None:
-        """What one seed or batch gave. Raises ValueError where a vector's shape is not that of before."""
+        """What one seed or batch gave. Raises ValueError where a vector's shape is not that of
+        before.
+        """
         arrays = {name: np.asarray(value, dtype=np.float64) for name, value in values.items()}
         for name, array in arrays.items():
             self._check(name, array)
@@ -58,24 +65,36 @@ class Summary:
             self._pool(name, 1, array, np.zeros_like(array))
 
     def update(self, other: "Summary") -> None:
-        """Take in another summary, as if its values had been added here (Chan et al. 1983). Raises as `add`."""
+        """Take in another summary, as if its values had been added here (Chan et al. 1983). Raises
+        as `add`.
+        """
         for name, mean in other._mean.items():
             self._check(name, mean)
         for name, mean in other._mean.items():
             self._pool(name, other._count[name], mean, other._squares[name])
 
     def estimates(self, confidence: float = 0.95) -> dict[str, Estimate]:
-        """By name. Intervals are for independent values that are about normal; raises ValueError as `t_quantile`."""
+        """By name. Intervals are for independent values that are about normal; raises ValueError as
+        `t_quantile`.
+        """
         return {name: self._estimate(name, confidence) for name in self._mean}
 
     def _check(self, name: str, array: NDArray[np.float64]) -> None:
         if name in self._mean and self._mean[name].shape != array.shape:
-            raise ValueError(f"{name!r} had shape {self._mean[name].shape} before, now {array.shape}")
+            raise ValueError(
+                f"{name!r} had shape {self._mean[name].shape} before, now {array.shape}"
+            )
 
-    def _pool(self, name: str, count: int, mean: NDArray[np.float64], squares: NDArray[np.float64]) -> None:
+    def _pool(
+        self, name: str, count: int, mean: NDArray[np.float64], squares: NDArray[np.float64]
+    ) -> None:
         if name not in self._mean:
             # Copies: the caller may go on writing into its arrays.
-            self._count[name], self._mean[name], self._squares[name] = count, np.array(mean), np.array(squares)
+            self._count[name], self._mean[name], self._squares[name] = (
+                count,
+                np.array(mean),
+                np.array(squares),
+            )
             return
         before, total = self._count[name], self._count[name] + count
         step = mean - self._mean[name]
@@ -90,7 +109,9 @@ class Summary:
             return Estimate(count=1, mean=mean, deviation=unknown, half_width=unknown)
         deviation = np.sqrt(np.divide(squares, count - 1))
         factor = t_quantile(confidence, count - 1) / math.sqrt(count)
-        return Estimate(count=count, mean=mean, deviation=deviation, half_width=np.multiply(deviation, factor))
+        return Estimate(
+            count=count, mean=mean, deviation=deviation, half_width=np.multiply(deviation, factor)
+        )
 
 
 _EXACT_UP_TO = 200
@@ -100,12 +121,14 @@ _EXACT_UP_TO = 200
 def t_quantile(confidence: float, degrees: int) -> float:
     """t with Pr[|T| ≤ t] = confidence, T Student's t of so many degrees of freedom.
 
-    Abramowitz & Stegun 1964: 26.7.3 and 26.7.4, inverted by bisection, up to 200 degrees; 26.7.5, an expansion in
-    1 / degrees, above, whose error is below 1e-9 for confidences up to 0.999. Raises ValueError unless
-    0 < confidence < 1 and degrees ≥ 1.
+    Abramowitz & Stegun 1964: 26.7.3 and 26.7.4, inverted by bisection, up to 200 degrees; 26.7.5,
+    an expansion in 1 / degrees, above, whose error is below 1e-9 for confidences up to 0.999.
+    Raises ValueError unless 0 < confidence < 1 and degrees ≥ 1.
     """
     if not 0 < confidence < 1 or degrees < 1:
-        raise ValueError(f"need 0 < confidence < 1 and degrees >= 1, got {confidence} and {degrees}")
+        raise ValueError(
+            f"need 0 < confidence < 1 and degrees >= 1, got {confidence} and {degrees}"
+        )
     if degrees > _EXACT_UP_TO:
         return _expanded(NormalDist().inv_cdf((1 + confidence) / 2), degrees)
     low, high = 0.0, math.pi / 2
@@ -115,7 +138,9 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def t_beyond(t: float, degrees: int) -> float:
-    """Pr[|T| > t], T Student's t of so many degrees of freedom: the two-sided level at which t decides."""
+    """Pr[|T| > t], T Student's t of so many degrees of freedom: the two-sided level at which t
+    decides.
+    """
     return 1 - _within(math.atan(t / math.sqrt(degrees)), degrees)
 
 
@@ -162,17 +187,18 @@ class Sensitivity:
 
 
 def counted_losses(losses_SR: ArrayLike, initial_S: ArrayLike) -> _Floats:
-    """The losses as the sensitivity counts them, (S, R): the loss at initialisation for what is worse or not finite.
+    """The losses as the sensitivity counts them, (S, R): the loss at initialisation for what is
+    worse or not finite.
 
-    losses_SR: final losses, one row a seed and one column a rate; NaN or an infinity for a run that diverged.
-    initial_S: the loss at initialisation of each seed. Raises ValueError for shapes that do not fit, for no seed or
-    rate, and for a loss at initialisation that is not finite.
+    losses_SR: final losses, one row a seed and one column a rate; NaN or an infinity for a run that
+    diverged. initial_S: the loss at initialisation of each seed. Raises ValueError for shapes that
+    do not fit, for no seed or rate, and for a loss at initialisation that is not finite.
     """
     losses_SR, initial_S = np.asarray(losses_SR, np.float64), np.asarray(initial_S, np.float64)
     if losses_SR.ndim != 2 or not losses_SR.size or initial_S.shape != losses_SR.shape[:1]:
         raise ValueError(
-            "losses have a row for each seed and a column for each rate, and each seed has a loss at initialisation; "
-            f"got the shapes {losses_SR.shape} and {initial_S.shape}"
+            "losses have a row for each seed and a column for each rate, and each seed has a loss "
+            f"at initialisation; got the shapes {losses_SR.shape} and {initial_S.shape}"
         )
     if not np.isfinite(initial_S).all():
         raise ValueError(f"a loss at initialisation must be finite, got {initial_S.tolist()}")
@@ -183,26 +209,38 @@ def counted_losses(losses_SR: ArrayLike, initial_S: ArrayLike) -> _Floats:
 
 
 def lr_sensitivity(
-    losses_SR: ArrayLike, initial_S: ArrayLike, *, seed: int = 0, draws: int = _DRAWS, confidence: float = 0.95
+    losses_SR: ArrayLike,
+    initial_S: ArrayLike,
+    *,
+    seed: int = 0,
+    draws: int = _DRAWS,
+    confidence: float = 0.95,
 ) -> Sensitivity:
     """Sensitivity of the final loss to the rate, with a percentile-bootstrap interval over seeds.
 
-    losses_SR, initial_S: as `counted_losses` takes them, and so are the errors; in nats or any other unit. Each rate
-    counts the same, as in the source: rates at equal distances in the logarithm make the mean one over the logarithm.
-    Of several seeds the mean at each rate is taken first, and the lowest of these means is the best loss. The bootstrap
-    draws seeds with replacement, each with its losses at all rates, since the runs of a seed share their initial
-    weights and their batches. Of few seeds such intervals are too narrow: of three it spans what their resamples span.
+    losses_SR, initial_S: as `counted_losses` takes them, and so are the errors; in nats or any
+    other unit. Each rate counts the same, as in the source: rates at equal distances in the
+    logarithm make the mean one over the logarithm. Of several seeds the mean at each rate is taken
+    first, and the lowest of these means is the best loss. The bootstrap draws seeds with
+    replacement, each with its losses at all rates, since the runs of a seed share their initial
+    weights and their batches. Of few seeds such intervals are too narrow: of three it spans what
+    their resamples span.
 
     seed: of the draws. confidence: in (0, 1), else ValueError.
     """
     counted_SR = counted_losses(losses_SR, initial_S)
     seeds = len(counted_SR)
     if not 0 < confidence < 1 or draws < 1:
-        raise ValueError(f"need 0 < confidence < 1 and at least one draw, got {confidence} and {draws}")
+        raise ValueError(
+            f"need 0 < confidence < 1 and at least one draw, got {confidence} and {draws}"
+        )
     low = high = math.nan
     if seeds > 1:
         # How often each draw has each seed: the means over seeds are then one product.
-        weights_DS = np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds
+        weights_DS = (
+            np.random.default_rng(seed).multinomial(seeds, np.full(seeds, 1 / seeds), size=draws)
+            / seeds
+        )
         tail = (1 - confidence) / 2
         low, high = map(float, np.quantile(_deviation(weights_DS @ counted_SR), [tail, 1 - tail]))
     mean_R = counted_SR.mean(0)

@@ -1,4 +1,6 @@
-"""A model looked at without a trace of it: modes, buffers, attributes and random numbers are put back."""
+"""A model looked at without a trace of it: modes, buffers, attributes and random numbers are put
+back.
+"""
 
 import random
 import sys
@@ -18,9 +20,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 @contextmanager
 def looked_at(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; attention, encoder layers and compiled code step by step; undone at the end.
+    """Evaluation mode without gradients; attention, encoder layers and compiled code step by step;
+    undone at the end.
 
-    Undone is what `left_unchanged` undoes. What a forward pass writes *into* a tensor is for `recorded` to put back.
+    Undone is what `left_unchanged` undoes. What a forward pass writes *into* a tensor is for
+    `recorded` to put back.
     """
     fast = torch.backends.mha.get_fastpath_enabled()
     with left_unchanged(model):
@@ -34,7 +38,9 @@ def looked_at(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def uncompiled() -> Iterator[None]:
-    """Compiled code runs step by step, so that hooks see what is between, and does not complain of being watched."""
+    """Compiled code runs step by step, so that hooks see what is between, and does not complain of
+    being watched.
+    """
     with warnings.catch_warnings(), ExitStack() as undone:
         warnings.filterwarnings("ignore", "Using `torch.compile")
         compiled = torch.compile
@@ -44,7 +50,8 @@ def uncompiled() -> Iterator[None]:
             return compiled(*given, **options)
 
         undone.callback(setattr, torch, "compile", compiled)
-        # Importing the compiler takes as long as importing torch, so it waits for a model that asks for it.
+        # Importing the compiler takes as long as importing torch, so it waits for a model that asks
+        # for it.
         torch.compile = stepwise
         if "torch._dynamo" in sys.modules:
             undone.enter_context(torch.compiler.set_stance("force_eager"))
@@ -53,10 +60,12 @@ def uncompiled() -> Iterator[None]:
 
 @contextmanager
 def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator[None]:
-    """Evaluation mode; at the end, after an error too, the model and the random generators are as they were.
+    """Evaluation mode; at the end, after an error too, the model and the random generators are as
+    they were.
 
-    That is every module's mode, attributes, hooks and tables of parameters, buffers and modules, what the containers
-    and plain objects among its attributes hold, and the random state of torch (all devices), numpy and `random`.
+    That is every module's mode, attributes, hooks and tables of parameters, buffers and modules,
+    what the containers and plain objects among its attributes hold, and the random state of torch
+    (all devices), numpy and `random`.
     written: tensors that the forward pass writes into, whose values are put back as well.
     """
     kept = _contents(model)
@@ -76,7 +85,9 @@ def left_unchanged(model: nn.Module, written: Sequence[Tensor] = ()) -> Iterator
 
 @contextmanager
 def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
-    """The context hands out what puts weights and buffers back; at the end they, `.grad`, modes and generators are."""
+    """The context hands out what puts weights and buffers back; at the end they, `.grad`, modes and
+    generators are.
+    """
     held: list[Tensor] = [*model.parameters(), *model.buffers()]
     gradients = [parameter.grad for parameter in model.parameters()]
     start = [tensor.detach().clone() for tensor in held]
@@ -96,14 +107,19 @@ def restored(model: nn.Module) -> Iterator[Callable[[], None]]:
 
 
 def _contents(model: nn.Module) -> list[Callable[[], None]]:
-    """What puts back all that modules hold, and the contents of the containers and plain objects among that.
+    """What puts back all that modules hold, and the contents of the containers and plain objects
+    among that.
 
-    A model may change what it holds while it runs: caches, tables of positions that grow, hooks put on at first use.
+    A model may change what it holds while it runs: caches, tables of positions that grow, hooks put
+    on at first use.
     """
     found: list[Callable[[], None]] = []
     seen, todo = set(), list[Any]()
     for module in model.modules():
-        todo += [vars(module), *(vars(held) for held in vars(module).values() if _is_plain_object(held))]
+        todo += [
+            vars(module),
+            *(vars(held) for held in vars(module).values() if _is_plain_object(held)),
+        ]
         found.append(partial(setattr, module, "training", module.training))
     while todo:
         container = todo.pop()
@@ -123,7 +139,9 @@ _FILLED_BY: Mapping[type, Callable[[Any, Any], None]] = {
     deque: deque.extend,
     set: set.update,
 }
-"""Containers whose contents are put back; a class of somebody's own may do more at that than hold them."""
+"""Containers whose contents are put back; a class of somebody's own may do more at that than hold
+them.
+"""
 
 
 def _restored(container: Any) -> Callable[[], None]:
@@ -143,12 +161,16 @@ _NO_PLAIN_OBJECTS = (nn.Module, Tensor, type, ModuleType)
 
 
 def _is_plain_object(held: Any) -> bool:
-    return hasattr(held, "__dict__") and not isinstance(held, _NO_PLAIN_OBJECTS) and not callable(held)
+    return (
+        hasattr(held, "__dict__") and not isinstance(held, _NO_PLAIN_OBJECTS) and not callable(held)
+    )
 
 
 @contextmanager
 def random_state_kept() -> Iterator[None]:
-    """The random state of torch (all devices), numpy and `random` at the end is that of the beginning."""
+    """The random state of torch (all devices), numpy and `random` at the end is that of the
+    beginning.
+    """
     of_torch, of_numpy, of_python = torch.get_rng_state(), np.random.get_state(), random.getstate()
     of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     try:

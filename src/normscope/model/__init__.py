@@ -1,4 +1,6 @@
-"""Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are joined."""
+"""Attention, feed-forward, embeddings and stacks; a placement's formula decides how they are
+joined.
+"""
 
 from .context import Cache, Context
 from .initialisation import SCHEMES, initialise, renormalise, unit_vectors

@@ -1,4 +1,6 @@
-"""Embeddings of tokens with their positions, and the tables with a row a token that output projections share."""
+"""Embeddings of tokens with their positions, and the tables with a row a token that output
+projections share.
+"""
 
 import math
 from collections.abc import Iterator
@@ -17,7 +19,8 @@ from .layout import PositionEncoding
 class Table(Drawable):
     """A (V, D) table, whose rows the placement may keep at length 1.
 
-    On its own its rows meet the last hidden states, and are drawn as the embedding of a model of text is.
+    On its own its rows meet the last hidden states, and are drawn as the embedding of a model of
+    text is.
     """
 
     role: ClassVar[str] = "head"
@@ -39,7 +42,9 @@ class Table(Drawable):
 
 
 PAD = 1
-_FIRST_POSITION = PAD + 1  # fairseq counts positions from the padding index; its numbers are what we compare with
+_FIRST_POSITION = (
+    PAD + 1
+)  # fairseq counts positions from the padding index; its numbers are what we compare with
 
 
 class _Sinusoids(nn.Module):
@@ -51,25 +56,34 @@ class _Sinusoids(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         if width % 2 or width < 4:
-            raise ValueError(f"sinusoidal positions need an even width of at least 4, got width={width}")
+            raise ValueError(
+                f"sinusoidal positions need an even width of at least 4, got width={width}"
+            )
         self.register_buffer("table_PD", sinusoids(256, width), persistent=False)
 
     def forward(self, positions_N: Tensor, longest: int) -> Tensor:
         """int64 positions from 0, all below `longest` -> (N, D)."""
         if longest > len(self.table_PD):
             # Grown by doubling, so that a long sentence costs once.
-            self.table_PD = sinusoids(1 << longest.bit_length(), self.table_PD.shape[1]).to(self.table_PD)
+            self.table_PD = sinusoids(1 << longest.bit_length(), self.table_PD.shape[1]).to(
+                self.table_PD
+            )
         return self.table_PD.index_select(0, positions_N)
 
     table_PD: Tensor
 
 
 def sinusoids(positions: int, width: int) -> Tensor:
-    """(positions, width): sines in the first half, cosines in the second, wavelengths from 2π to 10,000·2π."""
+    """(positions, width): sines in the first half, cosines in the second, wavelengths from 2π to
+    10,000·2π.
+    """
     half = width // 2
     # In float32 whatever the model's dtype, as fairseq does: the two agree to the last bit.
     frequency = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / (half - 1)))
-    angle = torch.arange(_FIRST_POSITION, positions + _FIRST_POSITION, dtype=torch.float32)[:, None] * frequency
+    angle = (
+        torch.arange(_FIRST_POSITION, positions + _FIRST_POSITION, dtype=torch.float32)[:, None]
+        * frequency
+    )
     return torch.cat([angle.sin(), angle.cos()], 1).to(torch.get_default_dtype())
 
 
@@ -79,19 +93,23 @@ def sinusoids(positions: int, width: int) -> Tensor:
 class Embedding(Table):
     """Rows of a (V, D) table, plus sinusoidal positions unless positions are told elsewhere.
 
-    What becomes of the rows is the placement's to say (`input_rows`); most multiply them by √D (Vaswani et al. 2017,
-    section 3.4).
+    What becomes of the rows is the placement's to say (`input_rows`); most multiply them by √D
+    (Vaswani et al. 2017, section 3.4).
     """
 
     role: ClassVar[str] = "embedding"
 
-    def __init__(self, vocabulary: int, width: int, placement: Placement, *, sinusoidal: bool = True) -> None:
+    def __init__(
+        self, vocabulary: int, width: int, placement: Placement, *, sinusoidal: bool = True
+    ) -> None:
         super().__init__(vocabulary, width, placement)
         self.sinusoids = _Sinusoids(width) if sinusoidal else None
 
     def forward(self, tokens_N: Tensor, positions_N: Tensor, longest: int) -> Tensor:
         """tokens_N: int64 ids; positions_N: int64 from 0, all below `longest`. Returns (N, D)."""
-        rows: Tensor = self.placement.input_rows(nn.functional.embedding(tokens_N, self.weight, padding_idx=PAD))
+        rows: Tensor = self.placement.input_rows(
+            nn.functional.embedding(tokens_N, self.weight, padding_idx=PAD)
+        )
         return rows if self.sinusoids is None else rows + self.sinusoids(positions_N, longest)
 
     def draw(self, scheme: Scheme) -> None:
@@ -103,12 +121,12 @@ class Embedding(Table):
 
 
 class TextEmbedding(Table):
-    """Rows of a (V, D), a (P, D) and, with segments, an (S, D) table, added up (Devlin et al. 2018, figure 2); then a
-    norm, where there is one.
+    """Rows of a (V, D), a (P, D) and, with segments, an (S, D) table, added up (Devlin et al. 2018,
+    figure 2); then a norm, where there is one.
 
-    BERT has the norm, whatever the placement of its blocks; GPT-2 has none. Neither multiplies by √D; Gemma multiplies
-    the tokens' rows (`scale`). With sinusoidal positions their waves stand in for the second table, and with positions
-    that attention tells, nothing does.
+    BERT has the norm, whatever the placement of its blocks; GPT-2 has none. Neither multiplies by
+    √D; Gemma multiplies the tokens' rows (`scale`). With sinusoidal positions their waves stand in
+    for the second table, and with positions that attention tells, nothing does.
     """
 
     role: ClassVar[str] = "embedding"
@@ -135,14 +153,20 @@ class TextEmbedding(Table):
 
     def tables(self) -> Iterator[nn.Parameter]:
         """In the order in which they are drawn."""
-        yield from (table for table in (self.weight, self.positions, self.segments) if table is not None)
+        yield from (
+            table for table in (self.weight, self.positions, self.segments) if table is not None
+        )
 
     def draw(self, scheme: Scheme) -> None:
         for table_VD in self.tables():
             draw_bert(table_VD, self.placement.embedding_gain() if table_VD is self.weight else 1.0)
 
-    def forward(self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor | None = None) -> Tensor:
-        """int64 ids of tokens, positions from 0 and segments from 0 -> (N, D). Segments left out are all 0."""
+    def forward(
+        self, tokens_N: Tensor, positions_N: Tensor, segments_N: Tensor | None = None
+    ) -> Tensor:
+        """int64 ids of tokens, positions from 0 and segments from 0 -> (N, D). Segments left out
+        are all 0.
+        """
         embedded = self.placement.table_rows(nn.functional.embedding(tokens_N, self.weight))
         if self.scale != 1.0:
             embedded = embedded * self.scale

@@ -10,14 +10,18 @@ from ..placement.schemes import BERT, SCHEMES as SCHEMES, Draw as Draw, Scheme a
 
 
 class Drawable(nn.Module):
-    """A module that says how a scheme draws its weights, and which of them its placement keeps at length 1."""
+    """A module that says how a scheme draws its weights, and which of them its placement keeps at
+    length 1.
+    """
 
     def draw(self, scheme: Scheme) -> None:
         """Draw every weight of its own from torch's global generator."""
         raise NotImplementedError
 
     def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
-        """Weights whose vectors the placement keeps at length 1, and the dimension along which they lie."""
+        """Weights whose vectors the placement keeps at length 1, and the dimension along which they
+        lie.
+        """
         yield from ()
 
 
@@ -25,9 +29,9 @@ class Drawable(nn.Module):
 def initialise(model: nn.Module, scheme: str, placement: type[Placement]) -> None:
     """Draw every weight of `model` from torch's global generator, in the order of its modules.
 
-    scheme: a name of SCHEMES, or `as-placement` for the one the placement's source uses. The padding row of an
-    embedding is 0, and norms and the placement's own parameters keep the values they start with. Raises KeyError for a
-    name that is neither.
+    scheme: a name of SCHEMES, or `as-placement` for the one the placement's source uses. The
+    padding row of an embedding is 0, and norms and the placement's own parameters keep the values
+    they start with. Raises KeyError for a name that is neither.
     """
     table = SCHEMES[placement.initialisation if scheme == "as-placement" else scheme]
     for module in model.modules():
@@ -56,8 +60,15 @@ def draw_bert(weight: Tensor, gain: float = 1.0) -> None:
 
 
 def unit_vectors(model: nn.Module) -> list[tuple[Tensor, int]]:
-    """The weights whose vectors the model's placements keep at length 1, and the dimension along which they lie."""
-    return [found for module in model.modules() if isinstance(module, Drawable) for found in module.unit_vectors()]
+    """The weights whose vectors the model's placements keep at length 1, and the dimension along
+    which they lie.
+    """
+    return [
+        found
+        for module in model.modules()
+        if isinstance(module, Drawable)
+        for found in module.unit_vectors()
+    ]
 
 
 @torch.no_grad()

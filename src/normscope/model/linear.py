@@ -1,10 +1,12 @@
-"""The linear layers of sub-layers and heads, and dropout: what a CPU does faster than torch's own way.
+"""The linear layers of sub-layers and heads, and dropout: what a CPU does faster than torch's own
+way.
 
-Two libraries compute products in float32. torch's default, MKL, reaches 40 % of the peak of an AMD CPU, oneDNN 80 to
-90 %. But on processors with AVX-512 oneDNN compiles a product for every shape and keeps it, half a megabyte each, and
-batches differ in their numbers of rows: memory would grow for hundreds of updates. So oneDNN gets the products that
-have a use for it, and of these a round number of rows; what is left over goes to MKL, for which a shape costs nothing.
-Dropout draws its masks four to a random number, where torch's own draws one element at a time.
+Two libraries compute products in float32. torch's default, MKL, reaches 40 % of the peak of an AMD
+CPU, oneDNN 80 to 90 %. But on processors with AVX-512 oneDNN compiles a product for every shape and
+keeps it, half a megabyte each, and batches differ in their numbers of rows: memory would grow for
+hundreds of updates. So oneDNN gets the products that have a use for it, and of these a round number
+of rows; what is left over goes to MKL, for which a shape costs nothing. Dropout draws its masks
+four to a random number, where torch's own draws one element at a time.
 """
 
 import platform
@@ -26,16 +28,20 @@ from .initialisation import Drawable, Scheme, draw_bert
 FP32_ERROR_BOUND = 2.0**-16
 """Largest relative error (Frobenius norm, against float64) that still counts as a float32 product.
 
-Sums of K = 512 random terms in float32 err by about √K · 2^-24 = 2^-19.5 at most. Factors rounded to TF32 or bfloat16
-err by 2^-11.4 and 2^-8.4, whatever K is: the bound lies well between.
+Sums of K = 512 random terms in float32 err by about √K · 2^-24 = 2^-19.5 at most. Factors rounded
+to TF32 or bfloat16 err by 2^-11.4 and 2^-8.4, whatever K is: the bound lies well between.
 """
 LEAST_MULTIPLICATIONS = 1 << 26
-"""Of a product that has a use for oneDNN, a millisecond or two: in smaller ones, calls cost what is gained."""
+"""Of a product that has a use for oneDNN, a millisecond or two: in smaller ones, calls cost what is
+gained.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _FastMatmul:
-    """Whether float32 products go through oneDNN, and the relative error found there (None where it was not tried)."""
+    """Whether float32 products go through oneDNN, and the relative error found there (None where it
+    was not tried).
+    """
 
     on: bool
     error: float | None
@@ -50,10 +56,11 @@ class _Process:
 def fast_matmul(device: torch.device) -> _FastMatmul:
     """Have oneDNN compute the large float32 products of this process if they stay float32 there.
 
-    Not on Intel's processors, where MKL is the faster. torch's name for the route is `fp32_precision = "bf16"`, the
-    permission to compute in bfloat16. oneDNN uses that permission only where it pays, which is where the CPU has AMX;
-    so products of every layout that training uses are compared with float64 first, and an error above FP32_ERROR_BOUND
-    leaves all to MKL. The decision depends on the CPU and torch alone, never on a timing. Results differ from MKL's by
+    Not on Intel's processors, where MKL is the faster. torch's name for the route is
+    `fp32_precision = "bf16"`, the permission to compute in bfloat16. oneDNN uses that permission
+    only where it pays, which is where the CPU has AMX; so products of every layout that training
+    uses are compared with float64 first, and an error above FP32_ERROR_BOUND leaves all to MKL. The
+    decision depends on the CPU and torch alone, never on a timing. Results differ from MKL's by
     rounding: a run is repeatable to the bit under the same outcome only, which the caller records.
     """
     available = device.type == "cpu" and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
@@ -108,7 +115,9 @@ def add_product(total_KM: Tensor, a_NK: Tensor, b_NM: Tensor) -> None:
 
 
 def round_rows(rows: int) -> int:
-    """As many of the rows as make a number of five binary digits and zeros: 16 from one power of two to the next."""
+    """As many of the rows as make a number of five binary digits and zeros: 16 from one power of
+    two to the next.
+    """
     zeros = max(rows.bit_length() - 5, 0)
     return rows >> zeros << zeros
 
@@ -152,9 +161,14 @@ _linear_product: Callable[[Tensor, Tensor], Tensor] = _Product.apply
 
 def product(x: Tensor, weight_MD: Tensor) -> Tensor:
     """x Wᵀ, by the library that is the faster where x is rows (N, D) on a CPU."""
-    # Where autocast is on, or there are more dimensions than rows, torch's own operation sees to them.
+    # Where autocast is on, or there are more dimensions than rows, torch's own operation sees to
+    # them.
     plain = x.ndim != 2 or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling()
-    return x @ weight_MD.T if plain or not is_for_onednn(x, weight_MD.numel()) else _linear_product(x, weight_MD)
+    return (
+        x @ weight_MD.T
+        if plain or not is_for_onednn(x, weight_MD.numel())
+        else _linear_product(x, weight_MD)
+    )
 
 
 _PRODUCTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
@@ -165,7 +179,9 @@ _PRODUCTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 
 
 def _error(product: Callable[[Tensor, Tensor], Tensor]) -> float:
-    generator = torch.Generator().manual_seed(0)  # its own: the run's random numbers must not depend on this check
+    generator = torch.Generator().manual_seed(
+        0
+    )  # its own: the run's random numbers must not depend on this check
     a, b = (torch.randn(512, 512, generator=generator, dtype=torch.float64) for _ in range(2))
     a, b = a.float(), b.float()
     exact = a.double() @ b.double()
@@ -175,7 +191,8 @@ def _error(product: Callable[[Tensor, Tensor], Tensor]) -> float:
 class Linear(nn.Linear):
     """nn.Linear, its bias added after the product on a CPU.
 
-    There torch's own writes the bias to every row, and then has the product read it back: 5 to 10 % of the layer.
+    There torch's own writes the bias to every row, and then has the product read it back: 5 to 10 %
+    of the layer.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -199,9 +216,11 @@ _LEVELS = 1 << 16
 
 
 class Dropout(nn.Module):
-    """Zero each element with probability `rate` and scale the rest by 1 / (1 - rate); identity in evaluation.
+    """Zero each element with probability `rate` and scale the rest by 1 / (1 - rate); identity in
+    evaluation.
 
-    On a CPU the rate is rounded to a multiple of 2^-16, and the scale is exact for the rounded rate: the mean is kept.
+    On a CPU the rate is rounded to a multiple of 2^-16, and the scale is exact for the rounded
+    rate: the mean is kept.
     """
 
     def __init__(self, rate: float) -> None:
@@ -239,7 +258,8 @@ class _MaskedScale(torch.autograd.Function):
 
 
 def _scale(x: Tensor, keep: Tensor, scale: float) -> Tensor:
-    # torch converts bool to a float dtype element by element, and int8 by vectors, several times as fast.
+    # torch converts bool to a float dtype element by element, and int8 by vectors, several times as
+    # fast.
     return keep.view(torch.int8).to(x.dtype).mul_(x).mul_(scale)
 
 
@@ -248,7 +268,9 @@ _masked_scale: Callable[..., Tensor] = _MaskedScale.apply
 
 @contextmanager
 def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """Every module in one mode; at the end, after an error too, each is in the mode that it was in."""
+    """Every module in one mode; at the end, after an error too, each is in the mode that it was
+    in.
+    """
     modes = {module: module.training for module in model.modules()}
     model.train(training)
     try:

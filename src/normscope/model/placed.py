@@ -1,4 +1,5 @@
-"""What a formula has of its own in a model: its norms, its parameters, and the operations that Python does not write.
+"""What a formula has of its own in a model: its norms, its parameters, and the operations that
+Python does not write.
 
 Numbers of a formula may follow a schedule over updates.
 """
@@ -19,7 +20,9 @@ from .initialisation import Drawable, Scheme
 
 
 class RMSNorm(nn.RMSNorm):
-    """torch's, in float32 under autocast, which casts for LayerNorm only and warns of RMSNorm's mixed dtypes."""
+    """torch's, in float32 under autocast, which casts for LayerNorm only and warns of RMSNorm's
+    mixed dtypes.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(_at_least_float32(x))
@@ -34,12 +37,16 @@ class ScaleNorm(nn.Module):
         self.weight = nn.Parameter(torch.tensor(float(width) ** 0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        normed: Tensor = self.weight * nn.functional.normalize(_at_least_float32(x), dim=-1, eps=self.epsilon)
+        normed: Tensor = self.weight * nn.functional.normalize(
+            _at_least_float32(x), dim=-1, eps=self.epsilon
+        )
         return normed
 
 
 class SphereNorm(nn.Module):
-    """√D x / ‖x‖, without parameters: RMSNorm without a gain (Loshchilov et al. 2024, section 2, at radius √D)."""
+    """√D x / ‖x‖, without parameters: RMSNorm without a gain (Loshchilov et al. 2024, section 2, at
+    radius √D).
+    """
 
     def __init__(self, width: int, epsilon: float) -> None:
         super().__init__()
@@ -51,7 +58,9 @@ class SphereNorm(nn.Module):
 
 
 class _DynamicTanh(nn.Module):
-    """DyT, γ tanh(αx) + β with one α for all features and no statistics of x (Zhu et al. 2025, arXiv:2503.10622)."""
+    """DyT, γ tanh(αx) + β with one α for all features and no statistics of x (Zhu et al. 2025,
+    arXiv:2503.10622).
+    """
 
     role: ClassVar[str] = "norm"
 
@@ -66,7 +75,9 @@ class _DynamicTanh(nn.Module):
 
 
 class _DynamicErf(_DynamicTanh):
-    """Derf, γ erf(αx + s) + β (Chen et al. 2025, arXiv:2512.10938), α and s one number each; s starts from 0."""
+    """Derf, γ erf(αx + s) + β (Chen et al. 2025, arXiv:2512.10938), α and s one number each; s
+    starts from 0.
+    """
 
     def __init__(self, width: int, epsilon: float) -> None:
         super().__init__(width, epsilon)
@@ -87,7 +98,9 @@ NORMS: dict[str, Callable[[int, float], nn.Module]] = {
 
 
 class Grouped(nn.Module):
-    """A norm that can also be applied to equal parts of x, each on its own: queries and keys by head."""
+    """A norm that can also be applied to equal parts of x, each on its own: queries and keys by
+    head.
+    """
 
     def __init__(self, norm: nn.Module, width: int) -> None:
         super().__init__()
@@ -99,9 +112,13 @@ class Grouped(nn.Module):
 
 
 class NormGroup(nn.Module):
-    """The norms one sub-layer owns, by the names its formula gives them; calling the group applies `main`."""
+    """The norms one sub-layer owns, by the names its formula gives them; calling the group applies
+    `main`.
+    """
 
-    def __init__(self, widths: dict[str, int], make: Callable[[int], nn.Module], grouped: frozenset[str]) -> None:
+    def __init__(
+        self, widths: dict[str, int], make: Callable[[int], nn.Module], grouped: frozenset[str]
+    ) -> None:
         super().__init__()
         for name, width in widths.items():
             self.add_module(name, Grouped(make(width), width) if name in grouped else make(width))
@@ -122,7 +139,8 @@ def _at_least_float32(x: Tensor) -> Tensor:
 def _unit(x: Tensor) -> Tensor:
     x = _at_least_float32(x)
     length = x.norm(dim=-1, keepdim=True)
-    # A padding row, or a branch whose ReLUs are all shut: it stays 0, with a derivative of 1 where x / ‖x‖ has none.
+    # A padding row, or a branch whose ReLUs are all shut: it stays 0, with a derivative of 1 where
+    # x / ‖x‖ has none.
     direction: Tensor = x / torch.where(length > 0, length, 1.0)
     return direction
 
@@ -145,7 +163,9 @@ class PlacedParameters(nn.ParameterDict, Drawable):
         self[name].copy_(_first(self.specs[name]))
 
     def draw(self, scheme: Scheme) -> None:
-        """Those that start from a normal distribution; all others keep their values, whatever the scheme."""
+        """Those that start from a normal distribution; all others keep their values, whatever the
+        scheme.
+        """
         for name, spec in self.specs.items():
             if spec.std:
                 start = _first(spec).to(self[name])
@@ -198,7 +218,12 @@ def _beside(x: Tensor, *others: Tensor) -> Tensor:
 
 @operations.connect.register
 def _connect(
-    x: Tensor, weight: Tensor, bias: Tensor | float = 0.0, scale: Tensor | float = 1.0, *, name: str = ""
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | float = 0.0,
+    scale: Tensor | float = 1.0,
+    *,
+    name: str = "",
 ) -> tuple[Tensor, ...]:
     """Numbers (N, 1), or (N, F) of a weight that has F features."""
     rows, *features, width = weight.shape
@@ -210,7 +235,9 @@ def _connect(
 
 
 @operations.sinkhorn.register
-def _sinkhorn(first: Tensor, logits: tuple[Tensor, ...], rounds: int, epsilon: float) -> tuple[tuple[Tensor, ...], ...]:
+def _sinkhorn(
+    first: Tensor, logits: tuple[Tensor, ...], rounds: int, epsilon: float
+) -> tuple[tuple[Tensor, ...], ...]:
     # Tokens last, so that sums over rows and columns run over long vectors.
     size = math.isqrt(len(logits))
     stacked = torch.stack([logit.squeeze(-1) for logit in logits])
@@ -224,7 +251,9 @@ def _sinkhorn(first: Tensor, logits: tuple[Tensor, ...], rounds: int, epsilon: f
 
 
 class Schedules(nn.Module):
-    """A stack's scheduled numbers by name, as buffers: a checkpoint keeps them, an optimiser does not see them."""
+    """A stack's scheduled numbers by name, as buffers: a checkpoint keeps them, an optimiser does
+    not see them.
+    """
 
     def __init__(self, initial: Mapping[str, float]) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""Initial values that a placement takes from one batch: Admin's scales, from the variances of its branches."""
+"""Initial values that a placement takes from one batch: Admin's scales, from the variances of its
+branches.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
@@ -13,13 +15,17 @@ from .stack import PlacedSublayer, Stack
 
 
 @torch.no_grad()
-def profile(model: nn.Module, run: Callable[[], object], *, finished: Collection[Stack] = ()) -> None:
-    """Set the parameters that placements of `model` take from the variances of their branches (`Placement.profiled`).
+def profile(
+    model: nn.Module, run: Callable[[], object], *, finished: Collection[Stack] = ()
+) -> None:
+    """Set the parameters that placements of `model` take from the variances of their branches
+    (`Placement.profiled`).
 
-    run: one forward pass of the model on a batch, which happens as the placement's `profiling` says. It starts from the
-    parameters' first values whatever they are now, and leaves modes and random generators as they were. Without a
-    placement that asks for it, `run` is not called. finished: stacks to leave as they are. Raises ValueError where
-    `run` does not reach such a stack.
+    run: one forward pass of the model on a batch, which happens as the placement's `profiling`
+    says. It starts from the parameters' first values whatever they are now, and leaves modes and
+    random generators as they were. Without a placement that asks for it, `run` is not called.
+    finished: stacks to leave as they are. Raises ValueError where `run` does not reach such a
+    stack.
     """
     stacks = [m for m in model.modules() if isinstance(m, Stack) and m.placement.is_profiled()]
     stacks = [stack for stack in stacks if stack not in finished]
@@ -30,7 +36,9 @@ def profile(model: nn.Module, run: Callable[[], object], *, finished: Collection
             walk.finish()
 
 
-def _run(model: nn.Module, walks: "Sequence[_Walk]", how: Profiling, run: Callable[[], object]) -> None:
+def _run(
+    model: nn.Module, walks: "Sequence[_Walk]", how: Profiling, run: Callable[[], object]
+) -> None:
     """One forward pass in the mode that is asked for, with every walk watching its stack."""
     devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
     with ExitStack() as undone:
@@ -67,11 +75,14 @@ class _Walk:
             self._set(len(self.variances))
 
     def finish(self) -> None:
-        """Set what could not be set before the whole batch had passed. Raises ValueError where none did."""
+        """Set what could not be set before the whole batch had passed. Raises ValueError where none
+        did.
+        """
         if len(self.variances) != len(self.sublayers):
             raise ValueError(
-                f"a profiling pass has to run every stack once, and one of placement {self.placement.name!r} with "
-                f"{len(self.sublayers)} sub-layers saw {len(self.variances)} of them"
+                "a profiling pass has to run every stack once, and one of placement "
+                f"{self.placement.name!r} with {len(self.sublayers)} sub-layers saw "
+                f"{len(self.variances)} of them"
             )
         if not self.placement.profiling.in_order:
             for index in range(1, len(self.sublayers)):
@@ -81,7 +92,9 @@ class _Walk:
         """The values of one sub-layer, counted from 0."""
         following = self.sublayers[index]
         assert isinstance(following, PlacedSublayer)
-        for name, value in self.placement.profiled(self.variances[:index], self.input_variance).items():
+        for name, value in self.placement.profiled(
+            self.variances[:index], self.input_variance
+        ).items():
             following.placed[name].fill_(value)
 
 

@@ -1,4 +1,6 @@
-"""BERT and GPT-2 (Devlin et al. 2018, Radford et al. 2019) with any placement: models of one stack."""
+"""BERT and GPT-2 (Devlin et al. 2018, Radford et al. 2019) with any placement: models of one
+stack.
+"""
 
 # N = packed tokens, D = width, V = vocabulary
 
@@ -40,7 +42,8 @@ class EncoderConfig(TextModelConfig):
 class MaskedEncoder(nn.Module):
     """Token and segment ids in, hidden states out, with the heads of pre-training.
 
-    `predict` and `logits` name masked tokens; `next_sentence` judges a pair of sentences by what is `pooled` of it.
+    `predict` and `logits` name masked tokens; `next_sentence` judges a pair of sentences by what is
+    `pooled` of it.
     """
 
     def __init__(self, config: EncoderConfig, vocabulary: int) -> None:
@@ -73,7 +76,9 @@ class MaskedEncoder(nn.Module):
 
     def norm(self) -> nn.Module:
         """A new one, as the embedding and the masked-token head have it."""
-        return make_norm(self.placement, self.config.norm, self.config.norm_epsilon, self.config.width)
+        return make_norm(
+            self.placement, self.config.norm, self.config.norm_epsilon, self.config.width
+        )
 
     def forward(self, tokens_N: Tensor, segments_N: Tensor | None, layout: Layout) -> Tensor:
         """Packed token and segment ids -> hidden states (N, D). Segments left out are all 0."""
@@ -122,7 +127,9 @@ class DecoderConfig(TextModelConfig):
 
 
 class LanguageModel(nn.Module):
-    """Token ids in, hidden states out, each seeing the tokens up to itself; `logits` projects them on the embedding."""
+    """Token ids in, hidden states out, each seeing the tokens up to itself; `logits` projects them
+    on the embedding.
+    """
 
     def __init__(self, config: DecoderConfig, vocabulary: int) -> None:
         super().__init__()
@@ -139,7 +146,9 @@ class LanguageModel(nn.Module):
         self.decoder = Stack(placement, stack_config(config), initialisation=None)
         make = norm_maker(placement, config.norm, config.norm_epsilon)
         self.head = PlacedEnd(read_head(placement, vocabulary), make, self.decoder.schedules.value)
-        self.output = None if config.output == "tied" else Table(vocabulary, config.width, placement)
+        self.output = (
+            None if config.output == "tied" else Table(vocabulary, config.width, placement)
+        )
         self.soft_cap = None if config.logit_soft_cap == "none" else config.logit_soft_cap
         initialise(self, config.initialisation, named(config.placement))
 
@@ -156,7 +165,8 @@ class LanguageModel(nn.Module):
     def step(self, token_BR: Tensor, parent_BR: Tensor, cache: Cache) -> Tensor:
         """One more token for each of R rows of B texts -> hidden states (B·R, D).
 
-        parent_BR: the row of the last step that each row continues; ignored at the first. The cache holds the rest.
+        parent_BR: the row of the last step that each row continues; ignored at the first. The cache
+        holds the rest.
         """
         layout, token_N = cache.advance(parent_BR), token_BR.flatten()
         x_ND = self.embedding(token_N, torch.full_like(token_N, cache.steps - 1))
@@ -170,4 +180,8 @@ class LanguageModel(nn.Module):
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """(N, D) -> (N, V)."""
         logits_NV = hidden_ND @ self.output_rows().T
-        return logits_NV if self.soft_cap is None else self.soft_cap * torch.tanh(logits_NV / self.soft_cap)
+        return (
+            logits_NV
+            if self.soft_cap is None
+            else self.soft_cap * torch.tanh(logits_NV / self.soft_cap)
+        )

@@ -1,4 +1,6 @@
-"""A stack of blocks that runs a placement's formula on tensors. The only room that turns formulas into modules."""
+"""A stack of blocks that runs a placement's formula on tensors. The only room that turns formulas
+into modules.
+"""
 
 # N = packed tokens, D = width
 from collections.abc import Callable, Iterator
@@ -26,9 +28,13 @@ _MakeNorms = Callable[[SymbolEnd], NormGroup]
 
 
 class PlacedEnd(nn.Module):
-    """An end of a stack, or the output projection, with the norms and parameters that the formula asks for there."""
+    """An end of a stack, or the output projection, with the norms and parameters that the formula
+    asks for there.
+    """
 
-    def __init__(self, asked: SymbolEnd, make: _MakeNorms, schedule: Callable[[str], Tensor]) -> None:
+    def __init__(
+        self, asked: SymbolEnd, make: _MakeNorms, schedule: Callable[[str], Tensor]
+    ) -> None:
         super().__init__()
         self.norm = make(asked)
         self.placed = PlacedParameters(asked.parameters)
@@ -42,7 +48,9 @@ class PlacedEnd(nn.Module):
 
 
 class PlacedSublayer(nn.Module):
-    """F with the norms and parameters that the placement's formula asks for; a call gives F(x) after dropout."""
+    """F with the norms and parameters that the placement's formula asks for; a call gives F(x)
+    after dropout.
+    """
 
     def __init__(self, f: SublayerModule, spec: SymbolSublayer, make: _MakeNorms, dropout: float):
         super().__init__()
@@ -59,10 +67,16 @@ class PlacedSublayer(nn.Module):
 
 
 class _BoundSublayer:
-    """A sub-layer as a formula sees it in one forward pass; no dataclass, which torch.compile 2.11 cannot trace."""
+    """A sub-layer as a formula sees it in one forward pass; no dataclass, which torch.compile 2.11
+    cannot trace.
+    """
 
     def __init__(
-        self, module: PlacedSublayer, context: Context, shared: nn.ParameterDict, schedule: Callable[[str], Tensor]
+        self,
+        module: PlacedSublayer,
+        context: Context,
+        shared: nn.ParameterDict,
+        schedule: Callable[[str], Tensor],
     ) -> None:
         self.module, self.context, self.shared, self.schedule = module, context, shared, schedule
 
@@ -85,7 +99,9 @@ class _BoundSublayer:
 
 
 class Block(nn.Module):
-    """One Transformer layer. Its input and output are the placement's state, so a forward hook here sees the stream."""
+    """One Transformer layer. Its input and output are the placement's state, so a forward hook here
+    sees the stream.
+    """
 
     def __init__(
         self,
@@ -123,10 +139,14 @@ class StackConfig:
     activation: str = "relu"
     biases: Literal["all", "query-key-value", "none"] = "all"
     position_encoding: PositionEncoding = "none"
-    """What attention itself tells positions by: rotary or alibi. The others are the embedding's, before the stack."""
+    """What attention itself tells positions by: rotary or alibi. The others are the embedding's,
+    before the stack.
+    """
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     activation_checkpointing: bool = False
-    """Keep only what stands between blocks, and compute a block again when its gradients are wanted."""
+    """Keep only what stands between blocks, and compute a block again when its gradients are
+    wanted.
+    """
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -136,21 +156,26 @@ class StackConfig:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
         if self.norm_epsilon != "as-placement" and not 0 < self.norm_epsilon < 1:
-            raise ValueError(f"norm_epsilon must be as-placement or lie between 0 and 1, got {self.norm_epsilon}")
+            raise ValueError(
+                f"norm_epsilon must be as-placement or lie between 0 and 1, got {self.norm_epsilon}"
+            )
 
 
 def stack_config(config: Any) -> StackConfig:
     """The part of a model's configuration that its stacks have a use for."""
-    shared = {field.name for field in fields(config)} & {field.name for field in fields(StackConfig)}
+    shared = {field.name for field in fields(config)} & {
+        field.name for field in fields(StackConfig)
+    }
     return StackConfig(**{name: getattr(config, name) for name in shared})
 
 
 class Stack(Drawable):
-    """Blocks of one kind under one placement: `start`, the blocks, `loops` times in turn, `finish`, on tokens (N, D).
+    """Blocks of one kind under one placement: `start`, the blocks, `loops` times in turn, `finish`,
+    on tokens (N, D).
 
     kinds: sub-layers of a block, in order; without them, those of such a stack.
-    initialisation: the scheme that its weights are drawn by as it is made, which leaves torch's generator as it was;
-    None where what holds the stack draws them (`initialise`).
+    initialisation: the scheme that its weights are drawn by as it is made, which leaves torch's
+    generator as it was; None where what holds the stack draws them (`initialise`).
     f: the module of each sub-layer; without it, one of ours.
     """
 
@@ -177,7 +202,8 @@ class Stack(Drawable):
 
         self.start = PlacedEnd(reading.start, make, schedule)
         self.blocks = nn.ModuleList(
-            Block(placement, [made(spec) for spec in specs], specs, schedule) for specs in reading.blocks
+            Block(placement, [made(spec) for spec in specs], specs, schedule)
+            for specs in reading.blocks
         )
         self.finish = PlacedEnd(reading.finish, make, schedule)
         if initialisation is not None:
@@ -188,12 +214,18 @@ class Stack(Drawable):
         for sublayer in self.sublayers():
             for name, matrix in sublayer.f.matrices():
                 gain = self.placement.gain(name, sublayer.site)
-                _draw_matrix(matrix, scheme.draws[name], gain, drawn_bias=name in scheme.drawn_biases)
+                _draw_matrix(
+                    matrix, scheme.draws[name], gain, drawn_bias=name in scheme.drawn_biases
+                )
 
     def unit_vectors(self) -> Iterator[tuple[Tensor, int]]:
         kept = self.placement.unit_vectors
         for sublayer in self.sublayers():
-            yield from ((matrix.weight, kept[name]) for name, matrix in sublayer.f.matrices() if name in kept)
+            yield from (
+                (matrix.weight, kept[name])
+                for name, matrix in sublayer.f.matrices()
+                if name in kept
+            )
 
     def sublayers(self) -> Iterator[PlacedSublayer]:
         """In the order of the forward pass."""
@@ -215,7 +247,11 @@ def _ours(config: StackConfig, placement: Placement, spec: SymbolSublayer) -> Su
     shape = spec.site.stack
     if spec.site.kind == "feed_forward":
         return feed_forward(
-            shape.width, shape.ffn_width, config.activation_dropout, config.activation, bias=config.biases == "all"
+            shape.width,
+            shape.ffn_width,
+            config.activation_dropout,
+            config.activation,
+            bias=config.biases == "all",
         )
     # A formula that acts on queries and keys has its own norms there.
     own_norms = {"query", "key"} & spec.used_places
@@ -225,17 +261,28 @@ def _ours(config: StackConfig, placement: Placement, spec: SymbolSublayer) -> Su
         dropout=config.attention_dropout,
         position_encoding=config.position_encoding,
         biases=_BIASES[config.biases],
-        make_norm=None if own_norms else partial(make_norm, placement, config.norm, config.norm_epsilon),
+        make_norm=None
+        if own_norms
+        else partial(make_norm, placement, config.norm, config.norm_epsilon),
     )
 
 
-_BIASES = {"all": ("query", "key", "value", "output"), "query-key-value": ("query", "key", "value"), "none": ()}
+_BIASES = {
+    "all": ("query", "key", "value", "output"),
+    "query-key-value": ("query", "key", "value"),
+    "none": (),
+}
 
 
 def _draw_matrix(matrix: Any, draw: Draw, gain: float, *, drawn_bias: bool) -> None:
     weight: Tensor = matrix.weight
-    # Into memory of its own order, so that one seed draws the same whatever the matrix is a part of.
-    drawn = weight if weight.is_contiguous() else torch.empty_like(weight, memory_format=torch.contiguous_format)
+    # Into memory of its own order, so that one seed draws the same whatever the matrix is a part
+    # of.
+    drawn = (
+        weight
+        if weight.is_contiguous()
+        else torch.empty_like(weight, memory_format=torch.contiguous_format)
+    )
     fill(drawn, draw, gain)
     if drawn is not weight:
         weight.copy_(drawn)
@@ -252,7 +299,9 @@ def norm_maker(
     return lambda asked: NormGroup(asked.norm.widths, made, frozenset(asked.norm.grouped))
 
 
-def make_norm(placement: Placement, norm: str, epsilon: float | Literal["as-placement"], width: int) -> nn.Module:
+def make_norm(
+    placement: Placement, norm: str, epsilon: float | Literal["as-placement"], width: int
+) -> nn.Module:
     """One norm of the kind and the ε that were asked for, or of the placement's own."""
     kind = NORMS[placement.default_norm if norm == "as-placement" else norm]
     return kind(width, placement.norm_epsilon if epsilon == "as-placement" else epsilon)

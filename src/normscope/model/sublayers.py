@@ -21,11 +21,13 @@ _Project = Callable[[str, Tensor], Tensor]
 
 
 class Attention(SublayerModule):
-    """softmax(Q Kᵀ / √K) V over H heads, then the output projection (Vaswani et al. 2017, section 3.2).
+    """softmax(Q Kᵀ / √K) V over H heads, then the output projection (Vaswani et al. 2017, section
+    3.2).
 
-    Positions and windows are of self-attention alone: the tokens of a memory have no distance to those that read it.
-    make_norm: makes a norm of a width, for queries and for keys, where the configuration asks for them. Raises
-    ValueError for heads that do not go with the width.
+    Positions and windows are of self-attention alone: the tokens of a memory have no distance to
+    those that read it.
+    make_norm: makes a norm of a width, for queries and for keys, where the configuration asks for
+    them. Raises ValueError for heads that do not go with the width.
     """
 
     def __init__(
@@ -56,18 +58,31 @@ class Attention(SublayerModule):
         self.key_norm: Grouped | None = None
         if config.query_key_norm != "none" and make_norm is not None:
             by_head = config.query_key_norm == "per-head"
-            widths = (shape.width_of_head,) * 2 if by_head else (shape.query_width, shape.key_value_width)
+            widths = (
+                (shape.width_of_head,) * 2
+                if by_head
+                else (shape.query_width, shape.key_value_width)
+            )
             self.query_norm, self.key_norm = (Grouped(make_norm(width), width) for width in widths)
         self.soft_cap = None if config.soft_cap == "none" else config.soft_cap
         self.window = None if self.cross else config.window(site.block)
         rotates = position_encoding == "rotary" and not self.cross
-        self.rotary = Rotary(shape.width_of_head, config.rotary_base, config.rotary_share) if rotates else None
+        self.rotary = (
+            Rotary(shape.width_of_head, config.rotary_base, config.rotary_share)
+            if rotates
+            else None
+        )
         falls = position_encoding == "alibi" and not self.cross
         self.register_buffer("slopes_H", slopes(self.heads) if falls else None, persistent=False)
 
     def matrices(self) -> Iterator[tuple[str, Linear]]:
         """Weight matrices by the names that initialisation uses."""
-        yield from (("query", self.query), ("key", self.key), ("value", self.value), ("output", self.output))
+        yield from (
+            ("query", self.query),
+            ("key", self.key),
+            ("value", self.value),
+            ("output", self.output),
+        )
 
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:
         apply, x_ND, cache = self._applier(inside), as_factor(x_ND), context.cache
@@ -81,7 +96,9 @@ class Attention(SublayerModule):
             key = context.layout.to_heads(apply("key", self.key(x_ND)), self.key_value_heads)
             value = context.layout.to_heads(apply("value", self.value(x_ND)), self.key_value_heads)
             if self.rotary is not None:
-                first, length = (0, context.layout.longest) if cache is None else (cache.steps - 1, 1)
+                first, length = (
+                    (0, context.layout.longest) if cache is None else (cache.steps - 1, 1)
+                )
                 query, key = self.rotary(query, first, length), self.rotary(key, first, length)
             if cache is not None:
                 key, value = cache.extend(self, key, value)
@@ -114,7 +131,9 @@ class Attention(SublayerModule):
         return key, value
 
     def _visible(self, context: Context) -> tuple[Tensor | None, bool]:
-        """What a query may look at or has added to its scores, and whether keys after it are hidden beside that."""
+        """What a query may look at or has added to its scores, and whether keys after it are hidden
+        beside that.
+        """
         cache, layout = context.cache, context.layout
         unchanged = self.window is None and self.slopes_H is None
         if cache is not None:
@@ -131,7 +150,8 @@ class Attention(SublayerModule):
             seen = place_T[:, None] >= place_T
             keep = seen if keep is None else keep & seen
         elif keep is not None:
-            # Padding far behind its sentence's end would see nothing, and its softmax not be finite.
+            # Padding far behind its sentence's end would see nothing, and its softmax not be
+            # finite.
             keep = keep | (place_T[:, None] == place_T)
         return self._changed(place_T, place_T, keep), False
 
@@ -139,7 +159,14 @@ class Attention(SublayerModule):
         return changed_scores(query_at, key_at, keep, window=self.window, slopes_H=self.slopes_H)
 
     def _attended(
-        self, query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, causal: bool, *, cached: bool
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        keep: Tensor | None,
+        causal: bool,
+        *,
+        cached: bool,
     ) -> Tensor:
         if self.key_value_heads != self.heads:
             each = self.heads // self.key_value_heads
@@ -161,8 +188,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": nn.functional.gelu,
     "gelu-tanh": partial(nn.functional.gelu, approximate="tanh"),
 }
-"""relu: Vaswani et al. 2017; gelu: Hendrycks & Gimpel 2016, as BERT has it; gelu-tanh: its approximation, as GPT-2 has
-it. What is given to one may be overwritten."""
+"""relu: Vaswani et al. 2017; gelu: Hendrycks & Gimpel 2016, as BERT has it; gelu-tanh: its
+approximation, as GPT-2 has it. What is given to one may be overwritten."""
 
 
 GATED: dict[str, Callable[[Tensor], Tensor]] = {
@@ -170,18 +197,29 @@ GATED: dict[str, Callable[[Tensor], Tensor]] = {
     "geglu": nn.functional.gelu,
     "geglu-tanh": partial(nn.functional.gelu, approximate="tanh"),
 }
-"""The curve of the gate (Shazeer 2020, section 2); Llama and most decoders since have swiglu, Gemma geglu-tanh."""
+"""The curve of the gate (Shazeer 2020, section 2); Llama and most decoders since have swiglu, Gemma
+geglu-tanh.
+"""
 
 
 class FeedForward(SublayerModule):
     """φ(x W1 + b1) W2 + b2 on packed tokens (N, D); with φ = ReLU, Vaswani et al. 2017, eq. 2."""
 
     def __init__(
-        self, width: int, ffn_width: int, dropout: float, activation: str = "relu", *, bias: bool = True
+        self,
+        width: int,
+        ffn_width: int,
+        dropout: float,
+        activation: str = "relu",
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
-        self.ffn_in, self.ffn_out = Linear(width, ffn_width, bias=bias), Linear(ffn_width, width, bias=bias)
+        self.ffn_in, self.ffn_out = (
+            Linear(width, ffn_width, bias=bias),
+            Linear(ffn_width, width, bias=bias),
+        )
         self.dropout = Dropout(dropout)
 
     def matrices(self) -> Iterator[tuple[str, Linear]]:
@@ -199,13 +237,17 @@ class FeedForward(SublayerModule):
 
 
 class _GatedFeedForward(SublayerModule):
-    """(φ(x Wg + bg) ⊙ (x W1 + b1)) W2 + b2 on packed tokens (N, D): Shazeer 2020, arXiv:2002.05202, with biases.
+    """(φ(x Wg + bg) ⊙ (x W1 + b1)) W2 + b2 on packed tokens (N, D): Shazeer 2020, arXiv:2002.05202,
+    with biases.
 
-    Of `ffn_width` it has three matrices where `FeedForward` has two: equal parameters take two thirds of it. A
-    formula's `hidden` is applied to x W1 + b1, as nGPT scales it, and its `output` to the product.
+    Of `ffn_width` it has three matrices where `FeedForward` has two: equal parameters take two
+    thirds of it. A formula's `hidden` is applied to x W1 + b1, as nGPT scales it, and its `output`
+    to the product.
     """
 
-    def __init__(self, width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True
+    ) -> None:
         super().__init__()
         self.activation = GATED[activation]
         self.ffn_gate, self.ffn_in, self.ffn_out = (
@@ -230,7 +272,9 @@ class _GatedFeedForward(SublayerModule):
         return self.ffn_out(hidden)  # type: ignore[no-any-return]
 
 
-def feed_forward(width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True) -> SublayerModule:
+def feed_forward(
+    width: int, ffn_width: int, dropout: float, activation: str, *, bias: bool = True
+) -> SublayerModule:
     """The sub-layer of an activation, gated or not. Raises KeyError for an unknown one."""
     kind = _GatedFeedForward if activation in GATED else FeedForward
     return kind(width, ffn_width, dropout, activation, bias=bias)

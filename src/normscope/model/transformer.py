@@ -1,4 +1,5 @@
-"""The encoder-decoder Transformer of the paper, fairseq's `transformer_iwslt_de_en`, with any placement.
+"""The encoder-decoder Transformer of the paper, fairseq's `transformer_iwslt_de_en`, with any
+placement.
 
 And what the configurations of all models have in common.
 """
@@ -28,10 +29,12 @@ MOST_BLOCKS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ArchitectureConfig:
-    """A Transformer's sizes and parts; a model's own configuration adds its blocks, and has the defaults of its source.
+    """A Transformer's sizes and parts; a model's own configuration adds its blocks, and has the
+    defaults of its source.
 
-    A placement that is written in another way, such as Pre-LN, gets its registered name, so that two configurations of
-    one model are equal. Raises ValueError for names that there are not, and for sizes that do not go together.
+    A placement that is written in another way, such as Pre-LN, gets its registered name, so that
+    two configurations of one model are equal. Raises ValueError for names that there are not, and
+    for sizes that do not go together.
     """
 
     COUNTS: ClassVar[tuple[str, ...]] = ()
@@ -45,23 +48,31 @@ class _ArchitectureConfig:
     loops: int = 1
     """How many times in turn the blocks of a stack are run, with the same weights each time."""
     position_encoding: PositionEncoding = "sinusoidal"
-    """learned or sinusoidal (added to the embedding), rotary (on queries and keys of self-attention), alibi (on its
-    scores) or none."""
+    """learned or sinusoidal (added to the embedding), rotary (on queries and keys of
+    self-attention), alibi (on its scores) or none."""
     dropout: float = 0.1
     """On embeddings and on each sub-layer's output."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     activation: str = "relu"
-    """relu, gelu, gelu-tanh, or, with a gate and half as many weights more, swiglu, geglu or geglu-tanh."""
+    """relu, gelu, gelu-tanh, or, with a gate and half as many weights more, swiglu, geglu or
+    geglu-tanh.
+    """
     biases: Literal["all", "query-key-value", "none"] = "all"
-    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of none (Llama)."""
+    """Of the matrices of attention and feed-forward: of all (BERT, GPT-2), of three (Qwen 2), or of
+    none (Llama).
+    """
     norm: str = "as-placement"
-    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm,
-    sphere-norm, dyt or derf."""
+    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm,
+    scale-norm, sphere-norm, dyt or derf."""
     initialisation: str = "as-placement"
-    """as-placement (the one of the placement's source), or one of `normscope.model.SCHEMES`, such as paper."""
+    """as-placement (the one of the placement's source), or one of `normscope.model.SCHEMES`, such
+    as paper.
+    """
     activation_checkpointing: bool = False
-    """Compute every block again in the backward pass instead of keeping its activations: less memory, more time."""
+    """Compute every block again in the backward pass instead of keeping its activations: less
+    memory, more time.
+    """
     attention: AttentionConfig = field(default_factory=AttentionConfig)
 
     def __post_init__(self) -> None:
@@ -71,17 +82,26 @@ class _ArchitectureConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
             if "blocks" in name and getattr(self, name) * self.loops > MOST_BLOCKS:
-                raise ValueError(f"{name} must be at most {MOST_BLOCKS // self.loops:,}, got {getattr(self, name):,}")
+                raise ValueError(
+                    f"{name} must be at most {MOST_BLOCKS // self.loops:,}, got "
+                    f"{getattr(self, name):,}"
+                )
         shares_width = self.attention.head_width == "as-width"
         if self.width % 2 or (shares_width and self.width % self.heads):
-            raise ValueError(f"width={self.width} must be even and a multiple of heads={self.heads}")
-        shape = with_heads(StackShape(kind="encoder", width=self.width, heads=self.heads), self.attention)
+            raise ValueError(
+                f"width={self.width} must be even and a multiple of heads={self.heads}"
+            )
+        shape = with_heads(
+            StackShape(kind="encoder", width=self.width, heads=self.heads), self.attention
+        )
         if self.position_encoding == "rotary":
             rotated_features(shape.width_of_head, self.attention.rotary_share)
         stack_config(self)
         check_choice("initialisation", self.initialisation, ("as-placement", *SCHEMES))
         if self.initialisation == "theory" and (self.heads != 1 or self.ffn_width != self.width):
-            raise ValueError("initialisation = theory is stated for heads = 1 and ffn_width = width")
+            raise ValueError(
+                "initialisation = theory is stated for heads = 1 and ffn_width = width"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,19 +123,27 @@ class TextModelConfig(_ArchitectureConfig):
     norm_epsilon: float | Literal["as-placement"] = "as-placement"
     """as-placement (1e-5, mostly, which is GPT-2's too), or a number: BERT's own is 1e-12."""
     initialisation: str = "normal-0.02"
-    """normal-0.02 with the placement's gains, as-placement (the one of the placement's source), or another of
-    `normscope.model.SCHEMES`. Embeddings and heads are drawn from N(0, 0.02²) whatever it is."""
+    """normal-0.02 with the placement's gains, as-placement (the one of the placement's source), or
+    another of `normscope.model.SCHEMES`. Embeddings and heads are drawn from N(0, 0.02²) whatever
+    it is."""
 
     def shape(self) -> StackShape:
         """What the placement of its stack is read for."""
         blocks = {f"{self.KIND}_blocks": self.blocks, "loops": self.loops}
-        shape = StackShape(kind=self.KIND, width=self.width, ffn_width=self.ffn_width, heads=self.heads, **blocks)
+        shape = StackShape(
+            kind=self.KIND, width=self.width, ffn_width=self.ffn_width, heads=self.heads, **blocks
+        )
         return with_heads(shape, self.attention)
 
 
 def least_weights(shape: StackShape) -> int:
     """Entries of a stack's largest matrices: what it has at least, known without building it."""
-    return shape.blocks * 2 * shape.width * (shape.query_width + shape.key_value_width + shape.ffn_width)
+    return (
+        shape.blocks
+        * 2
+        * shape.width
+        * (shape.query_width + shape.key_value_width + shape.ffn_width)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,13 +161,14 @@ class ModelConfig(_ArchitectureConfig):
         _ArchitectureConfig.__post_init__(self)
         if self.position_encoding == "learned":
             raise ValueError(
-                "an encoder-decoder has no table of learned positions; position_encoding must be sinusoidal, rotary, "
-                "alibi or none"
+                "an encoder-decoder has no table of learned positions; position_encoding must be "
+                "sinusoidal, rotary, alibi or none"
             )
 
 
 class EncoderDecoder(nn.Module):
-    """Token ids in, hidden states of the decoder out; `logits` projects them on the (tied) target embedding.
+    """Token ids in, hidden states of the decoder out; `logits` projects them on the (tied) target
+    embedding.
 
     Raises ValueError for vocabularies that cannot be shared.
     """
@@ -148,20 +177,28 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         if config.embeddings == "shared" and source_vocabulary != target_vocabulary:
             raise ValueError(
-                f"shared embeddings need one joint vocabulary, but the source has {source_vocabulary} entries and the "
-                f'target {target_vocabulary}; prepare a joint vocabulary or set model.embeddings = "separate"'
+                "shared embeddings need one joint vocabulary, but the source has "
+                f"{source_vocabulary} entries and the "
+                f"target {target_vocabulary}; prepare a joint vocabulary or set model.embeddings = "
+                '"separate"'
             )
         self.config = config
-        encoder, decoder = (named(config.placement)(stack_shape(config, kind)) for kind in ("encoder", "decoder"))
+        encoder, decoder = (
+            named(config.placement)(stack_shape(config, kind)) for kind in ("encoder", "decoder")
+        )
         waves = config.position_encoding == "sinusoidal"
-        self.target_embedding = Embedding(target_vocabulary, config.width, decoder, sinusoidal=waves)
+        self.target_embedding = Embedding(
+            target_vocabulary, config.width, decoder, sinusoidal=waves
+        )
         self.source_embedding = (
             self.target_embedding
             if config.embeddings == "shared"
             else Embedding(source_vocabulary, config.width, encoder, sinusoidal=waves)
         )
         sizes = stack_config(config)
-        self.encoder, self.decoder = (Stack(of, sizes, initialisation=None) for of in (encoder, decoder))
+        self.encoder, self.decoder = (
+            Stack(of, sizes, initialisation=None) for of in (encoder, decoder)
+        )
         asked = read_head(decoder, target_vocabulary)
         self.head = PlacedEnd(asked, norm_maker(decoder, config.norm), self.decoder.schedules.value)
         initialise(self, config.initialisation, named(config.placement))
@@ -176,30 +213,49 @@ class EncoderDecoder(nn.Module):
         x_ND = self.source_embedding(source_N, layout.positions_N, layout.longest)
         return self.encoder(x_ND, Context(layout=layout))  # type: ignore[no-any-return]
 
-    def decode(self, target_M: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout) -> Tensor:
-        """Packed decoder inputs -> hidden states (M, D), each seeing the targets up to itself and the whole memory."""
+    def decode(
+        self, target_M: Tensor, layout: Layout, memory_ND: Tensor, memory_layout: Layout
+    ) -> Tensor:
+        """Packed decoder inputs -> hidden states (M, D), each seeing the targets up to itself and
+        the whole memory.
+        """
         x_MD = self.target_embedding(target_M, layout.positions_N, layout.longest)
-        context = Context(layout=layout, causal=True, memory_MD=as_factor(memory_ND), memory_layout=memory_layout)
+        context = Context(
+            layout=layout, causal=True, memory_MD=as_factor(memory_ND), memory_layout=memory_layout
+        )
         return self.decoder(x_MD, context)  # type: ignore[no-any-return]
 
     def step(self, token_BR: Tensor, parent_BR: Tensor, cache: Cache) -> Tensor:
         """One more token for each of R rows (beams) of B sentences -> hidden states (B·R, D).
 
-        parent_BR: the row of the last step that each row continues; ignored at the first. The cache holds the rest.
+        parent_BR: the row of the last step that each row continues; ignored at the first. The cache
+        holds the rest.
         """
         layout, token_N = cache.advance(parent_BR), token_BR.flatten()
-        x_ND = self.target_embedding(token_N, torch.full_like(token_N, cache.steps - 1), cache.steps)
+        x_ND = self.target_embedding(
+            token_N, torch.full_like(token_N, cache.steps - 1), cache.steps
+        )
         context = Context(
-            layout=layout, causal=True, memory_MD=cache.memory_MD, memory_layout=cache.memory_layout, cache=cache
+            layout=layout,
+            causal=True,
+            memory_MD=cache.memory_MD,
+            memory_layout=cache.memory_layout,
+            cache=cache,
         )
         return self.decoder(x_ND, context)  # type: ignore[no-any-return]
 
-    def forward(self, source_N: Tensor, source_layout: Layout, target_M: Tensor, target_layout: Layout) -> Tensor:
+    def forward(
+        self, source_N: Tensor, source_layout: Layout, target_M: Tensor, target_layout: Layout
+    ) -> Tensor:
         """Packed source and decoder-input ids -> decoder hidden states (M, D)."""
-        return self.decode(target_M, target_layout, self.encode(source_N, source_layout), source_layout)
+        return self.decode(
+            target_M, target_layout, self.encode(source_N, source_layout), source_layout
+        )
 
     def output_rows(self) -> Tensor:
-        """The rows (V, D) that hidden states meet: the target embedding, as the placement uses it there."""
+        """The rows (V, D) that hidden states meet: the target embedding, as the placement uses it
+        there.
+        """
         rows = self.target_embedding.weight
         return self.decoder.placement.output_rows(rows, self.head, len(rows))  # type: ignore[no-any-return]
 

@@ -1,4 +1,6 @@
-"""The doctor's measurements at some of a training's updates, under flat names that any logger takes."""
+"""The doctor's measurements at some of a training's updates, under flat names that any logger
+takes.
+"""
 
 import math
 import warnings
@@ -26,22 +28,29 @@ _LOGITS_OF = SOFTMAX | {"_log_softmax"}
 _MASKED_BELOW = -5e3
 """Keys with a lower score are masked: libraries add -1e4 and less for it."""
 _STILL = 1e-3
-"""A hidden unit whose standard deviation over tokens is below this share of the layer's root mean square is idle."""
+"""A hidden unit whose standard deviation over tokens is below this share of the layer's root mean
+square is idle.
+"""
 
 
 def _attention_entropy(graph: Graph, branch: Branch) -> float | None:
     """Mean entropy of attention's weights, over the largest that the number of keys allows: 0 to 1.
 
-    1 is a plain mean of all tokens that may be seen, 0 a copy of one of them. Queries that may see one key say nothing
-    and are left out. None for a branch without a softmax over scores, and without a query that has a choice.
+    1 is a plain mean of all tokens that may be seen, 0 a copy of one of them. Queries that may see
+    one key say nothing and are left out. None for a branch without a softmax over scores, and
+    without a query that has a choice.
     """
-    mixing = {mixture.weights for mixture in graph.mixtures.values()}  # these weigh sub-layers, not tokens
+    mixing = {
+        mixture.weights for mixture in graph.mixtures.values()
+    }  # these weigh sub-layers, not tokens
     shares = []
     for value in (graph.values[n] for n in branch.computed if n not in mixing):
         if value.op not in SOFTMAX:
             continue
         weights, scores = value.tensor, graph.values[value.inputs[0]].tensor
-        weights_QK, scores_QK = (one.reshape(-1, one.shape[-1]).float() for one in (weights, scores))
+        weights_QK, scores_QK = (
+            one.reshape(-1, one.shape[-1]).float() for one in (weights, scores)
+        )
         keys_Q = (scores_QK > _MASKED_BELOW).sum(-1)
         free_Q = keys_Q > 1
         if bool(free_Q.any()):
@@ -51,11 +60,13 @@ def _attention_entropy(graph: Graph, branch: Branch) -> float | None:
 
 
 def _idle_units(graph: Graph, branch: Branch) -> float | None:
-    """The share of a feed-forward sub-layer's hidden units that are the same for every token: dead or saturated.
+    """The share of a feed-forward sub-layer's hidden units that are the same for every token: dead
+    or saturated.
 
-    A unit of ReLU that is never active, one of a sigmoid that is always open: neither gets a gradient through its
-    activation, nor tells one token from another. Hidden are the values that the last weight matrix reads. None for
-    what is no feed-forward, and where the values of a token do not stand in one row.
+    A unit of ReLU that is never active, one of a sigmoid that is always open: neither gets a
+    gradient through its activation, nor tells one token from another. Hidden are the values that
+    the last weight matrix reads. None for what is no feed-forward, and where the values of a token
+    do not stand in one row.
     """
     if branch.kind != "feed_forward":
         return None
@@ -64,8 +75,13 @@ def _idle_units(graph: Graph, branch: Branch) -> float | None:
     tokens = read.numel() // read.shape[-1]
     if len(products) < 2 or tokens < 2:
         return None
-    hidden = next((n for n in graph.factors(graph.values[products[-1]]) if graph.values[n].is_data), None)
-    if hidden is None or graph.values[hidden].tensor.numel() // graph.values[hidden].shape[-1] != tokens:
+    hidden = next(
+        (n for n in graph.factors(graph.values[products[-1]]) if graph.values[n].is_data), None
+    )
+    if (
+        hidden is None
+        or graph.values[hidden].tensor.numel() // graph.values[hidden].shape[-1] != tokens
+    ):
         return None
     hidden_NH = graph.values[hidden].tensor.reshape(tokens, -1).float()
     size = hidden_NH.square().mean().sqrt()
@@ -75,8 +91,8 @@ def _idle_units(graph: Graph, branch: Branch) -> float | None:
 def _logit_deviation(graph: Graph, streams: Sequence[Stream]) -> float | None:
     """The logits' standard deviation about each token's mean, root mean square over tokens.
 
-    Logits are what a softmax is taken of behind the last stack, else what the model's output calls so. None where
-    neither is there.
+    Logits are what a softmax is taken of behind the last stack, else what the model's output calls
+    so. None where neither is there.
     """
     logits = []
     for value in graph.values:
@@ -98,30 +114,38 @@ def _norms(tensors: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 DEAD_SHARE = 1e-6
-"""Energy ratio below which a branch changes the stream by less than a thousandth of it: as good as nothing."""
+"""Energy ratio below which a branch changes the stream by less than a thousandth of it: as good as
+nothing.
+"""
 SATURATED = 0.98
-"""Share of hidden units that stand still, and 1 less attention's relative entropy, from which a sub-layer counts as
-saturated."""
+"""Share of hidden units that stand still, and 1 less attention's relative entropy, from which a
+sub-layer counts as saturated."""
 
 
 @torch.no_grad()
 def _named_measurements(
     graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], gradients: Mapping[str, float]
 ) -> dict[str, float]:
-    """Measurements as `normscope/<stack>/block_<number>/<kind>/<quantity>`, and `normscope/<stack>/<quantity>`.
+    """Measurements as `normscope/<stack>/block_<number>/<kind>/<quantity>`, and
+    `normscope/<stack>/<quantity>`.
 
-    Quantities of a sub-layer are `stream_square`, `share`, `correlation` and `gradient_norm`, as the record has
-    them, `attention_entropy` and `idle_units`; of a stack `source_square`, `end_square`, `end_correlation`,
-    `dead_sublayers` and `saturated_sublayers`, the last two being counts. Gradient norms are taken of `gradients`, by
-    parameter, over the sub-layer's matrices that have one. What is not known has no name.
+    Quantities of a sub-layer are `stream_square`, `share`, `correlation` and `gradient_norm`, as
+    the record has them, `attention_entropy` and `idle_units`; of a stack `source_square`,
+    `end_square`, `end_correlation`, `dead_sublayers` and `saturated_sublayers`, the last two being
+    counts. Gradient norms are taken of `gradients`, by parameter, over the sub-layer's matrices
+    that have one. What is not known has no name.
     """
     found: dict[str, float | None] = {}
     for name, stream, stack in zip(_stack_names(stacks), streams, stacks, strict=True):
         found[f"normscope/{name}/source_square"] = stack.source_square
         found[f"normscope/{name}/end_square"] = stack.end_square
-        found[f"normscope/{name}/end_correlation"] = mean_cosine(graph.values[with_gain(graph, stream.end)].tensor)
+        found[f"normscope/{name}/end_correlation"] = mean_cosine(
+            graph.values[with_gain(graph, stream.end)].tensor
+        )
         dead = saturated = 0
-        for (at, sublayer), branch in zip(_sublayers(name, stack), branches_of(stack, stream), strict=True):
+        for (at, sublayer), branch in zip(
+            _sublayers(name, stack), branches_of(stack, stream), strict=True
+        ):
             entropy, idle = _attention_entropy(graph, branch), _idle_units(graph, branch)
             gradient = norm_over(sublayer.matrices, gradients)
             found[f"{at}/stream_square"] = sublayer.stream_square
@@ -131,7 +155,9 @@ def _named_measurements(
             found[f"{at}/attention_entropy"] = entropy
             found[f"{at}/idle_units"] = idle
             dead += sublayer.share < DEAD_SHARE or gradient == 0
-            saturated += (entropy is not None and 1 - entropy >= SATURATED) or (idle or 0.0) >= SATURATED
+            saturated += (entropy is not None and 1 - entropy >= SATURATED) or (
+                idle or 0.0
+            ) >= SATURATED
         found[f"normscope/{name}/dead_sublayers"] = float(dead)
         found[f"normscope/{name}/saturated_sublayers"] = float(saturated)
     found["normscope/logit_deviation"] = _logit_deviation(graph, streams)
@@ -139,7 +165,9 @@ def _named_measurements(
 
 
 def _stack_names(stacks: Sequence[Stack]) -> list[str]:
-    """The stack's path in the model, `stack` for the model itself; several of one name are numbered."""
+    """The stack's path in the model, `stack` for the model itself; several of one name are
+    numbered.
+    """
     return _numbered([stack.name or "stack" for stack in stacks])
 
 
@@ -163,7 +191,8 @@ def _numbered(names: Sequence[str]) -> list[str]:
 
 @dataclass(slots=True, kw_only=True)
 class Monitor:
-    """Measures a model at its first update and at every `every_updates`-th after it: 1, 1 + N, 1 + 2N, …
+    """Measures a model at its first update and at every `every_updates`-th after it: 1, 1 + N, 1 +
+    2N, …
 
     In a loop of one's own, after the backward pass and before gradients are clipped:
 
@@ -175,16 +204,19 @@ class Monitor:
         optimizer.step()
         log(monitor.stepped(update))    # how far the step moved each sub-layer
 
-    The stream is measured in evaluation mode with the weights before the update, in a forward pass of its own; modes,
-    gradients, buffers and random numbers stay as they are, so a training is the same with a monitor and without.
-    Gradients are those of the training. From a measurement to `stepped`, or to the next call, it holds a copy of the
-    sub-layers' matrices. Models whose parameters are sharded over processes are refused: a forward pass
-    of one process alone would wait for the others.
+    The stream is measured in evaluation mode with the weights before the update, in a forward pass
+    of its own; modes, gradients, buffers and random numbers stay as they are, so a training is the
+    same with a monitor and without. Gradients are those of the training. From a measurement to
+    `stepped`, or to the next call, it holds a copy of the sub-layers' matrices. Models whose
+    parameters are sharded over processes are refused: a forward pass of one process alone would
+    wait for the others.
     """
 
     model: nn.Module
     inputs: Inputs | None = None
-    """What the model is called with, as `find_stacks` takes it; None: every measurement brings its own."""
+    """What the model is called with, as `find_stacks` takes it; None: every measurement brings its
+    own.
+    """
     every_updates: int = 100
     _stacks: tuple[Stack, ...] = field(default=(), init=False)
     """Found at the first measurement: training changes weights, not wiring."""
@@ -193,56 +225,82 @@ class Monitor:
     def __post_init__(self) -> None:
         check_every(self.every_updates)
         if sharded := [name for name, p in self.model.named_parameters() if isinstance(p, DTensor)]:
-            raise ValueError(f"{sharded[0]} is sharded over processes; measure such a model before it is sharded")
+            raise ValueError(
+                f"{sharded[0]} is sharded over processes; measure such a model before it is sharded"
+            )
 
     def __call__(
-        self, update: int, inputs: Inputs | None = None, gradients: Mapping[str, float] | None = None
+        self,
+        update: int,
+        inputs: Inputs | None = None,
+        gradients: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
         """The measurements at this update, counted from 1, by name; {} where it is not due.
 
-        inputs: in place of those of the monitor. gradients: norms by parameter; None takes them of `.grad`.
-        Raises ValueError as `find_stacks` does at the first measurement. A training is not ended by one that fails
-        later, as with weights that are no longer finite: it is left out with a warning.
+        inputs: in place of those of the monitor. gradients: norms by parameter; None takes them of
+        `.grad`. Raises ValueError as `find_stacks` does at the first measurement. A training is not
+        ended by one that fails later, as with weights that are no longer finite: it is left out
+        with a warning.
         """
         self._before_step = None
         if not is_due(update, self.every_updates):
             return {}
         given = self.inputs if inputs is None else inputs
         if given is None:
-            raise ValueError("nothing to measure the model with: give the monitor inputs, or each measurement its own")
+            raise ValueError(
+                "nothing to measure the model with: give the monitor inputs, or each measurement "
+                "its own"
+            )
         norms = gradient_norms(self.model) if gradients is None else gradients
         try:
             graph, streams = streams_in(self.model, given)
-            if [len(stream.branches) for stream in streams] != [len(stack.sublayers) for stack in self._stacks]:
+            if [len(stream.branches) for stream in streams] != [
+                len(stack.sublayers) for stack in self._stacks
+            ]:
                 self._stacks = tuple(as_stacks(streams))
             stacks = measured_stacks(graph, streams, self._stacks)
             found = _named_measurements(graph, streams, stacks, norms)
         except ValueError as error:
             if not self._stacks:
                 raise
-            warnings.warn(f"no measurement at update {update}: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"no measurement at update {update}: {error}", RuntimeWarning, stacklevel=2
+            )
             return {}
-        names = {name for stack in stacks for sublayer in stack.sublayers for name in sublayer.measured.matrices}
-        weights = {name: p.detach().clone() for name, p in self.model.named_parameters() if name in names}
+        names = {
+            name
+            for stack in stacks
+            for sublayer in stack.sublayers
+            for name in sublayer.measured.matrices
+        }
+        weights = {
+            name: p.detach().clone() for name, p in self.model.named_parameters() if name in names
+        }
         self._before_step = _BeforeStep(update, stacks, weights)
         return found
 
     def stepped(self, update: int) -> dict[str, float]:
-        """How far the optimiser's step moved the matrices of each sub-layer; {} where the update was not measured.
+        """How far the optimiser's step moved the matrices of each sub-layer; {} where the update
+        was not measured.
 
-        To be called after the step of the same update: `…/update_norm` is the norm of what was added, `…/update_ratio`
-        that norm over the weights' own before, which matrices that are 0 have not. A ratio that jumps shows a spike
-        before the loss does.
+        To be called after the step of the same update: `…/update_norm` is the norm of what was
+        added, `…/update_ratio` that norm over the weights' own before, which matrices that are 0
+        have not. A ratio that jumps shows a spike before the loss does.
         """
         before, self._before_step = self._before_step, None
         if before is None or before.update != update:
             return {}
         parameters = dict(self.model.named_parameters())
-        moved = _norms({name: parameters[name].detach() - weight for name, weight in before.weights.items()})
+        moved = _norms(
+            {name: parameters[name].detach() - weight for name, weight in before.weights.items()}
+        )
         norms, found = _norms(before.weights), dict[str, float]()
         for name, stack in zip(_stack_names(before.stacks), before.stacks, strict=True):
             for at, sublayer in _sublayers(name, stack):
-                update_norm, norm = norm_over(sublayer.matrices, moved), norm_over(sublayer.matrices, norms)
+                update_norm, norm = (
+                    norm_over(sublayer.matrices, moved),
+                    norm_over(sublayer.matrices, norms),
+                )
                 if update_norm is not None:
                     found[f"{at}/update_norm"] = update_norm
                 if update_norm is not None and norm:
@@ -264,7 +322,8 @@ def check_every(every_updates: int) -> None:
     """Raises ValueError unless it is at least 1."""
     if every_updates < 1:
         raise ValueError(
-            f"every_updates={every_updates}: measure every 1st, 2nd, … update; leave the monitor out for none"
+            f"every_updates={every_updates}: measure every 1st, 2nd, … update; leave the monitor "
+            "out for none"
         )
 
 

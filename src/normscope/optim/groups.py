@@ -1,5 +1,6 @@
-"""What each parameter of a model is for (its role), and the rate and decay that a role may have of its own; and what
-clipping leaves of a group's rate: an update whose gradient is always clipped is that of a smaller one."""
+"""What each parameter of a model is for (its role), and the rate and decay that a role may have of
+its own; and what clipping leaves of a group's rate: an update whose gradient is always clipped is
+that of a smaller one."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ _HEADS = ("lm_head", "head", "classifier", "score", "output_projection", "qa_out
 def roles(model: nn.Module) -> dict[str, Role]:
     """The role of every parameter, by its name in `model.named_parameters()`.
 
-    A module says it of its own parameters where it has an attribute `role`. Without one: embedding of tables of rows;
-    norm of gains and shifts; bias of what a matrix's output is shifted by; head of a matrix in a module that is called
-    as heads are; matrix of any other with two dimensions and more; and gate of every other number or vector. A
-    parameter that two modules share, such as a tied table, has the role that it has in the first.
+    A module says it of its own parameters where it has an attribute `role`. Without one: embedding
+    of tables of rows; norm of gains and shifts; bias of what a matrix's output is shifted by; head
+    of a matrix in a module that is called as heads are; matrix of any other with two dimensions and
+    more; and gate of every other number or vector. A parameter that two modules share, such as a
+    tied table, has the role that it has in the first.
     """
     owners = dict(model.named_modules())
     found: dict[str, Role] = {}
@@ -62,7 +64,9 @@ class GroupConfig:
         # A name that is none fails here too: it is no number.
         decay = 0.0 if self.weight_decay == "shared" else float(self.weight_decay)
         if not 0 <= decay < float("inf"):
-            raise ValueError(f"weight_decay must be shared, or 0 or more and finite, got {self.weight_decay}")
+            raise ValueError(
+                f"weight_decay must be shared, or 0 or more and finite, got {self.weight_decay}"
+            )
 
 
 _NO_DECAY = GroupConfig(weight_decay=0.0)
@@ -70,7 +74,9 @@ _NO_DECAY = GroupConfig(weight_decay=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsConfig:
-    """By role. Nobody means a decay to pull gains, gates and biases to 0: they have none unless asked for."""
+    """By role. Nobody means a decay to pull gains, gates and biases to 0: they have none unless
+    asked for.
+    """
 
     embedding: GroupConfig = GroupConfig()
     """Tables of rows, of tokens and of learned positions; tied to the output where that is tied."""
@@ -86,7 +92,9 @@ class GroupsConfig:
 
 
 DECAY_EVERYWHERE = GroupsConfig(norm=GroupConfig(), gate=GroupConfig(), bias=GroupConfig())
-"""One group in all but name: what an optimiser does that is given all parameters of a model at once."""
+"""One group in all but name: what an optimiser does that is given all parameters of a model at
+once.
+"""
 
 
 def parted(
@@ -97,7 +105,8 @@ def parted(
     peak_lr: float,
     weight_decay: float,
 ) -> list[dict[str, Any]]:
-    """Parameter groups as torch's optimisers take them, one for each role that occurs, with `role` and `lr_factor`.
+    """Parameter groups as torch's optimisers take them, one for each role that occurs, with `role`
+    and `lr_factor`.
 
     weights, of: parameters and their roles by name. Every parameter stands in one group.
     """
@@ -116,20 +125,31 @@ _OWN_KEYS = {"params", "lr_factor", "weight_decay"}
 
 
 def given_groups(
-    model: nn.Module, given: Iterable[Mapping[str, Any]], groups: GroupsConfig, *, peak_lr: float, weight_decay: float
+    model: nn.Module,
+    given: Iterable[Mapping[str, Any]],
+    groups: GroupsConfig,
+    *,
+    peak_lr: float,
+    weight_decay: float,
 ) -> list[dict[str, Any]]:
-    """Groups of the caller's own, each of `params` and where wanted `lr_factor` and `weight_decay`; others as `parted`.
+    """Groups of the caller's own, each of `params` and where wanted `lr_factor` and `weight_decay`;
+    others as `parted`.
 
-    Raises ValueError for a group that is none, and for a parameter that is not the model's or stands in two.
+    Raises ValueError for a group that is none, and for a parameter that is not the model's or
+    stands in two.
     """
     names = {weight: name for name, weight in model.named_parameters()}
     of, found, taken = roles(model), list[dict[str, Any]](), set[nn.Parameter]()
     for group in given:
         if not isinstance(group, Mapping) or "params" not in group or not group.keys() <= _OWN_KEYS:
-            has = f"the keys {', '.join(map(str, group))}" if isinstance(group, Mapping) else type(group).__name__
+            has = (
+                f"the keys {', '.join(map(str, group))}"
+                if isinstance(group, Mapping)
+                else type(group).__name__
+            )
             raise ValueError(
-                f"a group is a dict of params, a list of parameters, and where wanted lr_factor, a multiple of the "
-                f"experiment's rate, and weight_decay; got {has}"
+                "a group is a dict of params, a list of parameters, and where wanted lr_factor, a "
+                f"multiple of the experiment's rate, and weight_decay; got {has}"
             )
         members = list(group["params"])
         for weight in members:
@@ -137,7 +157,9 @@ def given_groups(
                 what = "is in two groups" if weight in taken else "is no parameter of the model"
                 raise ValueError(f"{names.get(weight, 'what a group holds')} {what}")
             taken.add(weight)
-        settings = GroupConfig(lr_factor=group.get("lr_factor", 1.0), weight_decay=group.get("weight_decay", "shared"))
+        settings = GroupConfig(
+            lr_factor=group.get("lr_factor", 1.0), weight_decay=group.get("weight_decay", "shared")
+        )
         one = GroupsConfig(**dict.fromkeys(ROLES, settings))
         mine = {names[weight]: weight for weight in members}
         found += parted(mine, of, one, peak_lr=peak_lr, weight_decay=weight_decay)
@@ -146,8 +168,9 @@ def given_groups(
 
 
 HIDDEN = 1000.0
-"""Times by which the gradient exceeds the clip, or the rate the one that its updates have, before it is worth saying.
-Recipes clip to 1 where gradients start at 1 to 30; three decades are no choice of a recipe."""
+"""Times by which the gradient exceeds the clip, or the rate the one that its updates have, before
+it is worth saying. Recipes clip to 1 where gradients start at 1 to 30; three decades are no choice
+of a recipe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +183,9 @@ class Clipping:
     """Largest norm that the gradient keeps; inf for no clipping."""
     rate: float
     epsilon: float | None
-    """Added to the gradient's own size by optimisers that divide by it, such as Adam; 0 for those that divide without,
-    such as Lion. None for optimisers whose update grows with the gradient, such as SGD."""
+    """Added to the gradient's own size by optimisers that divide by it, such as Adam; 0 for those
+    that divide without, such as Lion. None for optimisers whose update grows with the gradient,
+    such as SGD."""
     entries: int = 1
     """Numbers that the gradient has: with `epsilon`, what a typical one of them is."""
 
@@ -181,15 +205,21 @@ class Clipping:
     def effective_rate(self) -> float:
         """The rate at which an update of this size is made without clipping.
 
-        With SGD it falls with the factor. With Adam it stays, until the typical entry of the clipped gradient falls to
-        `epsilon`, which is exact where all entries are equal (Kingma & Ba 2015, arXiv:1412.6980, algorithm 1).
+        With SGD it falls with the factor. With Adam it stays, until the typical entry of the
+        clipped gradient falls to `epsilon`, which is exact where all entries are equal (Kingma & Ba
+        2015, arXiv:1412.6980, algorithm 1).
         """
         if self.epsilon is None:
             return self.rate * self.factor
         typical = self.gradient_norm / sqrt(self.entries)
         if self.epsilon == 0 or typical == inf:
             return self.rate
-        return self.rate * self.factor * (typical + self.epsilon) / (self.factor * typical + self.epsilon)
+        return (
+            self.rate
+            * self.factor
+            * (typical + self.epsilon)
+            / (self.factor * typical + self.epsilon)
+        )
 
     @property
     def is_far_below(self) -> bool:
@@ -205,7 +235,8 @@ class Clipping:
 def epsilon_of(group: Mapping[str, Any]) -> float | None:
     """`Clipping.epsilon` of an optimiser's parameter group, from the settings that it has.
 
-    What has an ε, or two decays (Lion), or bounds of its steps (Rprop), divides by the gradient's own size.
+    What has an ε, or two decays (Lion), or bounds of its steps (Rprop), divides by the gradient's
+    own size.
     """
     if "eps" in group:
         return float(group["eps"])

@@ -11,7 +11,9 @@ from typing import Literal
 
 from ..settings.tables import check_choices
 
-Decay = Literal["constant", "linear", "inverse-sqrt", "steps", "cosine", "wsd", "coupled-inverse-sqrt"]
+Decay = Literal[
+    "constant", "linear", "inverse-sqrt", "steps", "cosine", "wsd", "coupled-inverse-sqrt"
+]
 
 WITH_AN_END: tuple[Decay, ...] = ("linear", "cosine", "wsd")
 """Those that depend on the length of the run."""
@@ -20,13 +22,17 @@ WITH_AN_END: tuple[Decay, ...] = ("linear", "cosine", "wsd")
 def linear_warmup(update: int, *, warmup_updates: int) -> float:
     """Xiong et al. 2020, eq. (1): update / warmup_updates.
 
-    update = 1 -> 1 / warmup_updates (never 0); update >= warmup_updates -> 1; warmup_updates = 0 -> 1 throughout.
+    update = 1 -> 1 / warmup_updates (never 0); update >= warmup_updates -> 1; warmup_updates = 0 ->
+    1 throughout.
     """
     return min(1.0, update / warmup_updates) if warmup_updates else 1.0
 
 
-def linear_decay(update: int, *, decay_from_updates: int, horizon_updates: int, floor: float) -> float:
-    """1 up to `decay_from_updates`, then a straight line that reaches `floor` one update after the horizon.
+def linear_decay(
+    update: int, *, decay_from_updates: int, horizon_updates: int, floor: float
+) -> float:
+    """1 up to `decay_from_updates`, then a straight line that reaches `floor` one update after the
+    horizon.
 
     With decay_from_updates = 0 and floor = 0: update 1 -> (H) / H = 1; update H -> 1 / H.
     """
@@ -40,18 +46,22 @@ def inverse_sqrt_decay(update: int, *, decay_from_updates: int) -> float:
     return min(1.0, math.sqrt(start / update))
 
 
-def cosine_decay(update: int, *, decay_from_updates: int, horizon_updates: int, floor: float) -> float:
-    """1 up to `decay_from_updates` + 1, then half a cosine to `floor` one update after the horizon."""
+def cosine_decay(
+    update: int, *, decay_from_updates: int, horizon_updates: int, floor: float
+) -> float:
+    """1 up to `decay_from_updates` + 1, then half a cosine to `floor` one update after the
+    horizon.
+    """
     elapsed = (update - 1 - decay_from_updates) / max(1, horizon_updates - decay_from_updates)
     return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, elapsed))))
 
 
 def wsd_decay(update: int, *, cooldown_share: float, horizon_updates: int, floor: float) -> float:
-    """1 until the last `cooldown_share` of the run, then 1 - √ of the share of it that is over, to `floor` one update
-    after the horizon.
+    """1 until the last `cooldown_share` of the run, then 1 - √ of the share of it that is over, to
+    `floor` one update after the horizon.
 
-    The stable and the decaying part of warm-up, stable, decay (Hu et al. 2024, arXiv:2404.06395, section 4), with the
-    decay of Hägele et al. 2024 (arXiv:2405.18392, eq. 2).
+    The stable and the decaying part of warm-up, stable, decay (Hu et al. 2024, arXiv:2404.06395,
+    section 4), with the decay of Hägele et al. 2024 (arXiv:2405.18392, eq. 2).
     """
     cooldown = max(1.0, cooldown_share * horizon_updates)
     over = (update - 1 - (horizon_updates - cooldown)) / cooldown
@@ -64,16 +74,21 @@ def step_decay(update: int, *, decay_at_updates: tuple[int, ...], decay_factor: 
 
 
 def coupled_inverse_sqrt(update: int, *, warmup_updates: int) -> float:
-    """fairseq's `inverse_sqrt` from a rate of 0: update / W below W updates, sqrt(W / update) from then on.
+    """fairseq's `inverse_sqrt` from a rate of 0: update / W below W updates, sqrt(W / update) from
+    then on.
 
     Raises ValueError for warmup_updates = 0, where it divides by zero (fairseq issue 1341).
     """
     if warmup_updates < 1:
         raise ValueError(
-            "coupled-inverse-sqrt has no form without warm-up: its decay is sqrt(warmup_updates / update). Use "
-            'warmup_updates = 1 for what the paper calls "no warm-up", or decay = "inverse-sqrt" for a decay of its own'
+            "coupled-inverse-sqrt has no form without warm-up: its decay is sqrt(warmup_updates / "
+            "update). Use "
+            'warmup_updates = 1 for what the paper calls "no warm-up", or decay = "inverse-sqrt" '
+            "for a decay of its own"
         )
-    return update / warmup_updates if update < warmup_updates else math.sqrt(warmup_updates / update)
+    return (
+        update / warmup_updates if update < warmup_updates else math.sqrt(warmup_updates / update)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +96,9 @@ class ScheduleConfig:
     """The learning rate over updates, as a factor of the optimiser's peak rate."""
 
     decay: Decay = "constant"
-    """constant, linear, inverse-sqrt, steps, cosine or wsd (controlled), or coupled-inverse-sqrt (fairseq's)."""
+    """constant, linear, inverse-sqrt, steps, cosine or wsd (controlled), or coupled-inverse-sqrt
+    (fairseq's).
+    """
     warmup_updates: int = 0
     """0 for none."""
     decay_from_updates: int = 0
@@ -108,7 +125,9 @@ class ScheduleConfig:
         if not 0 <= self.floor <= 1 or not 0 < self.decay_factor <= 1:
             raise ValueError("floor must lie in [0, 1] and decay_factor in (0, 1]")
         if not 0 < self.cooldown_share <= 1:
-            raise ValueError(f"cooldown_share must lie above 0 and not above 1, got {self.cooldown_share}")
+            raise ValueError(
+                f"cooldown_share must lie above 0 and not above 1, got {self.cooldown_share}"
+            )
 
     def in_updates(self, updates_of: "UpdatesOf") -> "ScheduleConfig":
         """The same schedule with `decay_at` in updates only."""
@@ -135,15 +154,24 @@ class UpdatesOf:
 
 
 def parse_duration(duration: int | str) -> tuple[Fraction, str]:
-    """600 or "600 updates" -> (600, "updates"); "8 epochs" -> (8, "epochs"). Raises ValueError otherwise."""
+    """600 or "600 updates" -> (600, "updates"); "8 epochs" -> (8, "epochs"). Raises ValueError
+    otherwise.
+    """
     number, _, unit = str(duration).strip().partition(" ")
     unit = unit.strip() or "updates"
     # Plain decimals of a sane length only: Fraction("1e999999999") would compute that number.
-    value = Fraction(number) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?", number) else Fraction(0)
+    value = (
+        Fraction(number) if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,12})?", number) else Fraction(0)
+    )
     unit = {"update": "updates", "epoch": "epochs"}.get(unit, unit)
-    if value <= 0 or unit not in ("updates", "epochs") or (unit == "updates" and value.denominator != 1):
+    if (
+        value <= 0
+        or unit not in ("updates", "epochs")
+        or (unit == "updates" and value.denominator != 1)
+    ):
         raise ValueError(
-            f'a duration is a positive number of updates or epochs, such as 600 or "8 epochs", got {duration!r}'
+            'a duration is a positive number of updates or epochs, such as 600 or "8 epochs", got '
+            f"{duration!r}"
         )
     return value, unit
 
@@ -162,14 +190,20 @@ def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> fl
         case "constant":
             decay = 1.0
         case "linear":
-            decay = linear_decay(update, decay_from_updates=start, horizon_updates=horizon_updates, floor=floor)
+            decay = linear_decay(
+                update, decay_from_updates=start, horizon_updates=horizon_updates, floor=floor
+            )
         case "inverse-sqrt":
             decay = inverse_sqrt_decay(update, decay_from_updates=start)
         case "cosine":
-            decay = cosine_decay(update, decay_from_updates=start, horizon_updates=horizon_updates, floor=floor)
+            decay = cosine_decay(
+                update, decay_from_updates=start, horizon_updates=horizon_updates, floor=floor
+            )
         case "wsd":
             share = schedule.cooldown_share
-            decay = wsd_decay(update, cooldown_share=share, horizon_updates=horizon_updates, floor=floor)
+            decay = wsd_decay(
+                update, cooldown_share=share, horizon_updates=horizon_updates, floor=floor
+            )
         case "steps":
             at = tuple(int(a) for a in schedule.decay_at)
             decay = step_decay(update, decay_at_updates=at, decay_factor=schedule.decay_factor)
@@ -177,23 +211,33 @@ def factor(schedule: ScheduleConfig, update: int, *, horizon_updates: int) -> fl
 
 
 def depends_on_horizon(schedule: ScheduleConfig) -> bool:
-    """True where a longer run has other rates before its end, and so cannot be made of a finished shorter one."""
+    """True where a longer run has other rates before its end, and so cannot be made of a finished
+    shorter one.
+    """
     return schedule.decay in WITH_AN_END and schedule.floor < 1
 
 
 def never_peaks(schedule: ScheduleConfig, *, horizon_updates: int) -> bool:
-    """True where the warm-up is longer than the run, so that no update has the rate after the warm-up."""
+    """True where the warm-up is longer than the run, so that no update has the rate after the
+    warm-up.
+    """
     return schedule.warmup_updates > horizon_updates
 
 
 def summed_factor(schedule: ScheduleConfig, *, updates: int, horizon_updates: int) -> float:
-    """Sum of the factor over the first `updates` updates; times the peak rate: its cumulative learning rate."""
-    return math.fsum(factor(schedule, u, horizon_updates=horizon_updates) for u in range(1, updates + 1))
+    """Sum of the factor over the first `updates` updates; times the peak rate: its cumulative
+    learning rate.
+    """
+    return math.fsum(
+        factor(schedule, u, horizon_updates=horizon_updates) for u in range(1, updates + 1)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveConfig:
-    """What a scheduled number of a formula follows, such as `post` of pre-to-post; most placements have none."""
+    """What a scheduled number of a formula follows, such as `post` of pre-to-post; most placements
+    have none.
+    """
 
     start: float = 0.0
     """Its value before the first update."""
@@ -217,7 +261,8 @@ class AdaptiveConfig:
 
 
 def adaptive_value(schedule: AdaptiveConfig, update: int) -> float:
-    """The number at `update`, counted from 1; 0 gives `start`, and `over` and all later ones give `end`.
+    """The number at `update`, counted from 1; 0 gives `start`, and `over` and all later ones give
+    `end`.
 
     `over` must be in updates (`AdaptiveConfig.in_updates`). Raises ValueError for update < 0.
     """

@@ -1,8 +1,21 @@
-"""The subject: the protocol, its readings as symbols, and the registry; the formulas have a folder of their own."""
+"""The subject: the protocol, its readings as symbols, and the registry; the formulas have a folder
+of their own.
+"""
 
 # After the protocol, which every formula is written in: importing them registers placements.
 from . import formulas as _formulas  # noqa: F401
-from .base import Constant, End, Norms, Placement, Profiling, Site, StackShape, Sublayer, SublayerKind, Value
+from .base import (
+    Constant,
+    End,
+    Norms,
+    Placement,
+    Profiling,
+    Site,
+    StackShape,
+    Sublayer,
+    SublayerKind,
+    Value,
+)
 from .registry import AsBuilt, StandIn, named, register, registered, stand_in
 
 __all__ = [

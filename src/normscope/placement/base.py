@@ -1,7 +1,9 @@
-"""The protocol of a placement: one formula over values that can be added, scaled, normalised and passed through F.
+"""The protocol of a placement: one formula over values that can be added, scaled, normalised and
+passed through F.
 
-The same formula is read with different kinds of value: a `torch.Tensor` trains, a `Symbol` prints and tells which
-norms and parameters the formula asks for, and further readers can be added without touching any placement.
+The same formula is read with different kinds of value: a `torch.Tensor` trains, a `Symbol` prints
+and tells which norms and parameters the formula asks for, and further readers can be added without
+touching any placement.
 """
 
 import math
@@ -11,17 +13,22 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
 Value = Any
-"""What flows along the residual stream: a Tensor (tokens, width), a Symbol, or whatever a further reader brings."""
+"""What flows along the residual stream: a Tensor (tokens, width), a Symbol, or whatever a further
+reader brings.
+"""
 
 SQUASHING_SLOPE = 0.5
 """α of DyT and Derf at initialisation, in models and in theory."""
 
 State = Any
-"""What a placement carries from sub-layer to sub-layer: one Value, or a tuple with a part for each of its `streams`.
-A part may itself be a tuple that grows, the history of a placement that reaches back over the depth."""
+"""What a placement carries from sub-layer to sub-layer: one Value, or a tuple with a part for each
+of its `streams`. A part may itself be a tuple that grows, the history of a placement that reaches
+back over the depth."""
 
 Initial = float | tuple[Any, ...]
-"""Where a parameter starts: a number for all of its entries, or numbers in nested tuples of its shape."""
+"""Where a parameter starts: a number for all of its entries, or numbers in nested tuples of its
+shape.
+"""
 
 SublayerKind = Literal["attention", "cross_attention", "feed_forward"]
 ModelKind = Literal["encoder-only", "decoder-only", "encoder-decoder"]
@@ -30,7 +37,9 @@ EVERY_MODEL: tuple[ModelKind, ...] = ("encoder-only", "decoder-only", "encoder-d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackShape:
-    """The stack a placement is read for; `encoder_blocks` or `decoder_blocks` is 0 where there is no such stack."""
+    """The stack a placement is read for; `encoder_blocks` or `decoder_blocks` is 0 where there is
+    no such stack.
+    """
 
     kind: Literal["encoder", "decoder"]
     width: int
@@ -110,7 +119,9 @@ class Site:
 
 
 class Constant(float):
-    """A number that a formula prints under a name, such as √l for one that differs from block to block."""
+    """A number that a formula prints under a name, such as √l for one that differs from block to
+    block.
+    """
 
     def __new__(cls, value: float, text: str) -> "Constant":
         made = super().__new__(cls, value)
@@ -125,10 +136,12 @@ class Constant(float):
 
 
 class Norms(Protocol):
-    """The norms of one sub-layer (or of an end of a stack): `norm(x)`, or `norm.NAME(x)` where a formula needs several.
+    """The norms of one sub-layer (or of an end of a stack): `norm(x)`, or `norm.NAME(x)` where a
+    formula needs several.
 
-    Every distinct name is a norm with its own parameters; asking for it in the formula is what creates it. `groups`
-    normalises so many equal parts of x each on its own, with one gain for all of them: heads, for the norms of queries.
+    Every distinct name is a norm with its own parameters; asking for it in the formula is what
+    creates it. `groups` normalises so many equal parts of x each on its own, with one gain for all
+    of them: heads, for the norms of queries.
     """
 
     def __call__(self, x: Value, /, *, groups: int | None = None) -> Value: ...
@@ -137,36 +150,46 @@ class Norms(Protocol):
 
 
 class End(Protocol):
-    """What stands at an end of a stack, or over the output projection: norms and numbers of its own."""
+    """What stands at an end of a stack, or over the output projection: norms and numbers of its
+    own.
+    """
 
     @property
     def norm(self) -> Norms: ...
 
-    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Value:
+    def parameter(
+        self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
+    ) -> Value:
         """A trainable number (or a tensor of that shape) of the formula, starting from `initial`.
 
-        std: of the normal distribution about it from which the first values are drawn, with the weights of F.
-        An index takes an entry of a tensor, and of several dimensions a row: `mixing[0][1]`.
+        std: of the normal distribution about it from which the first values are drawn, with the
+        weights of F. An index takes an entry of a tensor, and of several dimensions a row:
+        `mixing[0][1]`.
         """
         ...
 
     def scheduled(self, name: str, *, initial: float) -> Value:
-        """A number that follows a schedule over updates (`[adaptive]` of a run), `initial` before the first.
+        """A number that follows a schedule over updates (`[adaptive]` of a run), `initial` before
+        the first.
 
-        One for the whole model, whoever asks; training does not change it, and a checkpoint keeps it.
+        One for the whole model, whoever asks; training does not change it, and a checkpoint keeps
+        it.
         """
         ...
 
 
 class Sublayer(End, Protocol):
-    """F of the papers: attention, cross-attention or feed-forward, with what a formula may ask of it."""
+    """F of the papers: attention, cross-attention or feed-forward, with what a formula may ask of
+    it.
+    """
 
     @property
     def site(self) -> Site: ...
 
     def __call__(self, x: Value, /, **inside: Callable[[Value], Value]) -> Value:
-        """F(x). `inside` applies a function within F: `query`, `key`, `value` (attention) act on the projections,
-        `hidden` (feed-forward) on what leaves the first matrix, `output` on what enters the last matrix of F."""
+        """F(x). `inside` applies a function within F: `query`, `key`, `value` (attention) act on
+        the projections, `hidden` (feed-forward) on what leaves the first matrix, `output` on what
+        enters the last matrix of F."""
         ...
 
     def parameter(
@@ -187,8 +210,8 @@ class Profiling:
     """How a placement's profiling batch passes through a stack."""
 
     in_order: bool = False
-    """True where a sub-layer's values are set before the batch reaches it, so that what is measured depends on them;
-    False where the whole batch passes before any value is set."""
+    """True where a sub-layer's values are set before the batch reaches it, so that what is measured
+    depends on them; False where the whole batch passes before any value is set."""
     dropout: bool = False
     """True where variances are measured with dropout on, as in training."""
 
@@ -196,7 +219,8 @@ class Profiling:
 class Placement:
     """Where normalisation and scaling sit in a stack. Subclass it, write `join`, and `register` it.
 
-    An instance belongs to one stack and may use its shape (`self.stack`) for constants that depend on depth.
+    An instance belongs to one stack and may use its shape (`self.stack`) for constants that depend
+    on depth.
     """
 
     name: ClassVar[str]
@@ -205,7 +229,9 @@ class Placement:
     citation: ClassVar[str]
     year: ClassVar[int]
     gist: ClassVar[str] = ""
-    """What sets it apart, in at most 43 characters, where its formula is longer or says it not; not inherited."""
+    """What sets it apart, in at most 43 characters, where its formula is longer or says it not; not
+    inherited.
+    """
     models: ClassVar[tuple[ModelKind, ...]] = EVERY_MODEL
     """Where the formula is defined."""
     variant_of: ClassVar[str] = ""
@@ -215,18 +241,25 @@ class Placement:
     initialisation: ClassVar[str] = "paper"
     """The scheme of `model.initialisation` that the placement's source uses."""
     default_norm: ClassVar[str] = "layer-norm"
-    """The norm it takes where a model does not name one; another than LayerNorm where that norm is its very idea."""
+    """The norm it takes where a model does not name one; another than LayerNorm where that norm is
+    its very idea.
+    """
     norm_epsilon: ClassVar[float] = 1e-5
     unit_vectors: ClassVar[Mapping[str, int]] = MappingProxyType({})
-    """Weights that every update puts back on the unit sphere, and the dimension along which their vectors lie."""
+    """Weights that every update puts back on the unit sphere, and the dimension along which their
+    vectors lie.
+    """
     profiling: ClassVar[Profiling] = Profiling()
-    """How the batch is run that `profiled` takes its variances from, where a placement overrides it."""
+    """How the batch is run that `profiled` takes its variances from, where a placement overrides
+    it.
+    """
 
     def __init__(self, stack: StackShape) -> None:
         """Raises ValueError where the placement is not defined for such a model."""
         if stack.model not in self.models:
             raise ValueError(
-                f"placement {self.name!r} is not defined for {stack.model} models, only for {', '.join(self.models)}"
+                f"placement {self.name!r} is not defined for {stack.model} models, only for "
+                f"{', '.join(self.models)}"
             )
         self.stack = stack
 
@@ -238,7 +271,9 @@ class Placement:
         return rows
 
     def input_rows(self, rows: Value) -> Value:
-        """What they become before sinusoidal positions are added (Vaswani et al. 2017, section 3.4: times √d)."""
+        """What they become before sinusoidal positions are added (Vaswani et al. 2017, section 3.4:
+        times √d).
+        """
         return self.table_rows(rows) * math.sqrt(self.stack.width)
 
     def start(self, x: Value, end: End) -> State:
@@ -262,11 +297,15 @@ class Placement:
         return state
 
     def output_rows(self, rows: Value, head: End, vocabulary: int) -> Value:
-        """What the rows (vocabulary, width) of the tied output projection become before they meet the hidden state."""
+        """What the rows (vocabulary, width) of the tied output projection become before they meet
+        the hidden state.
+        """
         return rows
 
     def hidden(self, state: State) -> Value:
-        """The residual stream x_l of a state, as curves over depth show it: the first part where it has several."""
+        """The residual stream x_l of a state, as curves over depth show it: the first part where it
+        has several.
+        """
         return state[0] if isinstance(state, tuple) else state
 
     def gain(self, weight: str, site: Site) -> float:
@@ -280,12 +319,16 @@ class Placement:
         """The same of the embedding."""
         return 1.0
 
-    def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
-        """Initial values of the next sub-layer's parameters, from the variances of all branches F(x) before it.
+    def profiled(
+        self, branch_variances: Sequence[float], input_variance: float
+    ) -> Mapping[str, float]:
+        """Initial values of the next sub-layer's parameters, from the variances of all branches
+        F(x) before it.
 
-        There is at least one: the first sub-layer of a stack keeps the values it starts with. Each is the variance over
-        all elements of one batch, which is run as `profiling` says; `input_variance` is that of the embedding. A
-        placement that needs no profiling batch leaves this method alone.
+        There is at least one: the first sub-layer of a stack keeps the values it starts with. Each
+        is the variance over all elements of one batch, which is run as `profiling` says;
+        `input_variance` is that of the embedding. A placement that needs no profiling batch leaves
+        this method alone.
         """
         return {}
 
@@ -296,5 +339,7 @@ class Placement:
 
 
 def residual_gain(weight: str, stack: StackShape) -> float:
-    """1/√(sub-layers of the stack) for the last matrix of F, where a branch joins the stream; 1 for all others."""
+    """1/√(sub-layers of the stack) for the last matrix of F, where a branch joins the stream; 1 for
+    all others.
+    """
     return float(stack.sublayers**-0.5) if weight in ("output", "ffn_out") else 1.0

@@ -1,7 +1,9 @@
-"""Operations of formulas that no operator of Python writes. Every reader registers its own kind of value: symbols here.
+"""Operations of formulas that no operator of Python writes. Every reader registers its own kind of
+value: symbols here.
 
-A *number of a token* is what `connect` gives: a stream times it is scaled for every token on its own. Numbers of every
-kind (constants, parameters, those of a token) are added, multiplied and raised to powers with Python's operators.
+A *number of a token* is what `connect` gives: a stream times it is scaled for every token on its
+own. Numbers of every kind (constants, parameters, those of a token) are added, multiplied and
+raised to powers with Python's operators.
 """
 
 import math
@@ -23,12 +25,15 @@ def _nobody(operation: str, value: object) -> TypeError:
 
 @singledispatch
 def mix(
-    query: Value, values: Sequence[Value], key: Callable[[Value], Value], value: Callable[[Value], Value] | None = None
+    query: Value,
+    values: Sequence[Value],
+    key: Callable[[Value], Value],
+    value: Callable[[Value], Value] | None = None,
 ) -> Value:
     """Attention over depth: Σ_i softmax_i(query · key(v_i)) value(v_i), for every token on its own.
 
-    query: a parameter of the stack's width. value: without it the values as they are. Dispatches on the query; raises
-    TypeError for a kind of value nobody registered.
+    query: a parameter of the stack's width. value: without it the values as they are. Dispatches on
+    the query; raises TypeError for a kind of value nobody registered.
     """
     raise _nobody("attention over depth", query)
 
@@ -41,7 +46,9 @@ def unit(x: Value) -> Value:
 
 @singledispatch
 def sigmoid(number: Number) -> Number:
-    """σ(number) = 1 / (1 + exp(-number)). Raises TypeError for a kind of number nobody registered."""
+    """σ(number) = 1 / (1 + exp(-number)). Raises TypeError for a kind of number nobody
+    registered.
+    """
     raise _nobody("sigmoid", number)
 
 
@@ -65,13 +72,16 @@ def at_most_1(number: Number) -> Number:
 
 @singledispatch
 def stopped(x: Value) -> Value:
-    """x as a constant: no gradient passes it. Raises TypeError for a kind of value nobody registered."""
+    """x as a constant: no gradient passes it. Raises TypeError for a kind of value nobody
+    registered.
+    """
     raise _nobody("a stopped gradient", x)
 
 
 @singledispatch
 def by_head(x: Value, numbers: Value) -> Value:
-    """x with each of its equal parts, the heads, times a number of its own: as many as `numbers` has entries.
+    """x with each of its equal parts, the heads, times a number of its own: as many as `numbers`
+    has entries.
 
     Raises TypeError for a kind of value nobody registered.
     """
@@ -80,7 +90,8 @@ def by_head(x: Value, numbers: Value) -> Value:
 
 @singledispatch
 def joined(x: Value, *others: Value, epsilon: float = 1e-6) -> Value:
-    """(x, *others) / √(mean square + epsilon): streams side by side, over the RMS of all of their features.
+    """(x, *others) / √(mean square + epsilon): streams side by side, over the RMS of all of their
+    features.
 
     Raises TypeError for a kind of value nobody registered.
     """
@@ -89,17 +100,23 @@ def joined(x: Value, *others: Value, epsilon: float = 1e-6) -> Value:
 
 @singledispatch
 def beside(x: Value, *others: Value) -> Value:
-    """(x, *others): values side by side, as wide as all of them. Raises TypeError for a kind nobody registered."""
+    """(x, *others): values side by side, as wide as all of them. Raises TypeError for a kind nobody
+    registered.
+    """
     raise _nobody("values side by side", x)
 
 
 @singledispatch
-def connect(x: Value, weight: Value, bias: Value = 0.0, scale: Number = 1.0, *, name: str = "") -> tuple[Number, ...]:
-    """Numbers for every token, computed from its x: scale · (weight x) + bias, one for each row of `weight`.
+def connect(
+    x: Value, weight: Value, bias: Value = 0.0, scale: Number = 1.0, *, name: str = ""
+) -> tuple[Number, ...]:
+    """Numbers for every token, computed from its x: scale · (weight x) + bias, one for each row of
+    `weight`.
 
-    weight: a parameter (rows, width of x); of shape (rows, features, width of x), what comes of a row has a number for
-    each feature. bias: one (rows,). name: what they are printed under, without it the weight's name without a `_weight`
-    at its end. Raises TypeError for a kind of value nobody registered.
+    weight: a parameter (rows, width of x); of shape (rows, features, width of x), what comes of a
+    row has a number for each feature. bias: one (rows,). name: what they are printed under, without
+    it the weight's name without a `_weight` at its end. Raises TypeError for a kind of value nobody
+    registered.
     """
     raise _nobody("numbers of a token", x)
 
@@ -111,7 +128,9 @@ def weighed(weights: Sequence[Number], values: Sequence[Value]) -> Value:
 
 @singledispatch
 def weighed_sum(first: Value, values: tuple[Value, ...], weights: tuple[Number, ...]) -> Value:
-    """`weighed` of one kind of value: what operators compute, unless its reader has a way of its own."""
+    """`weighed` of one kind of value: what operators compute, unless its reader has a way of its
+    own.
+    """
     total = weights[0] * first
     for weight, value in zip(weights[1:], values[1:], strict=True):
         total = total + weight * value
@@ -123,19 +142,27 @@ def doubly_stochastic(
 ) -> tuple[tuple[Number, ...], ...]:
     """A square matrix of numbers whose rows and columns sum to 1, from its logits row after row.
 
-    The softmax of each row, then by turns columns and rows divided by their sums (Sinkhorn and Knopp), `rounds` times
-    columns, so that columns sum to 1 exactly and rows all but so. epsilon: added to the softmax and to every sum.
-    Raises ValueError where there are not n² logits, or where `rounds` is not positive.
+    The softmax of each row, then by turns columns and rows divided by their sums (Sinkhorn and
+    Knopp), `rounds` times columns, so that columns sum to 1 exactly and rows all but so. epsilon:
+    added to the softmax and to every sum. Raises ValueError where there are not n² logits, or where
+    `rounds` is not positive.
     """
     size = round(len(logits) ** 0.5)
     if size * size != len(logits) or not logits or rounds < 1:
-        raise ValueError(f"a doubly stochastic matrix takes n² logits and a round or more, got {len(logits)}, {rounds}")
+        raise ValueError(
+            f"a doubly stochastic matrix takes n² logits and a round or more, got {len(logits)}, "
+            f"{rounds}"
+        )
     return sinkhorn(logits[0], tuple(logits), rounds, epsilon)
 
 
 @singledispatch
-def sinkhorn(first: Number, logits: tuple[Number, ...], rounds: int, epsilon: float) -> tuple[tuple[Number, ...], ...]:
-    """`doubly_stochastic` of one kind of logit. Raises TypeError for a kind that nobody registered."""
+def sinkhorn(
+    first: Number, logits: tuple[Number, ...], rounds: int, epsilon: float
+) -> tuple[tuple[Number, ...], ...]:
+    """`doubly_stochastic` of one kind of logit. Raises TypeError for a kind that nobody
+    registered.
+    """
     raise _nobody("doubly stochastic matrices", first)
 
 
@@ -160,7 +187,8 @@ def _unit(x: Symbol) -> Symbol:
 
 
 def _curve(name: str, x: Symbol) -> Symbol:
-    # Of numbers of a token, the name says what is used: what is done to them stands in their meaning.
+    # Of numbers of a token, the name says what is used: what is done to them stands in their
+    # meaning.
     return replace(x, meaning=f"{name}({x.meaning})") if x.meaning else Symbol(name, (x,), x.width)
 
 
@@ -195,12 +223,20 @@ def _beside(x: Symbol, *others: Symbol) -> Symbol:
 
 @connect.register
 def _connect(
-    x: Symbol, weight: Symbol, bias: Symbol | float = 0.0, scale: Symbol | float = 1.0, *, name: str = ""
+    x: Symbol,
+    weight: Symbol,
+    bias: Symbol | float = 0.0,
+    scale: Symbol | float = 1.0,
+    *,
+    name: str = "",
 ) -> tuple[Symbol, ...]:
     rows, *features, width = weight.shape
     found = x.width or sum(x.shape)
     if width != found:
-        raise ValueError(f"{weight} has rows of {width} numbers, and what it is multiplied with has {found} features")
+        raise ValueError(
+            f"{weight} has rows of {width} numbers, and what it is multiplied with has {found} "
+            "features"
+        )
     made = scale * (weight * x) if scale != 1.0 else weight * x
     meaning = str(made + bias if bias != 0.0 else made)
     name = name or weight.op.removesuffix("_weight")
@@ -209,17 +245,24 @@ def _connect(
 
 
 @weighed_sum.register
-def _weighed_sum(first: Symbol, values: tuple[Symbol, ...], weights: tuple[Symbol | float, ...]) -> Symbol:
+def _weighed_sum(
+    first: Symbol, values: tuple[Symbol, ...], weights: tuple[Symbol | float, ...]
+) -> Symbol:
     pairs = zip((w if isinstance(w, Symbol) else number(w) for w in weights), values, strict=True)
     return Symbol("weighed", tuple(symbol for pair in pairs for symbol in pair), first.width)
 
 
 @sinkhorn.register
-def _sinkhorn(first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: float) -> tuple[tuple[Symbol, ...], ...]:
+def _sinkhorn(
+    first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: float
+) -> tuple[tuple[Symbol, ...], ...]:
     size = math.isqrt(len(logits))
     name, meaning = first.shared_name, f"doubly_stochastic({first.meaning or first})"
     return tuple(
-        tuple(Symbol(f"{name}_{row}{column}", meaning=meaning, reads=first.reads) for column in range(1, size + 1))
+        tuple(
+            Symbol(f"{name}_{row}{column}", meaning=meaning, reads=first.reads)
+            for column in range(1, size + 1)
+        )
         for row in range(1, size + 1)
     )
 
@@ -238,10 +281,14 @@ def _sinkhorn_of_constants(
 
 
 @lru_cache(maxsize=16)
-def _stochastic(logits: tuple[float, ...], rounds: int, epsilon: float) -> tuple[tuple[float, ...], ...]:
+def _stochastic(
+    logits: tuple[float, ...], rounds: int, epsilon: float
+) -> tuple[tuple[float, ...], ...]:
     # Every sub-layer of a stack starts from the same.
     size = math.isqrt(len(logits))
-    rows = [[math.exp(logit) for logit in logits[row * size : (row + 1) * size]] for row in range(size)]
+    rows = [
+        [math.exp(logit) for logit in logits[row * size : (row + 1) * size]] for row in range(size)
+    ]
     rows = [[entry / math.fsum(row) + epsilon for entry in row] for row in rows]
     for turn in range(2 * rounds - 1):
         if turn % 2:

@@ -14,7 +14,9 @@ from .symbol import Symbol, SymbolEnd, SymbolState, symbol_sublayer
 
 
 def meanings(expressions: Sequence[Symbol]) -> list[str]:
-    """`pre = σ(…)` for all numbers of a token that the expressions use, once for each name that they share."""
+    """`pre = σ(…)` for all numbers of a token that the expressions use, once for each name that
+    they share.
+    """
     seen: set[int] = set()
 
     def visit(node: Symbol) -> Iterator[str]:
@@ -41,15 +43,21 @@ class _Naming:
     """id of a value -> the letter that stands for it."""
 
     def common(self, expressions: Sequence[Symbol]) -> list[str]:
-        """A statement for each value that is used in more than two places of all expressions together."""
+        """A statement for each value that is used in more than two places of all expressions
+        together.
+        """
         uses, nodes = self._uses(expressions)
         whole = {id(expression) for expression in expressions}
-        return self._name([node for key, node in nodes.items() if uses[key] > 2 and key not in whole])
+        return self._name(
+            [node for key, node in nodes.items() if uses[key] > 2 and key not in whole]
+        )
 
     def assignment(self, name: str, expression: Symbol) -> list[str]:
         """The assignment, after a statement for each value that this expression uses twice."""
         uses, nodes = self._uses([expression])
-        found = self._name([node for key, node in nodes.items() if uses[key] > 1 and node is not expression])
+        found = self._name(
+            [node for key, node in nodes.items() if uses[key] > 1 and node is not expression]
+        )
         return [*found, f"{name} ← {self._rewritten(expression)}"]
 
     def _uses(self, expressions: Sequence[Symbol]) -> tuple[dict[int, int], dict[int, Symbol]]:
@@ -83,15 +91,19 @@ class _Naming:
     def _rewritten(self, node: Symbol) -> Symbol:
         if id(node) in self.named:
             return self.named[id(node)]
-        return replace(node, arguments=tuple(self._rewritten(argument) for argument in node.arguments))
+        return replace(
+            node, arguments=tuple(self._rewritten(argument) for argument in node.arguments)
+        )
 
 
-DEFAULT_STACK = StackShape(kind="encoder", width=512, ffn_width=2048, heads=8, encoder_blocks=6, decoder_blocks=6)
+DEFAULT_STACK = StackShape(
+    kind="encoder", width=512, ffn_width=2048, heads=8, encoder_blocks=6, decoder_blocks=6
+)
 
 
 def shown_stack(placement: type[Placement]) -> StackShape:
-    """The stack that a formula is printed for where none is given: that of the first model it is defined for, or the
-    encoder of an encoder-decoder."""
+    """The stack that a formula is printed for where none is given: that of the first model it is
+    defined for, or the encoder of an encoder-decoder."""
     if DEFAULT_STACK.model in placement.models:
         return DEFAULT_STACK
     if placement.models[0] == "decoder-only":
@@ -106,9 +118,11 @@ _Writer = Callable[[_Changes, bool], list[str]]
 
 
 def formula(placement: type[Placement], stack: StackShape | None = None) -> str:
-    """What one sub-layer does to the state, or the whole block where the placement reaches across sub-layers.
+    """What one sub-layer does to the state, or the whole block where the placement reaches across
+    sub-layers.
 
-    Where blocks differ, each kind with the blocks it holds for; the stack's ends where they add something.
+    Where blocks differ, each kind with the blocks it holds for; the stack's ends where they add
+    something.
     """
     return "; ".join(lines(placement, stack))
 
@@ -119,8 +133,8 @@ def lines(placement: type[Placement], stack: StackShape | None = None) -> list[s
 
 
 def brief_lines(placement: type[Placement], stack: StackShape | None = None) -> list[str]:
-    """As `lines`, in a few: without what numbers of a token are computed as, and of more than two streams or kinds of
-    block the first, with how many are left out."""
+    """As `lines`, in a few: without what numbers of a token are computed as, and of more than two
+    streams or kinds of block the first, with how many are left out."""
     return _lines(placement, stack or shown_stack(placement), _BRIEF)
 
 
@@ -131,10 +145,14 @@ def _lines(placement: type[Placement], stack: StackShape, length: "_Length") -> 
     for block, step in enumerate(walk(instance, started), 1):
         by_text.setdefault(_block(instance, step, length.writes), []).append(block)
         state = step.after
-    found = length.writes(_changed(parts(Symbol("x")) * len(parts(started)), started, instance), True)
+    found = length.writes(
+        _changed(parts(Symbol("x")) * len(parts(started)), started, instance), True
+    )
     shown = length.shown(len(by_text))
     for text, blocks in islice(by_text.items(), shown):
-        where = f"block{'s' if len(blocks) > 1 else ''} {ranges(blocks)}: " if len(by_text) > 1 else ""
+        where = (
+            f"block{'s' if len(blocks) > 1 else ''} {ranges(blocks)}: " if len(by_text) > 1 else ""
+        )
         found += [where + line for line in text]
     if shown < len(by_text):
         found.append(f"and {len(by_text) - shown} more kinds of block")
@@ -151,7 +169,9 @@ def _block(placement: Placement, step: Step, writes: _Writer) -> tuple[str, ...]
     by_kind = {}
     for sublayer in step.sublayers:
         after = placement.block(step.before, [symbol_sublayer(sublayer.site)])
-        by_kind[sublayer.site.kind] = "; ".join(writes(_changed(parts(step.before), after, placement), False))
+        by_kind[sublayer.site.kind] = "; ".join(
+            writes(_changed(parts(step.before), after, placement), False)
+        )
     if len(set(by_kind.values())) == 1:
         return tuple(set(by_kind.values()))
     return tuple(f"{kind}: {text}" for kind, text in by_kind.items())

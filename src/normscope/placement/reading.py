@@ -1,4 +1,6 @@
-"""Read a placement's formula with symbols for every block of a stack: what it asks for, and what it costs a token."""
+"""Read a placement's formula with symbols for every block of a stack: what it asks for, and what it
+costs a token.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,15 +22,20 @@ class Reading:
     @property
     def schedules(self) -> dict[str, float]:
         """Every number that follows a schedule, with its value before the first update."""
-        everyone = (self.start, *(sublayer for block in self.blocks for sublayer in block), self.finish)
+        everyone = (
+            self.start,
+            *(sublayer for block in self.blocks for sublayer in block),
+            self.finish,
+        )
         return {name: initial for asked in everyone for name, initial in asked.schedules.items()}
 
 
 def read(placement: Placement, kinds: Sequence[SublayerKind] | None = None) -> Reading:
     """Run the formula over symbols for every block of the placement's stack.
 
-    kinds: sub-layers of a block, in order; without them, those of such a stack. Raises ValueError for blocks that are
-    run several times under a formula that one pass decides, or in which every pass sees more.
+    kinds: sub-layers of a block, in order; without them, those of such a stack. Raises ValueError
+    for blocks that are run several times under a formula that one pass decides, or in which every
+    pass sees more.
     """
     start, finish = SymbolEnd(), SymbolEnd()
     state = placement.start(Symbol("x", (), placement.stack.width), start)
@@ -36,15 +43,24 @@ def read(placement: Placement, kinds: Sequence[SublayerKind] | None = None) -> R
     for step in walk(placement, state, kinds):
         blocks.append(step.sublayers)
         state = step.after
-    if placement.stack.loops > 1 and (placement.is_profiled() or any(isinstance(part, tuple) for part in parts(state))):
-        why = "takes initial values from one pass" if placement.is_profiled() else "reaches back over the depth"
-        raise ValueError(f"placement {placement.name!r} {why}, so its blocks are run once: loops must be 1")
+    if placement.stack.loops > 1 and (
+        placement.is_profiled() or any(isinstance(part, tuple) for part in parts(state))
+    ):
+        why = (
+            "takes initial values from one pass"
+            if placement.is_profiled()
+            else "reaches back over the depth"
+        )
+        raise ValueError(
+            f"placement {placement.name!r} {why}, so its blocks are run once: loops must be 1"
+        )
     placement.finish(named_parts(state, placement), finish)
     return Reading(start=start, blocks=tuple(blocks), finish=finish)
 
 
 def formula_fault(placement: type[Placement]) -> str:
-    """Why no model can be made of the formula, whatever its size; empty where a small stack of it can be read.
+    """Why no model can be made of the formula, whatever its size; empty where a small stack of it
+    can be read.
 
     What depends on the size of a stack is left to whoever reads that stack.
     """
@@ -61,9 +77,10 @@ def formula_fault(placement: type[Placement]) -> str:
     except (AttributeError, NameError, NotImplementedError, TypeError) as error:
         said = " ".join(str(error).split())
         return (
-            f"its formula cannot be read ({type(error).__name__}: {said}); join must return the state after a "
-            "sub-layer, such as norm(x + sublayer(x)), made by Python's operators and normscope.placement.operations "
-            "and by nothing of torch, since x is not always a tensor"
+            f"its formula cannot be read ({type(error).__name__}: {said}); join must return the "
+            "state after a sub-layer, such as norm(x + sublayer(x)), made by Python's operators "
+            "and normscope.placement.operations and by nothing of torch, since x is not always a "
+            "tensor"
         )
     except (ArithmeticError, LookupError, ValueError):
         return ""
@@ -80,7 +97,9 @@ class Step(NamedTuple):
     """As expressions of those names."""
 
 
-def walk(placement: Placement, started: State, kinds: Sequence[SublayerKind] | None = None) -> Iterator[Step]:
+def walk(
+    placement: Placement, started: State, kinds: Sequence[SublayerKind] | None = None
+) -> Iterator[Step]:
     """Every block of the stack in order, from the state that `start` gave.
 
     kinds: as `read` takes them. Sub-layers are printed under their kinds.
@@ -107,7 +126,9 @@ def parts(state: State) -> tuple[Symbol | tuple[Symbol, ...], ...]:
 
 
 def named_parts(state: State, placement: Placement) -> State:
-    """The state with expressions replaced by the names of its streams, so that a formula does not grow with depth."""
+    """The state with expressions replaced by the names of its streams, so that a formula does not
+    grow with depth.
+    """
     found, names = parts(state), placement.streams
     if len(names) != len(found):
         raise ValueError(
@@ -115,7 +136,9 @@ def named_parts(state: State, placement: Placement) -> State:
             f"and its state has {len(found)} parts"
         )
     renamed = tuple(
-        tuple(_named(value, name) for value in part) if isinstance(part, tuple) else _named(part, name)
+        tuple(_named(value, name) for value in part)
+        if isinstance(part, tuple)
+        else _named(part, name)
         for name, part in zip(names, found, strict=True)
     )
     return renamed if isinstance(state, tuple) else renamed[0]
@@ -129,11 +152,12 @@ def _named(value: Symbol, name: str) -> Symbol:
 
 @dataclass(slots=True, kw_only=True)
 class Cost:
-    """Passes over one vector of the model's width, for one token in one block; a wider vector counts as its share.
+    """Passes over one vector of the model's width, for one token in one block; a wider vector
+    counts as its share.
 
-    `mixed`: vectors that attention over depth, or a weighted sum, reads. The norm of keys counts once for each of them.
-    What numbers of a token are read from counts as a norm. The few numbers themselves do not; a number for each feature
-    is a scaling.
+    `mixed`: vectors that attention over depth, or a weighted sum, reads. The norm of keys counts
+    once for each of them. What numbers of a token are read from counts as a norm. The few numbers
+    themselves do not; a number for each feature is a scaling.
     """
 
     additions: float = 0.0
@@ -143,12 +167,16 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """The passes of every kind together. How long they take depends on what the device fuses."""
+        """The passes of every kind together. How long they take depends on what the device
+        fuses.
+        """
         return self.additions + self.scalings + self.norms + self.mixed
 
 
 def block_cost(placement: Placement, block: int) -> Cost:
-    """The cost of one block, counted from 1. A value that the formula uses twice is counted once."""
+    """The cost of one block, counted from 1. A value that the formula uses twice is counted
+    once.
+    """
     width = placement.stack.width
     started = placement.start(Symbol("x", (), width), SymbolEnd())
     step = next(islice(walk(placement, started), block - 1, None))
@@ -160,7 +188,9 @@ def block_cost(placement: Placement, block: int) -> Cost:
 
 
 def _count(symbol: Symbol, cost: Cost, seen: set[int], width: int, times: int = 1) -> None:
-    """Add what computes a symbol. Numbers and parameters have no width: what is done to them costs next to nothing."""
+    """Add what computes a symbol. Numbers and parameters have no width: what is done to them costs
+    next to nothing.
+    """
     if id(symbol) in seen:
         return
     seen.add(id(symbol))

@@ -1,4 +1,6 @@
-"""The placements by their names: where a formula is made known, and found however its name is written."""
+"""The placements by their names: where a formula is made known, and found however its name is
+written.
+"""
 
 import difflib
 import re
@@ -14,7 +16,9 @@ _READ: set[type[Placement]] = set()
 
 
 class StandIn(Placement):
-    """In the place of one whose file was not run: runs that have it can be read, and no model of it be built."""
+    """In the place of one whose file was not run: runs that have it can be read, and no model of it
+    be built.
+    """
 
     citation = ""
     year = 0
@@ -25,8 +29,8 @@ class StandIn(Placement):
 
     def __init__(self, stack: StackShape) -> None:
         raise ValueError(
-            f"placement {self.name!r} is one of {self.file}, which was not run; --import FILE.py runs a file, and "
-            "importing it in Python does"
+            f"placement {self.name!r} is one of {self.file}, which was not run; --import FILE.py "
+            "runs a file, and importing it in Python does"
         )
 
 
@@ -39,8 +43,8 @@ class AsBuilt(StandIn):
 
     def __init__(self, stack: StackShape) -> None:
         raise ValueError(
-            f"placement {self.name!r} is that of a model of your own, which model.factory names; our models have one "
-            "of those that `normscope placements` lists"
+            f"placement {self.name!r} is that of a model of your own, which model.factory names; "
+            "our models have one of those that `normscope placements` lists"
         )
 
 
@@ -48,10 +52,14 @@ _STAND_INS: dict[str, type[StandIn]] = {AsBuilt.name: AsBuilt}
 
 
 def stand_in(name: str, file: str) -> None:
-    """Make `name`, where it is no placement that is known, that of one in a file which is not run."""
+    """Make `name`, where it is no placement that is known, that of one in a file which is not
+    run.
+    """
     if name not in _REGISTRY and name != AsBuilt.name:
         shown = f"not shown: {file}, which has it, was not run"
-        _STAND_INS[name] = type("StandIn", (StandIn,), {"name": name, "title": name, "file": file, "shown": shown})
+        _STAND_INS[name] = type(
+            "StandIn", (StandIn,), {"name": name, "title": name, "file": file, "shown": shown}
+        )
 
 
 def register(placement: type[Placement]) -> type[Placement]:
@@ -64,20 +72,24 @@ def register(placement: type[Placement]) -> type[Placement]:
             raise ValueError(f"placement class {placement.__name__} must set `{attribute}`")
     known = _REGISTRY.get(placement.name)
     if known is not None and _source(known) != _source(placement):
-        raise ValueError(f"placement name {placement.name!r} is taken by {known.__module__}.{known.__qualname__}")
+        raise ValueError(
+            f"placement name {placement.name!r} is taken by {known.__module__}.{known.__qualname__}"
+        )
     _REGISTRY[placement.name] = placement
     return placement
 
 
 def _source(placement: type[Placement]) -> tuple[str, str]:
-    """The file of a class, and its name there. A user's file may be loaded twice in one process, by path and by import,
-    under two names of modules: the same source is not a clash."""
+    """The file of a class, and its name there. A user's file may be loaded twice in one process, by
+    path and by import, under two names of modules: the same source is not a clash."""
     module = sys.modules.get(placement.__module__)
     return getattr(module, "__file__", None) or placement.__module__, placement.__qualname__
 
 
 def registered() -> dict[str, type[Placement]]:
-    """All placements by name, in alphabetical order. Raises ValueError for a formula that nothing can be made of."""
+    """All placements by name, in alphabetical order. Raises ValueError for a formula that nothing
+    can be made of.
+    """
     return {name: _readable(placement) for name, placement in sorted(_REGISTRY.items())}
 
 
@@ -91,7 +103,8 @@ def _readable(placement: type[Placement]) -> type[Placement]:
 
 
 def named(name: str) -> type[Placement]:
-    """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are `pre-ln`.
+    """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are
+    `pre-ln`.
 
     Raises ValueError naming the nearest known one, if any is near, or as `registered`.
     """

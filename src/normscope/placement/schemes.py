@@ -1,4 +1,6 @@
-"""The schemes by which weights are drawn at first, as distributions: a model draws from them, and theory reads them."""
+"""The schemes by which weights are drawn at first, as distributions: a model draws from them, and
+theory reads them.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,10 +12,14 @@ from .base import Placement, Site, StackShape, SublayerKind
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How the entries of a weight matrix (out, in) are drawn; a placement's gain multiplies them."""
+    """How the entries of a weight matrix (out, in) are drawn; a placement's gain multiplies
+    them.
+    """
 
     size: Callable[[float, int, int], float]
-    """From the gain and the numbers of rows and columns: the standard deviation, or the bound of a uniform one."""
+    """From the gain and the numbers of rows and columns: the standard deviation, or the bound of a
+    uniform one.
+    """
     of: Literal["normal", "uniform", "zeros", "identity"] = "normal"
 
     def std(self, gain: float, rows: int, columns: int) -> float:
@@ -24,7 +30,10 @@ class Draw:
 
 def _glorot_uniform(own: float) -> Draw:
     """Glorot & Bengio 2010, with a gain of its own."""
-    return Draw(lambda gain, rows, columns: math.sqrt(3) * (own * gain * math.sqrt(2 / (rows + columns))), "uniform")
+    return Draw(
+        lambda gain, rows, columns: math.sqrt(3) * (own * gain * math.sqrt(2 / (rows + columns))),
+        "uniform",
+    )
 
 
 _GLOROT_UNIFORM = _glorot_uniform(1.0)
@@ -36,19 +45,24 @@ _BY_FAN_OUT = Draw(lambda gain, rows, columns: gain * rows**-0.5)
 _SMALL = Draw(lambda gain, rows, columns: gain * math.sqrt(2 / (5 * columns)))
 _SMALL_BY_FAN_OUT = Draw(lambda gain, rows, columns: gain * math.sqrt(2 / (5 * rows)))
 BERT = Draw(lambda gain, rows, columns: gain * 0.02)
-"""Of tables without a √d and of heads, in BERT and GPT-2 alike, whatever the scheme of the blocks."""
+"""Of tables without a √d and of heads, in BERT and GPT-2 alike, whatever the scheme of the
+blocks.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """How every weight matrix is drawn, and which of them have a bias drawn as torch's default; other biases are 0."""
+    """How every weight matrix is drawn, and which of them have a bias drawn as torch's default;
+    other biases are 0.
+    """
 
     source: str
     draws: Mapping[str, Draw]
     drawn_biases: frozenset[str] = frozenset()
     embedding: Draw = _BY_FAN_IN
-    """N(0, 1/d) where the source says nothing to the contrary: with the √d of most placements' input rows, all of them
-    start from a stream of the same size. GPT-2 and most models since draw N(0, 0.02²) and have no √d."""
+    """N(0, 1/d) where the source says nothing to the contrary: with the √d of most placements'
+    input rows, all of them start from a stream of the same size. GPT-2 and most models since draw
+    N(0, 0.02²) and have no √d."""
 
 
 _QKV = ("query", "key", "value")
@@ -59,17 +73,24 @@ _ALL = (*ATTENTION_WEIGHTS, *FFN_WEIGHTS)
 SCHEMES: dict[str, Scheme] = {
     "paper": Scheme(
         source="fairseq 0.7 to 0.8, as Xiong et al. 2020 ran it",
-        draws=dict.fromkeys(_QKV, _PACKED) | dict.fromkeys(("output", *FFN_WEIGHTS), _GLOROT_UNIFORM),
+        draws=dict.fromkeys(_QKV, _PACKED)
+        | dict.fromkeys(("output", *FFN_WEIGHTS), _GLOROT_UNIFORM),
     ),
     "fairseq-0.10": Scheme(
-        source="fairseq 0.10 and later: feed-forward as torch.nn.Linear, query, key and value biases drawn",
+        source=(
+            "fairseq 0.10 and later: feed-forward as torch.nn.Linear, query, key and value biases "
+            "drawn"
+        ),
         draws=dict.fromkeys(_QKV, _PACKED)
         | {"output": _GLOROT_UNIFORM}
         | dict.fromkeys(FFN_WEIGHTS, Draw(_BY_FAN_IN.size, "uniform")),
         drawn_biases=frozenset((*_QKV, *FFN_WEIGHTS)),
     ),
     "theory": Scheme(
-        source="Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, all matrices d × d from N(0, 1/d), no W_O",
+        source=(
+            "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, all matrices d × d from N(0, "
+            "1/d), no W_O"
+        ),
         draws=dict.fromkeys(("query", "key"), Draw(lambda gain, rows, columns: 0.0, "zeros"))
         # The identity leaves second moments as a matrix from N(0, 1/d) does.
         | {"output": Draw(_BY_FAN_IN.size, "identity")}
@@ -80,11 +101,13 @@ SCHEMES: dict[str, Scheme] = {
         draws=dict.fromkeys(_ALL, _GLOROT_NORMAL),
     ),
     "xavier-uniform": Scheme(
-        source="Huang et al. 2020 (T-Fixup), Zhang et al. 2019 (DS-Init): Glorot uniform times the placement's gain",
+        source="Huang et al. 2020 (T-Fixup), Zhang et al. 2019 (DS-Init): Glorot uniform times the "
+        "placement's gain",
         draws=dict.fromkeys(_ALL, _GLOROT_UNIFORM),
     ),
     "rezero": Scheme(
-        source="Bachlechner et al. 2020 (ReZero): Glorot uniform, and the authors' advice of embeddings U(-1/d, 1/d)",
+        source="Bachlechner et al. 2020 (ReZero): Glorot uniform, and the authors' advice of "
+        "embeddings U(-1/d, 1/d)",
         draws=dict.fromkeys(_ALL, _GLOROT_UNIFORM),
         embedding=Draw(lambda gain, rows, columns: gain * (1 / columns), "uniform"),
     ),
@@ -97,8 +120,8 @@ SCHEMES: dict[str, Scheme] = {
         draws=dict.fromkeys(_ALL, _SMALL) | {"ffn_out": _SMALL_BY_FAN_OUT},
     ),
     "small-attention": Scheme(
-        source="Nguyen & Salazar 2019 (SmallInit): attention N(0, 2/(5d)), feed-forward Glorot normal; embeddings "
-        "U(-0.01, 0.01), which FixNorm normalises",
+        source="Nguyen & Salazar 2019 (SmallInit): attention N(0, 2/(5d)), feed-forward Glorot "
+        "normal; embeddings U(-0.01, 0.01), which FixNorm normalises",
         draws=dict.fromkeys(ATTENTION_WEIGHTS, _SMALL) | dict.fromkeys(FFN_WEIGHTS, _GLOROT_NORMAL),
         embedding=Draw(lambda gain, rows, columns: gain * 0.01, "uniform"),
     ),
@@ -120,11 +143,18 @@ def weight_std(placement: Placement, weight: str, site: Site, scheme: str = "") 
     scheme: a name of SCHEMES; without it, the one of the placement's source.
     """
     draw = SCHEMES[scheme or placement.initialisation].draws[weight]
-    return _std(draw, _shape(weight, site.stack), placement.gain(weight, site), placement.unit_vectors.get(weight))
+    return _std(
+        draw,
+        _shape(weight, site.stack),
+        placement.gain(weight, site),
+        placement.unit_vectors.get(weight),
+    )
 
 
 def embedding_std(placement: Placement, scheme: str = "") -> float:
-    """Of the entries of the embedding before the first update, before the placement scales its rows."""
+    """Of the entries of the embedding before the first update, before the placement scales its
+    rows.
+    """
     # No scheme looks at the size of the vocabulary.
     shape = (1000, placement.stack.width)
     draw = SCHEMES[scheme or placement.initialisation].embedding
@@ -134,7 +164,9 @@ def embedding_std(placement: Placement, scheme: str = "") -> float:
 def _shape(weight: str, stack: StackShape) -> tuple[int, int]:
     """(out, in) of a weight matrix."""
     if weight in FFN_WEIGHTS:
-        return (stack.ffn_width, stack.width) if weight == "ffn_in" else (stack.width, stack.ffn_width)
+        return (
+            (stack.ffn_width, stack.width) if weight == "ffn_in" else (stack.width, stack.ffn_width)
+        )
     inner = stack.query_width if weight in ("query", "output") else stack.key_value_width
     return (stack.width, inner) if weight == "output" else (inner, stack.width)
 

@@ -1,4 +1,6 @@
-"""A placement's formula over symbols: expressions that print, and a record of the norms and parameters asked for."""
+"""A placement's formula over symbols: expressions that print, and a record of the norms and
+parameters asked for.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,7 +16,9 @@ _SHOWN_WEIGHED = 3
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A node of a formula: a name, an operator or an application; `width` is the size of its last dimension."""
+    """A node of a formula: a name, an operator or an application; `width` is the size of its last
+    dimension.
+    """
 
     op: str
     arguments: "tuple[Symbol, ...]" = ()
@@ -43,7 +47,11 @@ class Symbol:
             return " + ".join(shown)
         left, right = self.arguments
         if self.op == "^":
-            return f"√({left})" if right.op == "0.5" else f"{left._inside('^', 1)}^{right._inside('^', 0)}"
+            return (
+                f"√({left})"
+                if right.op == "0.5"
+                else f"{left._inside('^', 1)}^{right._inside('^', 0)}"
+            )
         # The right operand of - and / needs brackets at equal precedence too.
         return f"{left._inside(self.op, 0)} {self.op} {right._inside(self.op, self.op in '-/')}"
 
@@ -126,7 +134,9 @@ class ParameterSpec:
         if isinstance(self.initial, tuple) and _shape(self.initial) != self.shape:
             raise ValueError(f"a parameter of shape {self.shape} cannot start from {self.initial}")
         if not self.std >= 0:
-            raise ValueError(f"the std of a parameter's first values must not be negative, got {self.std}")
+            raise ValueError(
+                f"the std of a parameter's first values must not be negative, got {self.std}"
+            )
 
 
 def _shape(numbers: Initial) -> tuple[int, ...]:
@@ -138,7 +148,9 @@ def _shape(numbers: Initial) -> tuple[int, ...]:
 
 
 class _SymbolNorms:
-    """Records every norm a formula asks for, with the width it normalises: that of x, or of one of its groups."""
+    """Records every norm a formula asks for, with the width it normalises: that of x, or of one of
+    its groups.
+    """
 
     def __init__(self) -> None:
         self.widths: dict[str, int] = {}
@@ -157,11 +169,16 @@ class _SymbolNorms:
     def _apply(self, name: str, printed: str, x: Symbol, groups: int | None) -> Symbol:
         width, rest = divmod(x.width, groups or 1)
         if rest:
-            raise ValueError(f"norm {name!r} cannot divide a width of {x.width} into {groups} groups")
+            raise ValueError(
+                f"norm {name!r} cannot divide a width of {x.width} into {groups} groups"
+            )
         if groups is not None:
             self.grouped.add(name)
         if self.widths.setdefault(name, width) != width:
-            raise ValueError(f"norm {name!r} is used at widths {self.widths[name]} and {width}; give them two names")
+            raise ValueError(
+                f"norm {name!r} is used at widths {self.widths[name]} and {width}; give them two "
+                "names"
+            )
         self.uses += 1
         return Symbol(printed, (x,), x.width)
 
@@ -174,7 +191,9 @@ class SymbolEnd:
     parameters: dict[str, ParameterSpec] = field(default_factory=dict)
     schedules: dict[str, float] = field(default_factory=dict)
 
-    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> Symbol:
+    def parameter(
+        self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
+    ) -> Symbol:
         self.parameters[name] = ParameterSpec(initial=initial, shape=shape, std=std)
         return Symbol(name, shape=shape)
 
@@ -185,7 +204,9 @@ class SymbolEnd:
 
 @dataclass(slots=True, kw_only=True)
 class SymbolSublayer(SymbolEnd):
-    """F as a symbol. `inner_widths`: the width at each place inside F where a function may be applied."""
+    """F as a symbol. `inner_widths`: the width at each place inside F where a function may be
+    applied.
+    """
 
     site: Site
     inner_widths: dict[str, int]
@@ -196,7 +217,10 @@ class SymbolSublayer(SymbolEnd):
     def __call__(self, x: Symbol, /, **inside: Callable[[Symbol], Symbol]) -> Symbol:
         refuse_unknown_places(self.site, inside, self.inner_widths)
         self.used_places |= set(inside)
-        inner = tuple(function(Symbol(place, (), self.inner_widths[place])) for place, function in inside.items())
+        inner = tuple(
+            function(Symbol(place, (), self.inner_widths[place]))
+            for place, function in inside.items()
+        )
         return Symbol(self.printed, (x, *inner), x.width, applies_f=True)
 
     def parameter(self, name: str, *, shared_by_block: bool = False, **spec: Any) -> Symbol:
@@ -206,11 +230,14 @@ class SymbolSublayer(SymbolEnd):
 
 
 def refuse_unknown_places(site: Site, asked: Any, known: Any) -> None:
-    """Raise ValueError where a formula applies a function at a place that this kind of F does not have."""
+    """Raise ValueError where a formula applies a function at a place that this kind of F does not
+    have.
+    """
     unknown = sorted(set(asked) - set(known))
     if unknown:
         raise ValueError(
-            f"{site.kind} has no place {', '.join(unknown)} to apply a function; it has {', '.join(sorted(known))}"
+            f"{site.kind} has no place {', '.join(unknown)} to apply a function; it has "
+            f"{', '.join(sorted(known))}"
         )
 
 
@@ -218,7 +245,8 @@ def symbol_sublayer(site: Site, printed: str = "F") -> SymbolSublayer:
     """F of a stack's sub-layer, with the places inside it."""
     stack: StackShape = site.stack
     if site.kind == "feed_forward":
-        # Where nobody gave the feed-forward's width, nothing is built from this reading: any width prints the same.
+        # Where nobody gave the feed-forward's width, nothing is built from this reading: any width
+        # prints the same.
         inner = dict.fromkeys(("hidden", "output"), stack.ffn_width or stack.width)
     else:
         inner = dict.fromkeys(("query", "output"), stack.query_width)

@@ -1,4 +1,6 @@
-"""The wiring of a block as a graph, taken from the formula itself: what it computes, and what feeds what."""
+"""The wiring of a block as a graph, taken from the formula itself: what it computes, and what feeds
+what.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,12 +12,16 @@ from .printing import ranges
 from .reading import named_parts, parts, walk
 from .symbol import Symbol, SymbolEnd, SymbolState
 
-_BoxKind = Literal["input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"]
+_BoxKind = Literal[
+    "input", "sublayer", "norm", "mix", "sum", "product", "scale", "append", "output"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A step of the formula, as a diagram shows it; `details`, what is applied inside it, stand below the label."""
+    """A step of the formula, as a diagram shows it; `details`, what is applied inside it, stand
+    below the label.
+    """
 
     kind: _BoxKind
     label: str
@@ -24,7 +30,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """From the box with index `source` to a later one, `target`; `subtracted` where a difference takes it off."""
+    """From the box with index `source` to a later one, `target`; `subtracted` where a difference
+    takes it off.
+    """
 
     source: int
     target: int
@@ -40,32 +48,41 @@ class Wiring:
     wires: tuple[Wire, ...]
 
     def reads(self, *, handed_on: bool) -> set[str]:
-        """Names of the inputs that something is computed from; `handed_on`: or that are an output as they come."""
+        """Names of the inputs that something is computed from; `handed_on`: or that are an output
+        as they come.
+        """
         return {
             self.boxes[edge.source].label
             for edge in self.wires
-            if self.boxes[edge.source].kind == "input" and (handed_on or self.boxes[edge.target].kind != "output")
+            if self.boxes[edge.source].kind == "input"
+            and (handed_on or self.boxes[edge.target].kind != "output")
         }
 
 
 def wirings(placement: Placement) -> list[Wiring]:
-    """Every kind of block with the blocks it holds for; the ends of the stack where the formula does something there.
+    """Every kind of block with the blocks it holds for; the ends of the stack where the formula
+    does something there.
 
     A stream that nothing ever reads is left out.
     """
     names, x = placement.streams, Symbol("x", (), placement.stack.width)
     started = placement.start(x, SymbolEnd())
     state = started
-    steps: list[tuple[Mapping[str, SymbolState], Mapping[str, SymbolState]]] = [({"x": x}, _by_name(names, started))]
+    steps: list[tuple[Mapping[str, SymbolState], Mapping[str, SymbolState]]] = [
+        ({"x": x}, _by_name(names, started))
+    ]
     for step in walk(placement, started):
         steps.append((_by_name(names, step.before), _by_name(names, step.after)))
         state = step.after
     state = named_parts(state, placement)
     finish = _graph("output", _by_name(names, state), {"y": placement.finish(state, SymbolEnd())})
 
-    read = finish.reads(handed_on=True).union(*(_graph("", *step).reads(handed_on=False) for step in steps[1:]))
+    read = finish.reads(handed_on=True).union(
+        *(_graph("", *step).reads(handed_on=False) for step in steps[1:])
+    )
     start, *blocks = (
-        _graph("", before, {name: part for name, part in after.items() if name in read}) for before, after in steps
+        _graph("", before, {name: part for name, part in after.items() if name in read})
+        for before, after in steps
     )
     by_kind: dict[Wiring, list[int]] = {}
     for number, wiring in enumerate(blocks, 1):
@@ -82,8 +99,12 @@ def _by_name(names: tuple[str, ...], state: State) -> dict[str, SymbolState]:
     return dict(zip(names, parts(state), strict=True))
 
 
-def _graph(title: str, before: Mapping[str, SymbolState], after: Mapping[str, SymbolState]) -> Wiring:
-    """What computes the parts `after` from the parts `before`, without the inputs that nothing needs."""
+def _graph(
+    title: str, before: Mapping[str, SymbolState], after: Mapping[str, SymbolState]
+) -> Wiring:
+    """What computes the parts `after` from the parts `before`, without the inputs that nothing
+    needs.
+    """
     builder = _Builder()
     for name, part in before.items():
         builder.add_input(name, part)
@@ -92,13 +113,17 @@ def _graph(title: str, before: Mapping[str, SymbolState], after: Mapping[str, Sy
         builder.add(Box("output", name), [builder.visit(symbol)])
     used = sorted({index for edge in builder.wires for index in (edge.source, edge.target)})
     number = {index: place for place, index in enumerate(used)}
-    edges = tuple(replace(e, source=number[e.source], target=number[e.target]) for e in builder.wires)
+    edges = tuple(
+        replace(e, source=number[e.source], target=number[e.target]) for e in builder.wires
+    )
     return Wiring(title, tuple(builder.boxes[index] for index in used), edges)
 
 
 @dataclass(slots=True)
 class _Builder:
-    """Symbols to nodes. The same symbol used twice is one node, so that a shared value is drawn once."""
+    """Symbols to nodes. The same symbol used twice is one node, so that a shared value is drawn
+    once.
+    """
 
     boxes: list[Box] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
@@ -109,13 +134,17 @@ class _Builder:
     sums: dict[tuple[int, ...], tuple[int, list[Symbol]]] = field(default_factory=dict)
     """nodes of values -> that of their weighted sums, and all weights."""
     histories: dict[tuple[int, ...], Symbol] = field(default_factory=dict)
-    """ids of the values of a history, as far as it has grown -> the one symbol that stands for all of them."""
+    """ids of the values of a history, as far as it has grown -> the one symbol that stands for all
+    of them.
+    """
 
     def add(self, node: Box, sources: list[int], subtracted: int | None = None) -> int:
         """A node fed by others; `subtracted`: the place among `sources` of what is taken off."""
         self.boxes.append(node)
         target = len(self.boxes) - 1
-        self.wires += [Wire(source, target, place == subtracted) for place, source in enumerate(sources)]
+        self.wires += [
+            Wire(source, target, place == subtracted) for place, source in enumerate(sources)
+        ]
         return target
 
     def add_input(self, name: str, part: SymbolState) -> None:
@@ -142,7 +171,9 @@ class _Builder:
         return whole
 
     def visit(self, symbol: Symbol) -> int:
-        """The node of a symbol that depends on a token: one with a width. Numbers and parameters have none."""
+        """The node of a symbol that depends on a token: one with a width. Numbers and parameters
+        have none.
+        """
         if id(symbol) not in self.found:
             self.alive.append(symbol)
             self.found[id(symbol)] = self._made(symbol)
@@ -152,7 +183,10 @@ class _Builder:
         wires = [argument for argument in symbol.arguments if argument.width]
         if symbol.applies_f:
             inside = tuple(map(str, symbol.arguments[1:]))
-            return self.add(Box("sublayer", symbol.op.replace("_", "-"), inside), [self.visit(symbol.arguments[0])])
+            return self.add(
+                Box("sublayer", symbol.op.replace("_", "-"), inside),
+                [self.visit(symbol.arguments[0])],
+            )
         if symbol.values:
             query, key, *read = symbol.arguments
             whole = self.histories.get(tuple(map(id, symbol.values)))
@@ -169,11 +203,15 @@ class _Builder:
         if len(wires) == 1:
             return self.add(Box("scale", _with_number(symbol)), nodes)
         if symbol.op in "+-":
-            return self.add(Box("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None)
+            return self.add(
+                Box("sum", symbol.op), nodes, subtracted=1 if symbol.op == "-" else None
+            )
         return self.add(Box("product", symbol.op), nodes)
 
     def _weighed(self, symbol: Symbol, nodes: list[int]) -> int:
-        """All weighted sums of the same values are one node, as a matrix that mixes streams is one."""
+        """All weighted sums of the same values are one node, as a matrix that mixes streams is
+        one.
+        """
         weights = list(symbol.arguments[::2])
         if tuple(nodes) not in self.sums:
             made = self.add(Box("mix", "weighted sum", _weights(weights)), nodes)
@@ -195,12 +233,16 @@ def _with_number(symbol: Symbol) -> str:
 
 
 def _weights(weights: Sequence[Symbol]) -> tuple[str, ...]:
-    """Weights under the names that they share, numbers of a token with what they are computed from."""
+    """Weights under the names that they share, numbers of a token with what they are computed
+    from.
+    """
     found: dict[str, dict[str, None]] = {}
     for weight in weights:
         for name, read in _of_a_token(weight) or [(_shared_name(weight), "")]:
             found.setdefault(read, {})[name] = None
-    return tuple(f"{', '.join(names)}{f' from {read}' if read else ''}" for read, names in found.items())
+    return tuple(
+        f"{', '.join(names)}{f' from {read}' if read else ''}" for read, names in found.items()
+    )
 
 
 def _shared_name(weight: Symbol) -> str:
@@ -209,7 +251,9 @@ def _shared_name(weight: Symbol) -> str:
 
 
 def _of_a_token(number: Symbol) -> list[tuple[str, str]]:
-    """Names of the numbers of a token that it is made of, each with the values they are computed from, in short."""
+    """Names of the numbers of a token that it is made of, each with the values they are computed
+    from, in short.
+    """
     if number.meaning:
         return [(number.shared_name, " and ".join(map(_short, _sources(number))))]
     return [found for argument in number.arguments for found in _of_a_token(argument)]
@@ -217,7 +261,9 @@ def _of_a_token(number: Symbol) -> list[tuple[str, str]]:
 
 def _sources(number: Symbol) -> list[Symbol]:
     """The values that it is computed from, through numbers that it is computed from."""
-    return [found for read in number.reads for found in (_sources(read) if read.meaning else [read])]
+    return [
+        found for read in number.reads for found in (_sources(read) if read.meaning else [read])
+    ]
 
 
 def _short(read: Symbol) -> str:

@@ -1,8 +1,9 @@
-"""What a process knows of those around it: others of one training, the command that started it, and who has a folder.
+"""What a process knows of those around it: others of one training, the command that started it, and
+who has a folder.
 
-A lock lets one process at a time work in a folder; it ends with the process that holds it, and says who holds it.
-The folder itself is locked too, where the file system can: a lock file that somebody removes lets nobody else in.
-Whoever only looks asks `is_held`, which locks it for a moment.
+A lock lets one process at a time work in a folder; it ends with the process that holds it, and says
+who holds it. The folder itself is locked too, where the file system can: a lock file that somebody
+removes lets nobody else in. Whoever only looks asks `is_held`, which locks it for a moment.
 """
 
 import fcntl
@@ -23,12 +24,16 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 def interpreter() -> list[str]:
-    """What our processes are started by: without -P, files of the current folder would stand for modules."""
+    """What our processes are started by: without -P, files of the current folder would stand for
+    modules.
+    """
     return [sys.executable, "-P"]
 
 
 def launched_together() -> int:
-    """How many processes torchrun, or a launcher that sets the same, has started for one training; 1 without it."""
+    """How many processes torchrun, or a launcher that sets the same, has started for one training;
+    1 without it.
+    """
     return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in _VARIABLES) else 1
 
 
@@ -43,7 +48,9 @@ def with_lifeline(environment: dict[str, str]) -> dict[str, str]:
 
 
 def hold_lifeline() -> None:
-    """Have this process asked to stop, as SIGTERM does, when the one that started it `with_lifeline` is gone."""
+    """Have this process asked to stop, as SIGTERM does, when the one that started it
+    `with_lifeline` is gone.
+    """
     # Its own processes have other parents.
     if (parent := os.environ.pop(VARIABLE, None)) is not None:
         threading.Thread(target=_watch, args=[int(parent)], daemon=True).start()
@@ -61,7 +68,9 @@ _TRIES, _TRY_SECONDS = 5, 0.02
 
 
 class Held(Exception):
-    """Another process works in the folder. `holder` is " (PID on HOST, since TIME)", or empty where it is not known."""
+    """Another process works in the folder. `holder` is " (PID on HOST, since TIME)", or empty where
+    it is not known.
+    """
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"held{holder}")
@@ -70,7 +79,9 @@ class Held(Exception):
 
 @contextmanager
 def hold(folder: Path) -> Iterator[None]:
-    """Hold a folder that is there. Raises Held where another process has it, and OSError as writing does."""
+    """Hold a folder that is there. Raises Held where another process has it, and OSError as writing
+    does.
+    """
     refuse_other(folder / LOCK)
     # Not emptied by opening: it may say who holds it.
     with ExitStack() as opened:
@@ -86,7 +97,9 @@ def hold(folder: Path) -> Iterator[None]:
             raise Held(f" ({pid} on {host}, since {since})" if pid else "") from error
         handle.truncate(0)
         since = time.strftime("%Y-%m-%d %H:%M:%S")
-        handle.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n")
+        handle.write(
+            json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}) + "\n"
+        )
         handle.flush()
         yield
 
@@ -135,17 +148,25 @@ def is_held(folder: Path) -> bool:
 
 
 def halted(folder: Path) -> int | None:
-    """The process that holds the folder where it is of this machine and a signal has halted it, as SIGSTOP does."""
+    """The process that holds the folder where it is of this machine and a signal has halted it, as
+    SIGSTOP does.
+    """
     pid, host, _ = _holder(folder)
     try:
-        stat = Path(f"/proc/{int(pid)}/stat").read_text(encoding="utf-8") if host == socket.gethostname() else ""
+        stat = (
+            Path(f"/proc/{int(pid)}/stat").read_text(encoding="utf-8")
+            if host == socket.gethostname()
+            else ""
+        )
     except (OSError, ValueError):
         return None
     return int(pid) if stat.rpartition(")")[2].split()[:1] == ["T"] else None
 
 
 def _holder(folder: Path) -> tuple[str, str, str]:
-    """Process, host and since when, as whoever holds a folder wrote there; empty where it has not come to that yet."""
+    """Process, host and since when, as whoever holds a folder wrote there; empty where it has not
+    come to that yet.
+    """
     try:
         held = json.loads((folder / LOCK).read_text(encoding="utf-8"))
         return str(held["pid"]), str(held["host"]), str(held["since"])

@@ -1,6 +1,7 @@
 """One chart as plain values: curves and their axes.
 
-`chart_svg` draws it as a picture, `explorer` writes it for the script of a page whose readers switch curves on and off.
+`chart_svg` draws it as a picture, `explorer` writes it for the script of a page whose readers
+switch curves on and off.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["measured", "predicted", "claimed", "points"]
-"""How a curve was come by, and so how it looks: a line, dashed, dotted, or points without an order."""
+"""How a curve was come by, and so how it looks: a line, dashed, dotted, or points without an
+order.
+"""
 
 
 PLACEMENT = "Placement"
@@ -25,7 +28,9 @@ class Series:
     label: str
     kind: Kind = "measured"
     hue: int
-    """Index into the house's hues, so that measurement and prediction of one thing share a colour; -1 is the text's."""
+    """Index into the house's hues, so that measurement and prediction of one thing share a colour;
+    -1 is the text's.
+    """
     x: Sequence[float] = ()
     y: Sequence[float | None] = ()
     """Where there are `rows`, their mean."""
@@ -42,14 +47,17 @@ class Series:
     further: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """What else the points may stand over, by quantity."""
     facets: Mapping[str, str] = field(default_factory=dict)
-    """By what a reader may choose, such as {"Placement": "Post-LN"}: curves of one label and the same facets are
-    switched on and off as one all over a page, those without any in their figure."""
+    """By what a reader may choose, such as {"Placement": "Post-LN"}: curves of one label and the
+    same facets are switched on and off as one all over a page, those without any in their figure.
+    """
     shown: bool = True
     """Whether it is drawn at first."""
     frame: int | None = None
     """The position of the chart's slider that it is drawn at; None at each."""
     lights: Sequence[str] = ()
-    """For each point, the label of the curves that a click lights; empty where points are of no run."""
+    """For each point, the label of the curves that a click lights; empty where points are of no
+    run.
+    """
 
     def __post_init__(self) -> None:
         columns = (self.x, self.y, *self.rows, *self.further.values())

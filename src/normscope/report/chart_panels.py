@@ -1,4 +1,5 @@
-"""What pictures draw of curves over many updates and seeds: few points of each, and a chart as panels of means.
+"""What pictures draw of curves over many updates and seeds: few points of each, and a chart as
+panels of means.
 
 Where a chart has more placements than there are hues, each has a panel of its own.
 """
@@ -16,7 +17,9 @@ from .svg import HUES
 # S = seeds, U = updates, X = points of a curve
 
 _CEILING = 1.5
-"""In panels side by side losses above so many times the level are cut off: a diverged run must not flatten them all."""
+"""In panels side by side losses above so many times the level are cut off: a diverged run must not
+flatten them all.
+"""
 _MARGIN = 0.06
 _MOST_POINTS = 60
 """About so many are drawn a curve: the lowest and the highest of every stretch."""
@@ -25,10 +28,12 @@ _MOST_NAMES = 4
 
 
 def kept(values_SU: NDArray[np.float64], most: int) -> list[int]:
-    """Rising indices of about `most` points: the ends and, of every stretch, where any seed is lowest and highest.
+    """Rising indices of about `most` points: the ends and, of every stretch, where any seed is
+    lowest and highest.
 
-    A seed's last finite value is kept with what follows it, because there its mean and its band change; so is the
-    first point of a stretch's gap, which no seed has a value in. All are kept where there are no more than `most`.
+    A seed's last finite value is kept with what follows it, because there its mean and its band
+    change; so is the first point of a stretch's gap, which no seed has a value in. All are kept
+    where there are no more than `most`.
     """
     seeds, updates = values_SU.shape
     if updates <= most or not seeds:
@@ -58,14 +63,18 @@ def seed_table(rows: Sequence[Sequence[float]], length: int) -> NDArray[np.float
 
 
 def seed_mean(values_SU: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Over the seeds that have a value; NaN where none has, without the warning of `numpy.nanmean`."""
+    """Over the seeds that have a value; NaN where none has, without the warning of
+    `numpy.nanmean`.
+    """
     here_SU = np.isfinite(values_SU)
     total_U, count_U = np.where(here_SU, values_SU, 0).sum(0), here_SU.sum(0)
     return np.where(count_U > 0, total_U / np.maximum(count_U, 1), np.nan)
 
 
 def of_seeds(look: Series, x: Sequence[float], rows: Sequence[Sequence[float | None]]) -> Series:
-    """The curve of these rows of one a seed: the mean of those that have a value, in a band from lowest to highest."""
+    """The curve of these rows of one a seed: the mean of those that have a value, in a band from
+    lowest to highest.
+    """
     values_SX = np.array(rows, dtype=np.float64).reshape(len(rows), len(x))
     here_SX = np.isfinite(values_SX)
     low = high = list[float | None]()
@@ -74,11 +83,19 @@ def of_seeds(look: Series, x: Sequence[float], rows: Sequence[Sequence[float | N
             [finite(value) for value in pick(np.where(here_SX, values_SX, far), axis=0)]
             for pick, far in ((np.min, np.inf), (np.max, -np.inf))
         )
-    return replace(look, x=x, y=[finite(value) for value in seed_mean(values_SX)], low=low, high=high, rows=rows)
+    return replace(
+        look,
+        x=x,
+        y=[finite(value) for value in seed_mean(values_SX)],
+        low=low,
+        high=high,
+        rows=rows,
+    )
 
 
 def chart_panels(panel: Panel) -> list[Panel]:
-    """One panel with all curves that are shown, or one for each placement if these are more than the hues.
+    """One panel with all curves that are shown, or one for each placement if these are more than
+    the hues.
 
     The panels of placements have the same ends, and their variants are told by dash and marker.
     """
@@ -96,7 +113,12 @@ def chart_panels(panel: Panel) -> list[Panel]:
         _few_points(
             replace(panel, title=group),
             [
-                replace(one, label=names[one.label] or "runs", hue=-1, variant=variants.index(names[one.label]))
+                replace(
+                    one,
+                    label=names[one.label] or "runs",
+                    hue=-1,
+                    variant=variants.index(names[one.label]),
+                )
                 for one in own
             ],
         )
@@ -122,7 +144,9 @@ def _few_points(panel: Panel, shown: Sequence[Series]) -> Panel:
     if panel.level is not None and any(value is not None for one in series for value in one.y):
         x = [at for one in series for at in one.x]
         name, level = panel.level
-        series.append(Series(label=name, kind="claimed", hue=-1, x=[min(x), max(x)], y=[level, level]))
+        series.append(
+            Series(label=name, kind="claimed", hue=-1, x=[min(x), max(x)], y=[level, level])
+        )
     return replace(panel, series=series, level=None)
 
 
@@ -139,7 +163,9 @@ def _bundle(several: Sequence[Series]) -> Series:
         x=(),
         y=(),
     )
-    return of_seeds(look, [first.x[i] for i in places], [[row[i] for i in places] for row in first.rows])
+    return of_seeds(
+        look, [first.x[i] for i in places], [[row[i] for i in places] for row in first.rows]
+    )
 
 
 def finite(value: float) -> float | None:

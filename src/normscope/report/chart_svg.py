@@ -1,4 +1,5 @@
-"""Panels of curves: what was measured, with its spread, over what was predicted and what is claimed.
+"""Panels of curves: what was measured, with its spread, over what was predicted and what is
+claimed.
 
 A chart that readers of a page explore is drawn as the panels that `chart_panels` makes of it.
 """
@@ -19,20 +20,30 @@ from .words import significant
 
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "measured": {"ms": 4.5, "lw": 1.1},
-    "predicted": {"ls": (0, (4, 2)), "marker": "", "lw": 2.2},  # seen on either side of a measured line that it meets
+    "predicted": {
+        "ls": (0, (4, 2)),
+        "marker": "",
+        "lw": 2.2,
+    },  # seen on either side of a measured line that it meets
     "points": {"ls": "", "marker": "o", "ms": 5.5, "alpha": 0.8},  # measurements without an order
     "claimed": {"ls": (0, (1.2, 1.8)), "marker": "", "lw": 1.7},
 }
 VARIANTS: Sequence[tuple[Any, str]] = (
     ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
 )  # fmt: skip
-"""Dashes and markers of measured curves: by their variant, and one further for each round of the hues."""
+"""Dashes and markers of measured curves: by their variant, and one further for each round of the
+hues.
+"""
 _FURTHER_DASHES = ((0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)), (0, (9, 2)))
-"""Of predictions, where there are more of them than hues: one for each further round of the hues."""
+"""Of predictions, where there are more of them than hues: one for each further round of the
+hues.
+"""
 _PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.6, 3.2, 0.24
 _MOST_MARKERS = 17
 _LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
-"""Of the legend's text, a little more than the mean of its font; and of a line before it, with the gaps."""
+"""Of the legend's text, a little more than the mean of its font; and of a line before it, with the
+gaps.
+"""
 
 
 _LABEL_CHARACTERS = 40
@@ -43,19 +54,27 @@ def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:
     """As `panels_figure`, as SVG text that is described in words."""
     figure = panels_figure(panels, columns=columns)
     with house_style():
-        return to_svg(figure, title=title, desc=". ".join(_panel_in_words(panel) for panel in panels))
+        return to_svg(
+            figure, title=title, desc=". ".join(_panel_in_words(panel) for panel in panels)
+        )
 
 
 @house_style()
 def panels_figure(panels: Sequence[Panel], *, columns: int = 2) -> Figure:
-    """All panels in rows of `columns`, one legend below: a label that several panels share stands in it once."""
+    """All panels in rows of `columns`, one legend below: a label that several panels share stands
+    in it once.
+    """
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     crossed = [panel.crossed for panel in panels for series in panel.series if series.crosses]
-    labels = list(dict.fromkeys([*(series.label for panel in panels for series in panel.series), *crossed]))
+    labels = list(
+        dict.fromkeys([*(series.label for panel in panels for series in panel.series), *crossed])
+    )
     longest = max(map(len, labels), default=0) * _LETTER_INCHES + _LEGEND_HANDLE_INCHES
     legend_columns = max(1, min(4, int(_PANEL_WIDTH_INCHES * columns / longest)))
-    height = _PANEL_HEIGHT_INCHES * rows + _LEGEND_ROW_INCHES * (-(-len(labels) // legend_columns) + 1)
+    height = _PANEL_HEIGHT_INCHES * rows + _LEGEND_ROW_INCHES * (
+        -(-len(labels) // legend_columns) + 1
+    )
     figure = Figure(figsize=(_PANEL_WIDTH_INCHES * columns, height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     handles: dict[str, Line2D] = {}
@@ -75,7 +94,9 @@ _CROSS: Mapping[str, Any] = {"ls": "", "marker": "x", "ms": 9, "mew": 2.5}
 
 
 def chart_svg(panel: Panel) -> str:
-    """The curves over many updates and seeds that are shown, as SVG text that is described in words."""
+    """The curves over many updates and seeds that are shown, as SVG text that is described in
+    words.
+    """
     return panels_svg(panels := chart_panels(panel), title=panel.title, columns=min(3, len(panels)))
 
 
@@ -98,9 +119,14 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
         for at, height in series.crosses:
             where = axes.get_xaxis_transform() if height is None else axes.transData
             place = 1.0 if height is None else height
-            axes.plot([at], [place], color=color, transform=where, clip_on=False, zorder=4, **_CROSS)
+            axes.plot(
+                [at], [place], color=color, transform=where, clip_on=False, zorder=4, **_CROSS
+            )
         if series.low:
-            low, high = ([float("nan") if v is None else v for v in edge] for edge in (series.low, series.high))
+            low, high = (
+                [float("nan") if v is None else v for v in edge]
+                for edge in (series.low, series.high)
+            )
             axes.fill_between(series.x, low, high, color=color, alpha=0.18, lw=0)
     if any(series.crosses for series in panel.series):
         handles.setdefault(panel.crossed, Line2D([], [], color=INK, **_CROSS))
@@ -127,9 +153,16 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
 
 
 def _every(labels: Sequence[str]) -> int:
-    """1 for all of them, or 2, 3, … for every second or third, so that they stand beside each other."""
-    letters = (sum(len(label) + 2 for label in labels[::every]) for every in range(1, len(labels) + 1))
-    return next((every for every, wide in enumerate(letters, 1) if wide <= _LABEL_CHARACTERS), len(labels) or 1)
+    """1 for all of them, or 2, 3, … for every second or third, so that they stand beside each
+    other.
+    """
+    letters = (
+        sum(len(label) + 2 for label in labels[::every]) for every in range(1, len(labels) + 1)
+    )
+    return next(
+        (every for every, wide in enumerate(letters, 1) if wide <= _LABEL_CHARACTERS),
+        len(labels) or 1,
+    )
 
 
 def _panel_in_words(panel: Panel) -> str:

@@ -1,4 +1,5 @@
-"""How a page that can be explored is put together: templates, styles, its script and policy, and its charts as JSON.
+"""How a page that can be explored is put together: templates, styles, its script and policy, and
+its charts as JSON.
 
 Numbers are short, and no character of the data could end its element.
 """
@@ -23,7 +24,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def environment() -> Environment:
-    """The environment of the templates: everything is escaped and printable, and a name not given is an error."""
+    """The environment of the templates: everything is escaped and printable, and a name not given
+    is an error.
+    """
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -50,12 +53,16 @@ _PARTS = (
 
 
 def scripted(figures: Mapping[str, Sequence[Panel]], *sheets: str) -> dict[str, str]:
-    """The data of a page's figures beside the script that draws it, its css and its policy, for a template to put in
-    as they are; sheets: style sheets beside the house's."""
-    own = [(_TEMPLATES / f"{name}.css").read_text(encoding="utf-8") for name in ("style", *sheets, "explore")]
+    """The data of a page's figures beside the script that draws it, its css and its policy, for a
+    template to put in as they are; sheets: style sheets beside the house's."""
+    own = [
+        (_TEMPLATES / f"{name}.css").read_text(encoding="utf-8")
+        for name in ("style", *sheets, "explore")
+    ]
     css = "".join([(VENDOR / "uPlot.min.css").read_text(encoding="utf-8"), "\n", *own])
     script = source()
-    # Attributes of pictures are styled in place; `style-src` is for browsers that do not tell elements from attributes.
+    # Attributes of pictures are styled in place; `style-src` is for browsers that do not tell
+    # elements from attributes.
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; "
         f"style-src-elem '{_hash(css)}'; style-src-attr 'unsafe-inline'; img-src data:"
@@ -65,12 +72,18 @@ def scripted(figures: Mapping[str, Sequence[Panel]], *sheets: str) -> dict[str, 
 
 @cache
 def source() -> str:
-    """uPlot, then our own files in one scope. Raises ValueError where it holds what would end its element."""
-    own = "".join((Path(__file__).parent / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _PARTS)
+    """uPlot, then our own files in one scope. Raises ValueError where it holds what would end its
+    element.
+    """
+    own = "".join(
+        (Path(__file__).parent / "js" / f"{name}.js").read_text(encoding="utf-8") for name in _PARTS
+    )
     # Every page would carry lines of comment and indentation; the files have them.
     lines = (line.strip() for line in re.sub(r"(?ms)^\s*/\*\*.*?\*/\n", "", own).splitlines())
     bare = "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
-    licence, uplot = ((VENDOR / name).read_text(encoding="utf-8") for name in ("LICENSE", "uPlot.iife.min.js"))
+    licence, uplot = (
+        (VENDOR / name).read_text(encoding="utf-8") for name in ("LICENSE", "uPlot.iife.min.js")
+    )
     text = f'/*\n{licence}*/\n{uplot}(() => {{\n"use strict";\n{bare}}})();\n'
     if any(end in text.lower() for end in ("</script", "<!--", "<script")):
         raise ValueError("the script would end its own element")
@@ -84,7 +97,9 @@ def _hash(text: str) -> str:
 _DIGITS = 4
 """Significant digits of a value: more cannot be read off a chart or its crosshair."""
 _SHARE = 1e-4
-"""How far a column may lie from a fixed share of the first: epochs are recorded to four decimals."""
+"""How far a column may lie from a fixed share of the first: epochs are recorded to four
+decimals.
+"""
 _REACH = 9.0
 """Largest over smallest value of a line that is written in multiples of a unit."""
 _ROOM = 1.05
@@ -125,7 +140,14 @@ def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
             for look in looks.values()
         ],
         "charts": [
-            _chart(figure, panel, [_line(one, panel, arms.index(_switch(figure, one)), arms, tables) for one in drawn])
+            _chart(
+                figure,
+                panel,
+                [
+                    _line(one, panel, arms.index(_switch(figure, one)), arms, tables)
+                    for one in drawn
+                ],
+            )
             for figure, panel, drawn in charts
         ],
     }
@@ -142,7 +164,13 @@ def _switch(figure: str, one: Series) -> tuple[str, ...]:
 def _chart(figure: str, panel: Panel, lines: list[dict[str, Any]]) -> dict[str, Any]:
     ends = panel.y_range
     if ends is None and panel.from_zero and not panel.log_y:
-        most = max(v for one in panel.series for row in (one.y, one.high, (0.0,)) for v in row if v is not None)
+        most = max(
+            v
+            for one in panel.series
+            for row in (one.y, one.high, (0.0,))
+            for v in row
+            if v is not None
+        )
         ends = (0.0, _ROOM * most) if most > 0 else None
     return {
         "figure": figure,
@@ -160,14 +188,25 @@ def _chart(figure: str, panel: Panel, lines: list[dict[str, Any]]) -> dict[str, 
 
 
 def _line(
-    one: Series, panel: Panel, arm: int, arms: Sequence[tuple[str, ...]], tables: list[Mapping[str, Sequence[float]]]
+    one: Series,
+    panel: Panel,
+    arm: int,
+    arms: Sequence[tuple[str, ...]],
+    tables: list[Mapping[str, Sequence[float]]],
 ) -> dict[str, Any]:
     """Measurements without an order are put into that of x, in which the crosshair looks for them.
 
     Curves with the same points share a table, which the page holds once.
     """
-    order = sorted(range(len(one.x)), key=lambda i: one.x[i]) if one.kind == "points" else range(len(one.x))
-    over = {name: [column[i] for i in order] for name, column in {panel.xlabel: one.x, **one.further}.items()}
+    order = (
+        sorted(range(len(one.x)), key=lambda i: one.x[i])
+        if one.kind == "points"
+        else range(len(one.x))
+    )
+    over = {
+        name: [column[i] for i in order]
+        for name, column in {panel.xlabel: one.x, **one.further}.items()
+    }
     place = next((i for i, table in enumerate(tables) if table == over), len(tables))
     if place == len(tables):
         tables.append(over)
@@ -188,28 +227,43 @@ def _line(
 
 
 def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-    """Values, or whole multiples of a decimal unit where these are shorter and leave each three digits or more."""
+    """Values, or whole multiples of a decimal unit where these are shorter and leave each three
+    digits or more.
+    """
     plain = [_values(row) for row in rows]
     sizes = [abs(value) for row in plain for value in row if value]
     if not sizes or max(sizes) > _REACH * min(sizes):
         return {"rows": plain}
     digits = _DIGITS - 1 - math.floor(math.log10(max(sizes)))
-    scaled = [[None if value is None else round(value * 10.0**digits) for value in row] for row in plain]
+    scaled = [
+        [None if value is None else round(value * 10.0**digits) for value in row] for row in plain
+    ]
     return {"digits": digits, "rows": scaled}
 
 
 def _table(table: Mapping[str, Sequence[float]]) -> list[list[Any]]:
-    """Each column by its name, in the shortest of its forms: differences of counts, a share of the first, or values."""
+    """Each column by its name, in the shortest of its forms: differences of counts, a share of the
+    first, or values.
+    """
     first = next(iter(table.values()))
     found: list[list[Any]] = []
     for name, column in table.items():
         if column and all(float(value).is_integer() for value in column):
             counts = [int(value) for value in column]
-            found.append([name, "steps", [after - before for before, after in zip([0, *counts], counts, strict=False)]])
+            found.append(
+                [
+                    name,
+                    "steps",
+                    [after - before for before, after in zip([0, *counts], counts, strict=False)],
+                ]
+            )
         elif (
             found
             and first[-1]
-            and all(abs(v - at * column[-1] / first[-1]) <= _SHARE for at, v in zip(first, column, strict=True))
+            and all(
+                abs(v - at * column[-1] / first[-1]) <= _SHARE
+                for at, v in zip(first, column, strict=True)
+            )
         ):
             found.append([name, "share", column[-1] / first[-1]])
         else:

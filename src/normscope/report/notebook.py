@@ -1,7 +1,9 @@
-"""Results as the output of a notebook's cell: static, small, and nothing in it but words, tables and pictures.
+"""Results as the output of a notebook's cell: static, small, and nothing in it but words, tables
+and pictures.
 
-No script, no style sheet and no address: a notebook shows it wherever it is opened, trusted or not, and it does not
-reach what stands around it. Text of others is escaped, and shortened where it is long.
+No script, no style sheet and no address: a notebook shows it wherever it is opened, trusted or not,
+and it does not reach what stands around it. Text of others is escaped, and shortened where it is
+long.
 """
 
 import base64
@@ -20,7 +22,9 @@ _COLOURS = ";".join(f"{name}:{colour}" for colour, name in CSS_NAMES.items())
 
 
 def fragment(pieces: Iterable[str]) -> str:
-    """The pieces below each other, within `LIMIT_BYTES`; those that no longer fit are left out, and a line says so."""
+    """The pieces below each other, within `LIMIT_BYTES`; those that no longer fit are left out, and
+    a line says so.
+    """
     kept, left, room = list[str](), 0, LIMIT_BYTES - 300
     for piece in pieces:
         size = len(piece.encode())
@@ -30,7 +34,12 @@ def fragment(pieces: Iterable[str]) -> str:
         room -= size
         kept.append(piece)
     if left:
-        kept.append(paragraph("Some of it is too large for a notebook's cell and left out here; `.plot()` draws it."))
+        kept.append(
+            paragraph(
+                "Some of it is too large for a notebook's cell and left out here; `.plot()` draws "
+                "it."
+            )
+        )
     return "<div>" + "\n".join(kept) + "</div>"
 
 
@@ -50,21 +59,26 @@ def preformatted(text: object) -> str:
 
 
 def table(heads: Sequence[object], rows: Sequence[Sequence[object]]) -> str:
-    """A table of text, numbers and nothing that is HTML; of a very long one the beginning, and how much is left."""
+    """A table of text, numbers and nothing that is HTML; of a very long one the beginning, and how
+    much is left.
+    """
     head = "".join(f"<th>{_text(name)}</th>" for name in heads)
     shown, room = list[str](), _TABLE_BYTES
     for row in rows:
         text = "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>"
         room -= len(text.encode())
         if room < 0:
-            shown.append(f'<tr><td colspan="{len(heads)}">… and {len(rows) - len(shown)} more rows</td></tr>')
+            shown.append(
+                f'<tr><td colspan="{len(heads)}">… and {len(rows) - len(shown)} more rows</td></tr>'
+            )
             break
         shown.append(text)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(shown)}</tbody></table>"
 
 
 def picture(svg: str) -> str:
-    """A figure of ours as part of the page, on white, so that its text can be searched and read aloud.
+    """A figure of ours as part of the page, on white, so that its text can be searched and read
+    aloud.
 
     Its ids begin with a number made from the picture, so that several can stand in one notebook.
     """

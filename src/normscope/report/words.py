@@ -1,4 +1,6 @@
-"""How numbers, names and short curves are written wherever people read them: pages, terminal, captions, sentences."""
+"""How numbers, names and short curves are written wherever people read them: pages, terminal,
+captions, sentences.
+"""
 
 import codecs
 import hashlib
@@ -25,7 +27,9 @@ _PLAIN_FROM, _PLAIN_BELOW = 1e-3, 1e6
 
 
 def significant(value: float | None, digits: int = 4) -> str:
-    """Significant digits: "0.01234", "12.34", "1.234e-5". Integers are counts, written in full with commas."""
+    """Significant digits: "0.01234", "12.34", "1.234e-5". Integers are counts, written in full with
+    commas.
+    """
     if value is None:
         return MISSING
     if isinstance(value, int):
@@ -35,7 +39,9 @@ def significant(value: float | None, digits: int = 4) -> str:
     if value == 0:
         return "0"
     if _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
-        exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])  # after rounding: 0.9996 is 1.00
+        exponent = int(
+            f"{value:.{digits - 1}e}".partition("e")[2]
+        )  # after rounding: 0.9996 is 1.00
         return f"{value:,.{max(0, digits - 1 - exponent)}f}"
     mantissa, _, power = f"{value:.{digits - 1}e}".partition("e")
     return f"{mantissa}e{int(power)}"
@@ -51,7 +57,9 @@ def number(value: float | None, decimals: int = 3) -> str:
 
 
 def interval(mean: float | None, half_width: float | None, decimals: int = 3) -> str:
-    """A mean with the half width of its interval: "0.507 ± 0.008"; the mean alone where there is no interval."""
+    """A mean with the half width of its interval: "0.507 ± 0.008"; the mean alone where there is no
+    interval.
+    """
     if half_width is None or math.isnan(half_width):
         return number(mean, decimals)
     return f"{number(mean, decimals)} ± {number(half_width, decimals)}"
@@ -64,7 +72,11 @@ def span(values: Sequence[float], decimals: int = 3) -> str:
 
 def percentage(share: float | None, decimals: int = 1) -> str:
     """A share of 1 in per cent: "91.4 %"."""
-    return f"{number(100 * share, decimals)} %" if share is not None and math.isfinite(share) else number(share)
+    return (
+        f"{number(100 * share, decimals)} %"
+        if share is not None and math.isfinite(share)
+        else number(share)
+    )
 
 
 def probability(chance: float) -> str:
@@ -87,19 +99,27 @@ def learning_rate(value: float | None, digits: int = 3) -> str:
 
 
 def rates_command(rate: float | None, *, compared: str = "", optimizer: str = "adam") -> str:
-    """What trains half of a peak rate, the rate and twice it; a ladder that is to be filled in where none is known.
+    """What trains half of a peak rate, the rate and twice it; a ladder that is to be filled in
+    where none is known.
 
     compared: what `normscope compare` is given to train the model; "" where that is not known.
     """
-    rates = "LOW:HIGH:7" if rate is None else ",".join(learning_rate(factor * rate, 2) for factor in (0.5, 1, 2))
+    rates = (
+        "LOW:HIGH:7"
+        if rate is None
+        else ",".join(learning_rate(factor * rate, 2) for factor in (0.5, 1, 2))
+    )
     under = "" if optimizer == "adam" else f"--optimizers {optimizer} "
     if not compared:
         return f"`normscope compare` with `{under}--peak-lr {rates}`"
     return f"`normscope compare {compared} --placements own {under}--peak-lr {rates}`"
 
 
-def surer_rate(rate: float | None, *, of: str = "it", compared: str = "", optimizer: str = "adam") -> str:
-    """How to be surer of a peak rate, in the imperative; docs/decisions.md has the trainings that it stands on.
+def surer_rate(
+    rate: float | None, *, of: str = "it", compared: str = "", optimizer: str = "adam"
+) -> str:
+    """How to be surer of a peak rate, in the imperative; docs/decisions.md has the trainings that
+    it stands on.
 
     of: what the rate is called. The others are as of `rates_command`.
     """
@@ -122,7 +142,11 @@ def joined(parts: Sequence[str]) -> str:
 def duration(seconds: float) -> str:
     """A time that people wait for: "48 s", "2 min 05 s", "3 h 20 min", "2 d 04 h"."""
     whole = round(seconds)
-    for unit, smaller, size, parts in (("d", "h", 86_400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
+    for unit, smaller, size, parts in (
+        ("d", "h", 86_400, 3600),
+        ("h", "min", 3600, 60),
+        ("min", "s", 60, 1),
+    ):
         if whole >= size:
             return f"{whole // size} {unit} {whole % size // parts:02d} {smaller}"
     return f"{whole} s"
@@ -140,7 +164,9 @@ _KINDS = {"cross_attention": "cross-attention", "feed_forward": "feed-forward"}
 
 
 class Tone(StrEnum):
-    """What a verdict sounds like: the class of its dot in the style sheet. The verdict always stands beside it."""
+    """What a verdict sounds like: the class of its dot in the style sheet. The verdict always
+    stands beside it.
+    """
 
     GOOD = "good"
     MIXED = "mixed"
@@ -175,16 +201,23 @@ _LONGEST = 200
 
 
 def printable(text: str) -> str:
-    """The text with a sign in place of every character that steers a terminal, or the direction of what follows."""
+    """The text with a sign in place of every character that steers a terminal, or the direction of
+    what follows.
+    """
     return _STEERING.sub("\ufffd", text)
 
 
 def short_name(text: str) -> str:
-    """A printable name; of a long one its beginning, and a number by which it differs from others."""
+    """A printable name; of a long one its beginning, and a number by which it differs from
+    others.
+    """
     text = printable(text)
     if len(text) <= _LONGEST:
         return text
-    return f"{text[: _LONGEST - 10]}… {hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    return (
+        f"{text[: _LONGEST - 10]}… "
+        f"{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    )
 
 
 BARS, BROKEN = "▁▂▃▄▅▆▇█", "×"
@@ -194,32 +227,50 @@ ASCII_BARS, ASCII_BROKEN = "_.-:=+*#", "x"
 
 
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
-    """One letter for each value, from the lowest finite one to the highest; level values lie at the bottom."""
+    """One letter for each value, from the lowest finite one to the highest; level values lie at the
+    bottom.
+    """
     bars, broken = (ASCII_BARS, ASCII_BROKEN) if ascii_only else (BARS, BROKEN)
     finite = [value for value in values if math.isfinite(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
     step = (high - low) / (len(bars) - 1) or 1.0
-    return "".join(bars[round((value - low) / step)] if math.isfinite(value) else broken for value in values)
+    return "".join(
+        bars[round((value - low) / step)] if math.isfinite(value) else broken for value in values
+    )
 
 
 def broken(text: str, columns: int | None = None) -> str:
-    """The text with every line broken to the columns, of the terminal where they are not given; words stay whole."""
+    """The text with every line broken to the columns, of the terminal where they are not given;
+    words stay whole.
+    """
     width = columns or shutil.get_terminal_size((80, 24)).columns
     lines = [(line, " " * (len(line) - len(line.lstrip()))) for line in text.split("\n")]
     return "\n".join(
-        "\n".join(wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False))
+        "\n".join(
+            wrap(
+                line,
+                width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
         for line, indent in lines
     )
 
 
 def plain_text(*shown: "RenderableType") -> str:
-    """Each below the other, as wide as the terminal, or 80 columns without one; in ASCII where it has nothing else."""
+    """Each below the other, as wide as the terminal, or 80 columns without one; in ASCII where it
+    has nothing else.
+    """
     from rich.console import Console
 
     letters = getattr(sys.stdout, "encoding", None) or "utf-8"
     file = io.TextIOWrapper(io.BytesIO(), encoding=letters, errors=LIKE_LETTERS, newline="\n")
     width = shutil.get_terminal_size((80, 24)).columns
-    console = Console(file=file, width=width, color_system=None, highlight=False, markup=False, emoji=False)
+    console = Console(
+        file=file, width=width, color_system=None, highlight=False, markup=False, emoji=False
+    )
     for one in shown:
         console.print(one)
     file.flush()
@@ -238,7 +289,9 @@ def _alike(error: UnicodeError) -> tuple[str, int]:
 
 
 def _ascii_letter(letter: str) -> str:
-    """Of a Greek letter the first of its name, of one with an accent that without, else a question mark."""
+    """Of a Greek letter the first of its name, of one with an accent that without, else a question
+    mark.
+    """
     greek = re.match("GREEK (SMALL|CAPITAL) LETTER (.)", unicodedata.name(letter, ""))
     if greek:
         return greek[2].lower() if greek[1] == "SMALL" else greek[2]
@@ -247,13 +300,15 @@ def _ascii_letter(letter: str) -> str:
 
 
 LIKE_LETTERS = "normscope"
-"""How a stream writes what its encoding has not, as `errors`: by like letters, one for one, so that lines keep their
-length."""
+"""How a stream writes what its encoding has not, as `errors`: by like letters, one for one, so that
+lines keep their length."""
 codecs.register_error(LIKE_LETTERS, _alike)
 
 _ASCII = codecs.lookup("ascii")
 ASCII_BY_ANOTHER_NAME = "normscope-ascii"
-"""The same encoding: where a stream says that it is ASCII by its own, click writes UTF-8 past it."""
+"""The same encoding: where a stream says that it is ASCII by its own, click writes UTF-8 past
+it.
+"""
 
 
 def _named(name: str) -> codecs.CodecInfo | None:
@@ -272,6 +327,8 @@ codecs.register(_named)
 
 
 def writes_like_letters(stream: io.TextIOWrapper) -> None:
-    """Have a stream write a like letter for each that its encoding has not, whoever writes into it."""
+    """Have a stream write a like letter for each that its encoding has not, whoever writes into
+    it.
+    """
     is_ascii = codecs.lookup(stream.encoding).name == _ASCII.name
     stream.reconfigure(encoding=ASCII_BY_ANOTHER_NAME if is_ascii else None, errors=LIKE_LETTERS)

@@ -1,7 +1,8 @@
-"""A run's whole configuration: from TOML to frozen dataclasses without any `auto`, and the folder that becomes its run.
+"""A run's whole configuration: from TOML to frozen dataclasses without any `auto`, and the folder
+that becomes its run.
 
-Another configuration or corpus is refused there. What may change while a run goes on is its length, its checkpoints and
-the processes that prepare its batches.
+Another configuration or corpus is refused there. What may change while a run goes on is its length,
+its checkpoints and the processes that prepare its batches.
 """
 
 import dataclasses
@@ -24,26 +25,40 @@ from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.checkpoint import existing
-from ..train.device import available_cores, change_of_source, changes_of_machine, choose_device, refuse_precision
+from ..train.device import (
+    available_cores,
+    change_of_source,
+    changes_of_machine,
+    choose_device,
+    refuse_precision,
+)
 from ..train.metrics import remove_end
 from ..train.run_folder import MAY_CHANGE
 
 _Config = TypeVar("_Config", bound=RunConfig)
 
 
-def load(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> RunConfig:
-    """The configuration that `given_config` reads, validated. Raises UserError naming file and key."""
+def load(
+    path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()
+) -> RunConfig:
+    """The configuration that `given_config` reads, validated. Raises UserError naming file and
+    key.
+    """
     given = given_config(path, overrides, imports)
     return config_of(given.table, source=given.source)
 
 
 def load_run_config(folder: RunFolder) -> RunConfig:
-    """The configuration of the run in a folder. Raises UserError where it is not as it was written."""
+    """The configuration of the run in a folder. Raises UserError where it is not as it was
+    written.
+    """
     return config_of(folder.config_table(), source=str(folder.config_file))
 
 
 def trust_run(path: Path) -> None:
-    """Run the Python files that a run names, on the user's word. Raises UserError, also for what has changed since."""
+    """Run the Python files that a run names, on the user's word. Raises UserError, also for what
+    has changed since.
+    """
     folder = RunFolder(path)
     run_named(folder.config_table(), source=str(folder.config_file))
 
@@ -54,7 +69,9 @@ def changed(config: _Config, settings: Iterable[str]) -> _Config:
 
 
 def replaced(config: _Config, **changes: Any) -> _Config:
-    """The configuration with some dotted keys changed (`a__b=value`), validated again. Raises UserError."""
+    """The configuration with some dotted keys changed (`a__b=value`), validated again. Raises
+    UserError.
+    """
     return _with(config, {key.replace("__", "."): value for key, value in changes.items()})
 
 
@@ -71,14 +88,17 @@ def _with(config: _Config, changes: Mapping[str, Any]) -> _Config:
 def resolve(config: _Config, folder: RunFolder) -> _Config:
     """The configuration with every `auto` replaced, and paths made absolute.
 
-    By what the run in `folder` began with, where there is one: it goes on as it was on a machine with more cores, too.
-    Otherwise by what this machine gives. Raises UserError for a device or a precision that it does not have, unless the
-    run is over that had that device: what came of it can be read anywhere.
+    By what the run in `folder` began with, where there is one: it goes on as it was on a machine
+    with more cores, too. Otherwise by what this machine gives. Raises UserError for a device or a
+    precision that it does not have, unless the run is over that had that device: what came of it
+    can be read anywhere.
     """
     train, is_over = config.train, False
     if folder.is_run:
         began = load_run_config(folder).train
-        automatic = [name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"]
+        automatic = [
+            name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"
+        ]
         train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
         is_over = train.device == began.device and folder.last_event in ("finished", "non-finite")
     device = torch.device(train.device) if is_over else choose_device(train.device)
@@ -91,9 +111,13 @@ def resolve(config: _Config, folder: RunFolder) -> _Config:
         device=str(device),
         precision=precision,
         threads=available_cores() if threads == "auto" else threads,
-        input_workers=train.input_workers if train.input_workers != "auto" else (2 if device.type == "cuda" else 0),
+        input_workers=train.input_workers
+        if train.input_workers != "auto"
+        else (2 if device.type == "cuda" else 0),
     )
-    resolved: _Config = task_of(config).with_absolute_paths(dataclasses.replace(config, train=train))
+    resolved: _Config = task_of(config).with_absolute_paths(
+        dataclasses.replace(config, train=train)
+    )
     return resolved
 
 
@@ -101,7 +125,9 @@ ANOTHER_FOLDER = "choose another folder (--run, or --out of a comparison; run an
 
 
 def refuse_changes(folder: RunFolder, config: RunConfig) -> None:
-    """Raise UserError where the run in `folder` cannot go on as `config` says, and say what differs."""
+    """Raise UserError where the run in `folder` cannot go on as `config` says, and say what
+    differs.
+    """
     there = load_run_config(folder)
     if there == config:
         return
@@ -109,29 +135,40 @@ def refuse_changes(folder: RunFolder, config: RunConfig) -> None:
     differing = "; ".join(differences(there, config))
     kept = {name: getattr(there.train, name) for name in MAY_CHANGE}
     if dataclasses.replace(config, train=dataclasses.replace(config.train, **kept)) != there:
-        raise UserError(f"{folder.path} holds a run with another configuration ({differing}); {ANOTHER_FOLDER}")
+        raise UserError(
+            f"{folder.path} holds a run with another configuration ({differing}); {ANOTHER_FOLDER}"
+        )
     if _another_length(there, config) and depends_on_horizon(config.schedule):
         raise UserError(
-            f"{folder.path} holds a run of another length ({differing}), and it cannot go on as if it "
-            f'had been so long from the start: with decay "{config.schedule.decay}" the learning rate of every update '
+            f"{folder.path} holds a run of another length ({differing}), and it cannot go on as if "
+            "it "
+            f'had been so long from the start: with decay "{config.schedule.decay}" the learning '
+            "rate of every update "
             f"depends on the length; {ANOTHER_FOLDER}. A run with a decay that does not, such as "
             '"inverse-sqrt", can be made longer'
         )
 
 
 def refuse_edited(folder: RunFolder, there: RunConfig, config: RunConfig) -> None:
-    """Raise UserError where a Python file of the user's is not what the run in `folder` began with."""
+    """Raise UserError where a Python file of the user's is not what the run in `folder` began
+    with.
+    """
     before = {file.path: file.sha256 for file in map(OwnFile.of, there.imports)}
     for file in map(OwnFile.of, config.imports):
         if before.get(file.path, file.sha256) not in ("", file.sha256):
             raise UserError(
                 f"{file.path} was edited since the run {folder.path} began (its SHA-256 was "
-                f"{before[file.path][:12]} and is {file.sha256[:12]}); put it back as it was, or {ANOTHER_FOLDER}"
+                f"{before[file.path][:12]} and is {file.sha256[:12]}); put it back as it was, or "
+                f"{ANOTHER_FOLDER}"
             )
 
 
-def refuse_shorter(folder: RunFolder, config: RunConfig, updates: int, from_step: int | None) -> None:
-    """Raise UserError where the run has been trained for longer than `updates`, which is what `config` wants."""
+def refuse_shorter(
+    folder: RunFolder, config: RunConfig, updates: int, from_step: int | None
+) -> None:
+    """Raise UserError where the run has been trained for longer than `updates`, which is what
+    `config` wants.
+    """
     trained = [checkpoint.update for checkpoint in existing(folder.checkpoints)]
     begins = from_step if from_step is not None else max(trained, default=0)
     if begins > updates:
@@ -139,25 +176,35 @@ def refuse_shorter(folder: RunFolder, config: RunConfig, updates: int, from_step
         back = [option("from_step", update) for update in before[-1:]]
         older = f", or go back with {back[0]}, which removes the later checkpoints" if back else ""
         raise UserError(
-            f"{folder.path} has been trained for {begins} updates, and train.duration asks for {updates}; give a "
-            f"longer duration{older}"
+            f"{folder.path} has been trained for {begins} updates, and train.duration asks for "
+            f"{updates}; give a longer duration{older}"
         )
 
 
 def is_over(folder: RunFolder, config: RunConfig) -> bool:
     """True where the run in `folder` is finished and `config` wants no other length of it."""
-    return folder.is_run and not _another_length(load_run_config(folder), config) and folder.is_finished
+    return (
+        folder.is_run
+        and not _another_length(load_run_config(folder), config)
+        and folder.is_finished
+    )
 
 
 def change(folder: RunFolder, config: RunConfig) -> None:
-    """Write down what has changed, where something has. The caller holds the folder's lock and has refused the rest."""
+    """Write down what has changed, where something has. The caller holds the folder's lock and has
+    refused the rest.
+    """
     table = folder.config_table()
     wanted = as_table(config)["train"]
-    changed: dict[str, Any] = {name: wanted[name] for name in MAY_CHANGE if table["train"].get(name) != wanted[name]}
+    changed: dict[str, Any] = {
+        name: wanted[name] for name in MAY_CHANGE if table["train"].get(name) != wanted[name]
+    }
     if not changed:
         return
     if "duration" in changed and folder.is_finished:
-        remove_end(folder.metrics_file)  # first: a run is never finished with a length that it does not have
+        remove_end(
+            folder.metrics_file
+        )  # first: a run is never finished with a length that it does not have
     folder.write_config(tomli_w.dumps(table | {"train": table["train"] | changed}))
 
 
@@ -175,7 +222,8 @@ def refuse_other_configuration(folder: RunFolder, config: RunConfig) -> None:
 
 
 def claim(folder: RunFolder, config: RunConfig, save_vocabularies: Callable[[Path], None]) -> None:
-    """Make the folder this run's, or check that it is. Raises UserError where it belongs to another configuration.
+    """Make the folder this run's, or check that it is. Raises UserError where it belongs to another
+    configuration.
 
     The caller holds its lock; so what another process made of it in the meantime is seen here.
     """
@@ -190,7 +238,9 @@ def claim(folder: RunFolder, config: RunConfig, save_vocabularies: Callable[[Pat
 
 
 def _write_vocabularies(folder: RunFolder, save_vocabularies: Callable[[Path], None]) -> None:
-    """Write what is missing of them, each file whole or not at all. Raises UserError where another file is there."""
+    """Write what is missing of them, each file whole or not at all. Raises UserError where another
+    file is there.
+    """
     with TemporaryDirectory() as made:
         save_vocabularies(Path(made))
         contents = {file.name: file.read_bytes() for file in sorted(Path(made).iterdir())}
@@ -202,34 +252,42 @@ def _write_vocabularies(folder: RunFolder, save_vocabularies: Callable[[Path], N
         write_atomically(folder.vocabularies / name, content)
 
 
-def keep_environment(folder: RunFolder, now: dict[str, Any], corpus: str, say: Callable[[str], None]) -> None:
-    """Write down what the run is made on, or say what has changed since. Raises UserError for another corpus."""
+def keep_environment(
+    folder: RunFolder, now: dict[str, Any], corpus: str, say: Callable[[str], None]
+) -> None:
+    """Write down what the run is made on, or say what has changed since. Raises UserError for
+    another corpus.
+    """
     before = folder.environment()
     if not before:
         folder.write_environment(now)
         return
     if before["data_fingerprint"] != now["data_fingerprint"]:
         raise UserError(
-            f"the corpus {corpus} is not the one the run {folder.path} began with: its fingerprint was "
-            f"{before['data_fingerprint']} and is {now['data_fingerprint']}; put it back, or start in another folder"
+            f"the corpus {corpus} is not the one the run {folder.path} began with: its fingerprint "
+            f"was {before['data_fingerprint']} and is {now['data_fingerprint']}; put it back, or "
+            "start in another folder"
         )
     if before["run"] != folder.identity(now["data_fingerprint"]):
         raise UserError(
-            f"{folder.config_file} and {folder.environment_file} are not of one run; put back the one that was "
-            "replaced, or start in another folder"
+            f"{folder.config_file} and {folder.environment_file} are not of one run; put back the "
+            "one that was replaced, or start in another folder"
         )
     if source := change_of_source(before, now):
         say(
-            f"note: the source of NormScope has changed since the run began: {source}; the bits may differ from here on"
+            f"note: the source of NormScope has changed since the run began: {source}; the bits "
+            "may differ from here on"
         )
     for change_of_machine in changes_of_machine(before, now):
         say(
-            f"note: this machine is not as it was when the run began ({change_of_machine}); the bits may differ from "
-            "here on"
+            f"note: this machine is not as it was when the run began ({change_of_machine}); the "
+            "bits may differ from here on"
         )
 
 
-def mend_vocabularies(folder: RunFolder, save_vocabularies: Callable[[Path], None], say: Callable[[str], None]) -> None:
+def mend_vocabularies(
+    folder: RunFolder, save_vocabularies: Callable[[Path], None], say: Callable[[str], None]
+) -> None:
     """Write missing vocabularies again, from the run's corpus, which the caller has checked.
 
     Raises UserError for one that was damaged or edited, which is to be removed first.

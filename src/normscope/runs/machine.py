@@ -1,8 +1,9 @@
-"""What a training takes of the machine: threads, precision and memory by part, and the arithmetic of an update.
+"""What a training takes of the machine: threads, precision and memory by part, and the arithmetic
+of an update.
 
-A model of which it is asked before the training is begun is built without memory for its weights. What its passes keep
-and compute is measured on a slice of it, of one and of two blocks and few sequences, and is carried on to all of them:
-both grow in a straight line.
+A model of which it is asked before the training is begun is built without memory for its weights.
+What its passes keep and compute is measured on a slice of it, of one and of two blocks and few
+sequences, and is carried on to all of them: both grow in a straight line.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,9 @@ from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda
 
 
 def prepare_machine(config: RunConfig, device: torch.device) -> bool:
-    """Set threads, products and memory for this process; True where float32 products go through oneDNN."""
+    """Set threads, products and memory for this process; True where float32 products go through
+    oneDNN.
+    """
     threads = config.train.threads
     if threads != "auto":
         torch.set_num_threads(threads)  # results may differ in the last bit between numbers
@@ -51,7 +54,9 @@ def _attention(query: _Shape, key: _Shape, value: _Shape, *others: Any, **more: 
     return count
 
 
-def _attention_backward(gradient: _Shape, query: _Shape, key: _Shape, value: _Shape, *others: Any, **more: Any) -> int:
+def _attention_backward(
+    gradient: _Shape, query: _Shape, key: _Shape, value: _Shape, *others: Any, **more: Any
+) -> int:
     count: int = sdpa_backward_flop_count(gradient, query, key, value)  # type: ignore[no-untyped-call]
     return count
 
@@ -76,7 +81,9 @@ class Plan:
     activations: int
     """What the forward pass of one batch keeps for the backward pass."""
     flops_per_update: float
-    """Floating-point operations of all batches of an update, forward and backward; a product and a sum are two."""
+    """Floating-point operations of all batches of an update, forward and backward; a product and a
+    sum are two.
+    """
 
     @property
     def sum(self) -> int:
@@ -100,8 +107,12 @@ def plan(config: RunConfig) -> Plan:
         group["fused"] = False  # a kernel of real devices; its state is the same
     optimizer.step()
     weights = _bytes(model.parameters())
-    states = (t for state in optimizer.state.values() for name, t in state.items() if name != "step")
-    measured = _carried_on(lambda one: _measured(task, one, corpus, codec, device), task, config, corpus, device)
+    states = (
+        t for state in optimizer.state.values() for name, t in state.items() if name != "step"
+    )
+    measured = _carried_on(
+        lambda one: _measured(task, one, corpus, codec, device), task, config, corpus, device
+    )
     return Plan(
         parameters=sum(p.numel() for p in model.parameters()),
         weights=weights,
@@ -113,23 +124,35 @@ def plan(config: RunConfig) -> Plan:
 
 
 def counting() -> FlopCounterMode:
-    """While it is entered, counts the floating-point operations of products, forward and backward, on any device."""
+    """While it is entered, counts the floating-point operations of products, forward and backward,
+    on any device.
+    """
     return FlopCounterMode(display=False, custom_mapping=_COUNTED)
 
 
 def gradients_at_once(batches: int) -> int:
-    """Gradients of batches, and sums of them, that are held at the worst moment of an update (`TreeSum`)."""
+    """Gradients of batches, and sums of them, that are held at the worst moment of an update
+    (`TreeSum`).
+    """
     return batches.bit_length()
 
 
 def _carried_on(
-    measure: Callable[[Any], tuple[float, float]], task: Any, config: Any, corpus: Any, device: torch.device
+    measure: Callable[[Any], tuple[float, float]],
+    task: Any,
+    config: Any,
+    corpus: Any,
+    device: torch.device,
 ) -> list[float]:
     """Bytes kept and operations of one batch of the whole model, from those of slices."""
     few = task.in_smaller_batches(config, SLICE_TOKENS)
     tokens = [task.objective(one, corpus, device) for one in (config, few)]
     whole, part = (objective.target_tokens(objective.micro_batch(0)) for objective in tokens)
-    counts = {f.name: getattr(config.model, f.name) for f in fields(config.model) if f.name.endswith("blocks")}
+    counts = {
+        f.name: getattr(config.model, f.name)
+        for f in fields(config.model)
+        if f.name.endswith("blocks")
+    }
     ones = dict.fromkeys(counts, 1)
     first = measure(replace(few, model=replace(config.model, **ones)))
     found = list(first)
@@ -140,12 +163,16 @@ def _carried_on(
     return [number * whole / part for number in found]
 
 
-def _measured(task: Any, config: Any, corpus: Any, codec: Any, device: torch.device) -> tuple[float, float]:
+def _measured(
+    task: Any, config: Any, corpus: Any, codec: Any, device: torch.device
+) -> tuple[float, float]:
     """Bytes that the forward pass of the first batch keeps, and operations of both passes."""
     model = task.build(config, codec)
     objective = task.objective(config, corpus, device)
     batch = objective.micro_batch(0)
-    own = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    own = {
+        tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())
+    }
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:

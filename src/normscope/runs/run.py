@@ -38,8 +38,9 @@ def train_run(
 ) -> Progress:
     """Train `config` in the run folder `path`, or go on with the run that is there.
 
-    stop_when: ends it early where its outcome is decided; a run that another call has ended so goes on without. say:
-    takes notes for the user. Raises UserError, Interrupted or NonFinite as `Trainer.run` does.
+    stop_when: ends it early where its outcome is decided; a run that another call has ended so goes
+    on without. say: takes notes for the user. Raises UserError, Interrupted or NonFinite as
+    `Trainer.run` does.
     """
     refuse_several()
     folder = RunFolder(path)
@@ -50,12 +51,18 @@ def train_run(
             say(f"{path} is finished; nothing to do")
             return Progress.of_state(folder.checkpoint("last").state())
         if from_step is None and stop_when is not None and stop_when.has_stopped(folder):
-            say(f"{path} was stopped early, as decided; nothing to do. It goes on without {option('stop_when')}")
+            say(
+                f"{path} was stopped early, as decided; nothing to do. It goes on without "
+                f"{option('stop_when')}"
+            )
             return Progress.of_state(folder.checkpoint("last").state())
         # All that the user may have to put right comes before the first thing written.
         corpus, environment, trainer = _start(config, folder, listeners, stop_when, say)
         if config.train.deterministic and torch.device(config.train.device).type == "cpu":
-            say("note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits without it")
+            say(
+                "note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits "
+                "without it"
+            )
         with _held(folder, config, corpus, environment, trainer.updates, from_step, say):
             return trainer.run(from_step=from_step, identity=folder.identity(corpus.fingerprint))
 
@@ -67,7 +74,9 @@ def _start(
     stop_when: StopRule | None,
     say: Callable[[str], None],
 ) -> tuple[AnyCorpus, dict[str, Any], Trainer]:
-    """What a run begins or goes on with: the corpus, what is written down of the machine, and the trainer."""
+    """What a run begins or goes on with: the corpus, what is written down of the machine, and the
+    trainer.
+    """
     device = torch.device(config.train.device)
     task = task_of(config)
     corpus = task.open(config)
@@ -75,7 +84,9 @@ def _start(
     for note in task.notes(corpus):
         say(f"note: {note}")
     fast = prepare_machine(config, device)
-    environment = describe(device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast)
+    environment = describe(
+        device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast
+    )
     model = task.build(config, corpus.codec).to(device)
     updates_of = durations(objective, config.train)
     trainer = Trainer(
@@ -88,13 +99,19 @@ def _start(
         seed=config.seed,
         device=device,
         precision=precision_of(config),
-        hooks=_RunHooks(model, config.adaptive.in_updates(updates_of), _monitor(model, objective, config.train)),
+        hooks=_RunHooks(
+            model, config.adaptive.in_updates(updates_of), _monitor(model, objective, config.train)
+        ),
         groups=None if groups is None else groups(model),
         probe=lambda model: {"gradient_norms": gradient_norms(model)},
         extra_validation=task.extra_validation(config, corpus),
         stopping=None
         if stop_when is None
-        else Stopping(stop_when, chance_nats=task.chance_nats(corpus), peak_update=config.schedule.warmup_updates),
+        else Stopping(
+            stop_when,
+            chance_nats=task.chance_nats(corpus),
+            peak_update=config.schedule.warmup_updates,
+        ),
         listeners=listeners,
         say=say,
     )
@@ -123,15 +140,15 @@ def _held(
         configured.mend_vocabularies(folder, save, say)
         if never_peaks(config.schedule, horizon_updates=updates):
             say(
-                f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than the training "
-                f"({updates} updates): the peak rate is never reached"
+                f"warning: the warm-up ({config.schedule.warmup_updates} updates) is longer than "
+                f"the training ({updates} updates): the peak rate is never reached"
             )
         yield
 
 
 class _RunHooks(Hooks):
-    """Initial values taken from the first batch, numbers that follow a schedule, and weights kept at length 1; and what
-    is measured over depth."""
+    """Initial values taken from the first batch, numbers that follow a schedule, and weights kept
+    at length 1; and what is measured over depth."""
 
     def __init__(self, model: nn.Module, adaptive: AdaptiveConfig, monitor: Any) -> None:
         """adaptive: with `over` in updates. monitor: a `normscope.monitor.Monitor`, or None."""
@@ -150,7 +167,9 @@ class _RunHooks(Hooks):
         try:
             return {} if self.monitor is None else _finite(self.monitor(update))
         except ValueError as error:
-            raise UserError(f"this model cannot be measured, so leave out train.monitor_every: {error}") from error
+            raise UserError(
+                f"this model cannot be measured, so leave out train.monitor_every: {error}"
+            ) from error
 
     def after_step(self, update: int) -> dict[str, float]:
         measured = {} if self.monitor is None else _finite(self.monitor.stepped(update))
@@ -159,18 +178,22 @@ class _RunHooks(Hooks):
 
 
 def _monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Any:
-    """Measures the model on the first batch of the training, at every update that `train.monitor_every` names.
+    """Measures the model on the first batch of the training, at every update that
+    `train.monitor_every` names.
 
-    One batch for all measurements, so that curves are free of the noise of batches. None where none are asked for.
+    One batch for all measurements, so that curves are free of the noise of batches. None where none
+    are asked for.
     """
     if not train.monitor_every:
         return None
-    # Late, because the doctor is not needed to train; and by name, because what it measures changes no training, so
-    # that its source is no part of what identifies one.
+    # Late, because the doctor is not needed to train; and by name, because what it measures changes
+    # no training, so that its source is no part of what identifies one.
     monitor = importlib.import_module("..monitor", __package__).Monitor
     batch = objective.micro_batch(0)
     return monitor(
-        model=model, inputs=lambda module: objective.loss_sums(module, batch), every_updates=train.monitor_every
+        model=model,
+        inputs=lambda module: objective.loss_sums(module, batch),
+        every_updates=train.monitor_every,
     )
 
 

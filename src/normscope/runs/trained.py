@@ -1,4 +1,6 @@
-"""A trained model out of its run folder, and its scores on a split: BLEU, or losses and perplexities."""
+"""A trained model out of its run folder, and its scores on a split: BLEU, or losses and
+perplexities.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -17,7 +19,9 @@ from .config import load_run_config
 from .machine import prepare_machine
 
 
-def load_run(path: Path, *, which: str = "best", device: str = "auto", of_task: Task | None = None) -> LoadedRun:
+def load_run(
+    path: Path, *, which: str = "best", device: str = "auto", of_task: Task | None = None
+) -> LoadedRun:
     """The model of a run at a checkpoint: `best`, `last` or an update's number.
 
     of_task: what the run is to be of; None for any. Raises UserError, also for a run of another.
@@ -27,7 +31,9 @@ def load_run(path: Path, *, which: str = "best", device: str = "auto", of_task: 
     config = load_run_config(folder)
     task = task_of(config)
     if of_task is not None and of_task is not task:
-        raise UserError(f"{path} is a run of task {config.task}; this needs one of task {of_task.name}")
+        raise UserError(
+            f"{path} is a run of task {config.task}; this needs one of task {of_task.name}"
+        )
     refuse_unrun(config, source=str(folder.path))
     folder.refuse_other_vocabularies()
     codec = task.load_codec(folder.vocabularies)
@@ -61,16 +67,16 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run's checkpoint on the validation or test split of its corpus.
 
-    search: fields of `BeamConfig`. translations: whether they are wanted too. say: takes notes for the user. Raises
-    UserError, also where a run that does not translate is asked for either.
+    search: fields of `BeamConfig`. translations: whether they are wanted too. say: takes notes for
+    the user. Raises UserError, also where a run that does not translate is asked for either.
     """
     run = load_run(path, which=which, device=device)
     task = task_of(run.config)
     asked = [option(name) for name in search] + ["--output"] * translations
     if asked and not task.translates:
         raise UserError(
-            f"{' and '.join(asked)}: for runs of task translation, and {path} is one of task {run.config.task}; "
-            "leave it out"
+            f"{' and '.join(asked)}: for runs of task translation, and {path} is one of task "
+            f"{run.config.task}; leave it out"
         )
     corpus = task.open(run.config)
     _check(corpus, split, run, say)
@@ -90,8 +96,8 @@ def evaluate_text(
 ) -> Evaluation:
     """Evaluate a language model's checkpoint on a file of text, whatever it was trained on.
 
-    layout: how documents are told apart (`documents_in`). language: whose sentences are told apart in paragraphs.
-    Raises UserError, also for a run of another task.
+    layout: how documents are told apart (`documents_in`). language: whose sentences are told apart
+    in paragraphs. Raises UserError, also for a run of another task.
     """
     run = load_run(path, which=which, device=device)
     found = task_of(run.config).evaluate_text(run, text, layout=layout, language=language)
@@ -100,7 +106,9 @@ def evaluate_text(
 
 
 def _check(corpus: AnyCorpus, split: str, run: LoadedRun, say: Callable[[str], None]) -> None:
-    """Raise UserError where the corpus has no such split; say it where the corpus is another than the run's."""
+    """Raise UserError where the corpus has no such split; say it where the corpus is another than
+    the run's.
+    """
     if split not in corpus.splits or split == "train":
         allowed = ", ".join(name for name in corpus.splits if name != "train")
         raise UserError(f"the corpus has no split {split!r} to evaluate on; it has {allowed}")

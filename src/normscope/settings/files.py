@@ -1,7 +1,8 @@
-"""Files that a user brings: a folder is a run by its `config.toml`, and Python files hold placements or a model.
+"""Files that a user brings: a folder is a run by its `config.toml`, and Python files hold
+placements or a model.
 
-A Python file runs on the user's word alone: a command that names it, or the configuration to train. What a run folder
-names is code of whoever made the folder.
+A Python file runs on the user's word alone: a command that names it, or the configuration to train.
+What a run folder names is code of whoever made the folder.
 """
 
 import hashlib
@@ -45,7 +46,9 @@ _FACTORY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """A Python file as `imports` of a configuration names it: `gated.py`, or `gated.py@sha256:…` where a run has it."""
+    """A Python file as `imports` of a configuration names it: `gated.py`, or `gated.py@sha256:…`
+    where a run has it.
+    """
 
     path: Path
     sha256: str = ""
@@ -61,7 +64,9 @@ class OwnFile:
 
     @property
     def has_run(self) -> bool:
-        """Whether this process has run it: as the configuration knows it, if from elsewhere, or as the user said."""
+        """Whether this process has run it: as the configuration knows it, if from elsewhere, or as
+        the user said.
+        """
         return self.sha256 in _RAN.values() or self.path in (_SAID if self.sha256 else _RAN)
 
     @property
@@ -71,28 +76,40 @@ class OwnFile:
 
     @property
     def _name(self) -> str:
-        # The whole path, so that two files of one name stay two modules, and a placement both claim is refused.
+        # The whole path, so that two files of one name stay two modules, and a placement both claim
+        # is refused.
         return f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
 
     def pinned(self) -> "OwnFile":
-        """With the SHA-256 of what has run, or else of what is there. Raises UserError where nothing is."""
-        return self if self.sha256 else OwnFile(self.path, _RAN.get(self.path) or _sha256_of(_content(self.path)))
+        """With the SHA-256 of what has run, or else of what is there. Raises UserError where
+        nothing is.
+        """
+        return (
+            self
+            if self.sha256
+            else OwnFile(self.path, _RAN.get(self.path) or _sha256_of(_content(self.path)))
+        )
 
     def run(self) -> None:
-        """Run it, so that it registers its placements; once a process. Raises UserError, also for another content."""
+        """Run it, so that it registers its placements; once a process. Raises UserError, also for
+        another content.
+        """
         if self.has_run:
             return
         content = _content(self.path)
         digest = _sha256_of(content)
         if self.sha256 and digest != self.sha256:
             raise UserError(
-                f"{self.path} is not as it was when the run began (SHA-256 {self.sha256[:12]} then, {digest[:12]} "
-                "now), and was not run; put it back, or name it with --import to run it as it is"
+                f"{self.path} is not as it was when the run began (SHA-256 {self.sha256[:12]} "
+                f"then, {digest[:12]} now), and was not run; put it back, or name it with --import "
+                "to run it as it is"
             )
         name = self._name
         spec = importlib.util.spec_from_file_location(name, self.path)
         if spec is None:
-            raise UserError(f"cannot import {self.path}: not a Python file (its name must end in .py)")
+            raise UserError(
+                f"cannot import {self.path}: not a Python file (its name must end in .py)"
+            )
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         # Behind all others: modules beside the file are found, and stand for no installed one.
@@ -108,12 +125,15 @@ class OwnFile:
 
 
 def import_file(path: Path) -> None:
-    """Run a user's Python file, whatever it holds, so that it registers its placements. Raises UserError.
+    """Run a user's Python file, whatever it holds, so that it registers its placements. Raises
+    UserError.
 
     One that was edited since this process ran it runs again.
     """
     file = OwnFile(_resolved(path))
-    if file.path in _RAN and (_RAN[file.path] != _sha256_of(_content(file.path)) or file._name not in sys.modules):
+    if file.path in _RAN and (
+        _RAN[file.path] != _sha256_of(_content(file.path)) or file._name not in sys.modules
+    ):
         del _RAN[file.path]
     file.run()
     _SAID.add(file.path)
@@ -125,7 +145,8 @@ def is_said(module: str) -> bool:
 
 
 def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
-    """The files that a configuration names under `imports` and as `model.factory`, none of which is run.
+    """The files that a configuration names under `imports` and as `model.factory`, none of which is
+    run.
 
     Raises UserError.
     """
@@ -134,7 +155,9 @@ def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
         raise UserError(f"{source}: imports: give a list of Python files, got {files!r}")
     model = table.get("model")
     factory = model.get("factory") if isinstance(model, Mapping) else None
-    return with_factory([OwnFile.of(file) for file in files], factory if isinstance(factory, str) else "")
+    return with_factory(
+        [OwnFile.of(file) for file in files], factory if isinstance(factory, str) else ""
+    )
 
 
 def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:
@@ -167,11 +190,14 @@ class GivenConfig:
     """What sets each dotted key that is not left to its default."""
 
 
-def given_config(path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()) -> GivenConfig:
-    """A TOML file (None for all defaults) changed by `a.b=value` overrides. Raises UserError naming file and key.
+def given_config(
+    path: Path | None, overrides: Iterable[str] = (), imports: Iterable[str | Path] = ()
+) -> GivenConfig:
+    """A TOML file (None for all defaults) changed by `a.b=value` overrides. Raises UserError naming
+    file and key.
 
-    path: or `my_model.py:build`, whose file is run. imports: Python files to run first, beside those that the TOML file
-    names, which are not run here.
+    path: or `my_model.py:build`, whose file is run. imports: Python files to run first, beside
+    those that the TOML file names, which are not run here.
     """
     source, factory = str(path) if path else "configuration", factory_in(str(path))
     if factory is not None:
@@ -202,7 +228,9 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"cannot import {path}: no such file; give the path of a Python file") from None
+        raise UserError(
+            f"cannot import {path}: no such file; give the path of a Python file"
+        ) from None
     except OSError as error:
         raise UserError(f"cannot import {path}: {error.strerror}") from error
 

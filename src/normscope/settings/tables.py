@@ -1,4 +1,6 @@
-"""Settings as nested tables: read from TOML, written as TOML, changed by `KEY=VALUE`, and held to a few names."""
+"""Settings as nested tables: read from TOML, written as TOML, changed by `KEY=VALUE`, and held to a
+few names.
+"""
 
 import dataclasses
 import difflib
@@ -45,7 +47,8 @@ def as_json(table: Mapping[str, Any]) -> str:
 
 
 def read_override(override: str) -> tuple[str, Any]:
-    """Key and value of one `a.b=value`; the value is read as TOML, and as a plain string where it is none.
+    """Key and value of one `a.b=value`; the value is read as TOML, and as a plain string where it
+    is none.
 
     Raises UserError.
     """
@@ -67,11 +70,14 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 def put(table: dict[str, Any], key: str, value: Any) -> None:
     """Set a dotted key of a nested table.
 
-    Raises UserError where a part before the last is no section, and for more than `MOST_DEPTH` parts.
+    Raises UserError where a part before the last is no section, and for more than `MOST_DEPTH`
+    parts.
     """
     *sections, name = key.split(".")
     if len(sections) >= MOST_DEPTH:
-        raise UserError(f"{key[:40]}...: a key has at most {MOST_DEPTH} parts, got {len(sections) + 1:,}")
+        raise UserError(
+            f"{key[:40]}...: a key has at most {MOST_DEPTH} parts, got {len(sections) + 1:,}"
+        )
     for part in sections:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
@@ -83,28 +89,39 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Every value of a nested table by its dotted key."""
     rows: dict[str, Any] = {}
     for key, value in table.items():
-        rows |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        rows |= (
+            flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+        )
     return rows
 
 
 def differences(there: Any, here: Any, *, apart_from: Collection[str] = ()) -> list[str]:
-    """Settings in which two configurations, which are dataclasses, differ, each as words for the user.
+    """Settings in which two configurations, which are dataclasses, differ, each as words for the
+    user.
 
-    apart_from: dotted keys that do not count. Nor do those that only one has: it is of another task, and that the tasks
-    differ says enough.
+    apart_from: dotted keys that do not count. Nor do those that only one has: it is of another
+    task, and that the tasks differ says enough.
     """
     old, new = flat(as_table(there)), flat(as_table(here))
-    differing = [key for key in new if key in old and old[key] != new[key] and key not in apart_from]
+    differing = [
+        key for key in new if key in old and old[key] != new[key] and key not in apart_from
+    ]
     return [f"{key}: {old[key]!r} there, {new[key]!r} now" for key in differing]
 
 
 def nearest(unknown: str, known: Iterable[str]) -> str:
-    """Which known key an unknown one may be meant for: of the same section, of the same name elsewhere, or any."""
+    """Which known key an unknown one may be meant for: of the same section, of the same name
+    elsewhere, or any.
+    """
     keys = list(known)
     section, _, name = unknown.rpartition(".")
     siblings = [key for key in keys if key.rpartition(".")[0] == section]
     namesakes = [key for key in keys if key.rpartition(".")[2] == name]
-    close = namesakes or difflib.get_close_matches(unknown, siblings) or difflib.get_close_matches(unknown, keys)
+    close = (
+        namesakes
+        or difflib.get_close_matches(unknown, siblings)
+        or difflib.get_close_matches(unknown, keys)
+    )
     return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(siblings or keys)}"
 
 
@@ -115,12 +132,17 @@ def _with_lists(value: Any) -> Any:
 
 
 def spelled(value: str, allowed: Iterable[str]) -> str:
-    """The name that is meant, as the list has it, whatever the case, the hyphens and the underscores: AdamW is adamw.
+    """The name that is meant, as the list has it, whatever the case, the hyphens and the
+    underscores: AdamW is adamw.
 
     The value itself where no name has its letters.
     """
     names = list(allowed)
-    return value if value in names else next((one for one in names if _letters(one) == _letters(value)), value)
+    return (
+        value
+        if value in names
+        else next((one for one in names if _letters(one) == _letters(value)), value)
+    )
 
 
 def near(value: str, names: list[str]) -> list[str]:
@@ -133,7 +155,8 @@ def _letters(name: str) -> str:
 
 
 def check_choices(config: Any) -> None:
-    """Raise ValueError where a field of a dataclass whose type lists names (`Literal`) holds none of them.
+    """Raise ValueError where a field of a dataclass whose type lists names (`Literal`) holds none
+    of them.
 
     A configuration calls it first in its `__post_init__`: Python itself does not look at types.
     """
@@ -142,11 +165,15 @@ def check_choices(config: Any) -> None:
         allowed, others = choices(hints[field.name])
         value = getattr(config, field.name)
         if allowed and not isinstance(value, others):
-            check_choice(field.name, value, allowed, otherwise=" or a number" if int in others else "")
+            check_choice(
+                field.name, value, allowed, otherwise=" or a number" if int in others else ""
+            )
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str], *, otherwise: str = "") -> None:
-    """Raise ValueError where `value` is none of the names that are allowed; `otherwise` says what else is."""
+    """Raise ValueError where `value` is none of the names that are allowed; `otherwise` says what
+    else is.
+    """
     names = list(allowed)
     if value in names:
         return

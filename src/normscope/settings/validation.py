@@ -1,4 +1,5 @@
-"""What is given, held to what is asked for: tables of settings, and arguments of the public functions.
+"""What is given, held to what is asked for: tables of settings, and arguments of the public
+functions.
 
 Errors name the key or the argument, what came and what is allowed.
 """
@@ -33,7 +34,8 @@ def validated(made: type[_Config], table: Mapping[str, Any], *, source: str = ""
     except ValueError as error:
         raise UserError(f"{where}{error}") from None
     try:
-        # As JSON, because strict validation of Python values would refuse lists for tuples and tables for dataclasses.
+        # As JSON, because strict validation of Python values would refuse lists for tuples and
+        # tables for dataclasses.
         config: _Config = _adapter(cast(Any, made)).validate_json(as_json(table))
     except ValidationError as error:
         raise UserError(f"{where}{_explain(error, made)}") from None
@@ -41,7 +43,9 @@ def validated(made: type[_Config], table: Mapping[str, Any], *, source: str = ""
 
 
 def _with_names(made: Any, table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The table with every name as its list has it. Raises ValueError for one that is in no list."""
+    """The table with every name as its list has it. Raises ValueError for one that is in no
+    list.
+    """
     found, hints = dict(table), typing.get_type_hints(made)
     for key in found.keys() & hints.keys():
         value, (names, others) = found[key], choices(hints[key])
@@ -49,7 +53,12 @@ def _with_names(made: Any, table: Mapping[str, Any], prefix: str = "") -> dict[s
             found[key] = _with_names(hints[key], value, f"{prefix}{key}.")
         elif isinstance(value, str) and names and str not in others:
             found[key] = spelled(value, names)
-            check_choice(f"{prefix}{key}", found[key], names, otherwise=" or a number" if int in others else "")
+            check_choice(
+                f"{prefix}{key}",
+                found[key],
+                names,
+                otherwise=" or a number" if int in others else "",
+            )
     return found
 
 
@@ -62,7 +71,9 @@ def _adapter(made: Any) -> TypeAdapter[Any]:
 
 def _inner(kind: Any) -> Iterator[type[Any]]:
     """Every dataclass that a type holds."""
-    held = [field.type for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+    held = (
+        [field.type for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+    )
     for part in (*held, *typing.get_args(kind)):
         if isinstance(part, type) and dataclasses.is_dataclass(part):
             yield part
@@ -74,18 +85,31 @@ def _explain(error: ValidationError, made: type[Any]) -> str:
     problem = error.errors()[0]
     if problem["type"] == "unexpected_keyword_argument":
         key = ".".join(map(str, problem["loc"]))
-        return f"unknown key {key!r}; {_choice(key, problem['input'], made) or nearest(key, _known(made))}"
+        return (
+            f"unknown key {key!r}; "
+            f"{_choice(key, problem['input'], made) or nearest(key, _known(made))}"
+        )
     key = _known_part(problem["loc"], made)
     # Each member of a union has a complaint of its own; any of them may be the one that was meant.
-    messages = [p["msg"].removeprefix("Value error, ") for p in error.errors() if _known_part(p["loc"], made) == key]
+    messages = [
+        p["msg"].removeprefix("Value error, ")
+        for p in error.errors()
+        if _known_part(p["loc"], made) == key
+    ]
     prefix = f"{key}: " if key else ""
     got = "" if problem["type"] == "value_error" else f", got {problem['input']!r}"
     return prefix + ", or ".join(dict.fromkeys(messages)) + got
 
 
 def _choice(key: str, value: object, made: type[Any]) -> str:
-    """Which setting may be meant that lists a name near the value, in a section that the key names; "" for none."""
-    named = [field for field in _sections(made) if field.name in key.split(".") and isinstance(value, str)]
+    """Which setting may be meant that lists a name near the value, in a section that the key names;
+    "" for none.
+    """
+    named = [
+        field
+        for field in _sections(made)
+        if field.name in key.split(".") and isinstance(value, str)
+    ]
     for field in sorted(named, key=lambda field: -key.split(".").index(field.name)):
         for name, hint in typing.get_type_hints(field.type).items():
             if close := near(str(value), choices(hint)[0]):
@@ -104,7 +128,9 @@ def _sections(made: type[Any]) -> list[dataclasses.Field[Any]]:
 
 
 def _known_part(location: tuple[int | str, ...], made: type[Any]) -> str:
-    """The dotted key of an error's location, without what pydantic adds for the members of a union."""
+    """The dotted key of an error's location, without what pydantic adds for the members of a
+    union.
+    """
     if not location:
         return ""
     inner = {field.name: field.type for field in _sections(made)}.get(str(location[0]))
@@ -135,8 +161,9 @@ _ABSTRACT = {float: numbers.Real, int: numbers.Integral}
 def checked(function: _Function) -> _Function:
     """The function, whose arguments are looked at before it runs.
 
-    A name of a list (`Literal`) may be written in any case. Raises ValueError for a value that the annotation does not
-    allow, saying what came and what is allowed, and TypeError for an argument that there is not, with the nearest one.
+    A name of a list (`Literal`) may be written in any case. Raises ValueError for a value that the
+    annotation does not allow, saying what came and what is allowed, and TypeError for an argument
+    that there is not, with the nearest one.
     """
     signature = inspect.signature(function)
 
@@ -150,7 +177,9 @@ def checked(function: _Function) -> _Function:
             given = signature.bind(*args, **kwargs)
         except TypeError as error:
             unknown = [name for name in kwargs if name not in signature.parameters]
-            near = difflib.get_close_matches(unknown[0], signature.parameters, n=1) if unknown else []
+            near = (
+                difflib.get_close_matches(unknown[0], signature.parameters, n=1) if unknown else []
+            )
             raise TypeError(f"{error}{f'; did you mean {near[0]!r}?' if near else ''}") from None
         for name, value in given.arguments.items():
             hint = hints().get(name, Any)
@@ -158,8 +187,14 @@ def checked(function: _Function) -> _Function:
                 case inspect.Parameter.VAR_POSITIONAL:
                     given.arguments[name] = tuple(_held(name, one, hint) for one in value)
                 case inspect.Parameter.VAR_KEYWORD:
-                    each = typing.get_type_hints(typing.get_args(hint)[0]) if typing.get_args(hint) else {}
-                    given.arguments[name] = {key: _held(key, one, each.get(key, Any)) for key, one in value.items()}
+                    each = (
+                        typing.get_type_hints(typing.get_args(hint)[0])
+                        if typing.get_args(hint)
+                        else {}
+                    )
+                    given.arguments[name] = {
+                        key: _held(key, one, each.get(key, Any)) for key, one in value.items()
+                    }
                 case _:
                     given.arguments[name] = _held(name, value, hint)
         return function(*given.args, **given.kwargs)
@@ -171,7 +206,11 @@ def _held(name: str, value: Any, hint: Any) -> Any:
     """The value; a name as its list has it. Raises ValueError for what the hint does not allow."""
     names, others = choices(hint)
     # None goes without saying, and names are listed.
-    unnamed = [m for m in members_of(hint) if m is not type(None) and typing.get_origin(m) is not typing.Literal]
+    unnamed = [
+        m
+        for m in members_of(hint)
+        if m is not type(None) and typing.get_origin(m) is not typing.Literal
+    ]
     words = list(dict.fromkeys(map(_words, unnamed)))
     if names and isinstance(value, str) and str not in others:
         found = spelled(value, names)
@@ -192,7 +231,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (Sequence, Collection, Iterable):
         if isinstance(value, str | bytes | Mapping | type) or not hasattr(value, "__iter__"):
             return False
-        known = value if inner and isinstance(value, list | tuple) else ()  # others may be long, or be read once
+        known = (
+            value if inner and isinstance(value, list | tuple) else ()
+        )  # others may be long, or be read once
         return all(any(_fits(one, member) for member in members_of(inner[0])) for one in known)
     if origin is tuple:
         return isinstance(value, list | tuple) and len(value) == len(inner)
@@ -208,7 +249,10 @@ def _words(hint: Any) -> str:
     if origin in (Sequence, Collection) and inner and inner[0] in _SEVERAL:
         return f"a list of {_SEVERAL[inner[0]]}"
     name = getattr(origin, "__name__", str(origin))
-    return _WORDS.get(origin) or f"{'an' if name[0] in 'AEIOU' else 'a'} {'tensor' if name == 'Tensor' else name}"
+    return (
+        _WORDS.get(origin)
+        or f"{'an' if name[0] in 'AEIOU' else 'a'} {'tensor' if name == 'Tensor' else name}"
+    )
 
 
 def _came(value: Any) -> str:

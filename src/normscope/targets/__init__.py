@@ -1,4 +1,6 @@
-"""What `normscope doctor` can be pointed at: a factory, a configuration or a checkpoint, made a model."""
+"""What `normscope doctor` can be pointed at: a factory, a configuration or a checkpoint, made a
+model.
+"""
 
 from .opening import opened, opened_on_meta
 from .target import Target

@@ -19,25 +19,33 @@ from ..settings.tables import nearest
 from .target import SampleSettings
 
 _KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates")
-_ALLOWED = f"a model, (model, inputs), (model, inputs, loss), or a mapping with the keys {', '.join(_KEYS)}"
+_ALLOWED = (
+    "a model, (model, inputs), (model, inputs, loss), or a mapping with the keys "
+    f"{', '.join(_KEYS)}"
+)
 
 
 def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> dict[str, Any]:
-    """Import the function, call it, and check what it returns: its `model`, and others of the fields of `Target`.
+    """Import the function, call it, and check what it returns: its `model`, and others of the
+    fields of `Target`.
 
-    The current folder is put on sys.path, and that of a file too, as Python does for a script. arguments: by keyword.
-    Raises UserError.
+    The current folder is put on sys.path, and that of a file too, as Python does for a script.
+    arguments: by keyword. Raises UserError.
     """
     place, _, name = text.rpartition(":")
     function = _found(_imported(place, name), name, place)
     if isinstance(function, nn.Module):
         if arguments:
             raise UserError(
-                f"--set {next(iter(arguments))}: {text} is a model already, and no function to call with it"
+                f"--set {next(iter(arguments))}: {text} is a model already, and no function to "
+                "call with it"
             )
         return {"model": function}
     if not callable(function):
-        raise UserError(f"{text} is of type {type(function).__name__}; it must be a function that returns {_ALLOWED}")
+        raise UserError(
+            f"{text} is of type {type(function).__name__}; it must be a function that returns "
+            f"{_ALLOWED}"
+        )
     _check_arguments(text, function, arguments)
     # Once more: the import may have drawn numbers, but only where it was the first one.
     drawing.seed_everything()
@@ -49,7 +57,9 @@ def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) ->
 
 
 def brings_batches(text: str) -> bool:
-    """Whether the file of `file.py:function`, which has run, has the function batches() that experiments ask for."""
+    """Whether the file of `file.py:function`, which has run, has the function batches() that
+    experiments ask for.
+    """
     named = factory_in(text)
     own = None if named is None else getattr(OwnFile.of(str(named[0])).module, "batches", None)
     return inspect.isfunction(own) and len(inspect.signature(own).parameters) <= 1
@@ -77,7 +87,9 @@ def _module(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(missing + ".")):
-            raise UserError(f"no module {name!r}: neither installed nor below the folder {Path.cwd()}") from error
+            raise UserError(
+                f"no module {name!r}: neither installed nor below the folder {Path.cwd()}"
+            ) from error
         raise UserError(f"cannot import {name}: {error_line(error)}") from error
 
 
@@ -90,9 +102,16 @@ def _found(module: ModuleType, name: str, place: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            own = [known for known, value in vars(module).items() if callable(value) and not known.startswith("_")]
+            own = [
+                known
+                for known, value in vars(module).items()
+                if callable(value) and not known.startswith("_")
+            ]
             close = difflib.get_close_matches(name, own, n=1)
-            raise UserError(f"{place} has no function {name!r}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            raise UserError(
+                f"{place} has no function {name!r}"
+                + (f"; did you mean {close[0]!r}?" if close else "")
+            )
         found = getattr(found, part)
     return found
 
@@ -112,7 +131,8 @@ def _check_arguments(text: str, function: Callable[..., Any], arguments: Mapping
         signature.bind(**arguments)
     except TypeError as error:
         raise UserError(
-            f"{text}{signature} is called with what --set gives, by keyword, and with nothing else: {error}"
+            f"{text}{signature} is called with what --set gives, by keyword, and with nothing "
+            f"else: {error}"
         ) from error
 
 
@@ -123,7 +143,9 @@ def _validated(text: str, returned: Any) -> dict[str, Any]:
         unknown = [key for key in returned if key not in _KEYS]
         if unknown or "model" not in returned:
             what = f"the unknown key {unknown[0]!r}" if unknown else "no key 'model'"
-            raise UserError(f"{text} returned a mapping with {what}; its keys are {', '.join(_KEYS)}")
+            raise UserError(
+                f"{text} returned a mapping with {what}; its keys are {', '.join(_KEYS)}"
+            )
         values = dict(returned)
     elif isinstance(returned, tuple) and 1 <= len(returned) <= 3:
         values = dict(zip(_KEYS, returned, strict=False))
@@ -147,7 +169,8 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("model", "a torch.nn.Module", lambda value: isinstance(value, nn.Module)),
     (
         "inputs",
-        "a tensor, a sequence (by position), a mapping (by keyword), or a function that runs the model",
+        "a tensor, a sequence (by position), a mapping (by keyword), or a function that runs the "
+        "model",
         _are_inputs,
     ),
     ("loss", "a function of the model's output", callable),

@@ -11,8 +11,9 @@ from ..history.record import TRAINER_STATE, History
 from ..train import RunFolder
 
 KINDS = (
-    f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer or the folder around "
-    f"it, TensorBoard's event files or their folder, or W&B's {record.WANDB_LINES} or run-ID.wandb"
+    f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer "
+    "or the folder around it, TensorBoard's event files or their folder, or W&B's "
+    f"{record.WANDB_LINES} or run-ID.wandb"
 )
 
 
@@ -29,7 +30,8 @@ def explained_run(target: str) -> Explanation | None:
     try:
         return explain(run_history(path))
     except UserError:
-        # Without an update there is no history; what is damaged is told where the checkpoint is opened.
+        # Without an update there is no history; what is damaged is told where the checkpoint is
+        # opened.
         return None
 
 
@@ -50,14 +52,19 @@ def run_history(path: Path) -> History:
     """The history of a run of ours. Raises UserError where a file of it is damaged."""
     folder = RunFolder(path)
     with user_errors(ValueError, said=lambda error: f"{folder.metrics_file}: {error}"):
-        config = folder.config_table() if folder.is_run else {}  # a metrics.jsonl may be all that is left of a run
+        config = (
+            folder.config_table() if folder.is_run else {}
+        )  # a metrics.jsonl may be all that is left of a run
         return record.of_events(str(path), folder.events(), config)
 
 
 def _of_folder(path: Path) -> History:
     if RunFolder(path).is_run:
         return run_history(path)
-    states = [*path.glob(TRAINER_STATE), *sorted(path.glob(f"checkpoint-*/{TRAINER_STATE}"), key=_number, reverse=True)]
+    states = [
+        *path.glob(TRAINER_STATE),
+        *sorted(path.glob(f"checkpoint-*/{TRAINER_STATE}"), key=_number, reverse=True),
+    ]
     if states:
         return record.of_trainer_state(states[0])
     if any(path.glob(f"{record.EVENT_FILES}*")):
@@ -80,7 +87,9 @@ def _of_file(path: Path) -> History:
     if path.suffix == ".wandb":
         return of_datastore(path)
     if path.name in ("wandb-summary.json", "output.log"):
-        raise UserError(f"{path} holds the last values of a run or its output, not its history: give {KINDS}")
+        raise UserError(
+            f"{path} holds the last values of a run or its output, not its history: give {KINDS}"
+        )
     if path.suffix == ".jsonl":
         return record.of_wandb_lines(path)
     if path.suffix == ".json":

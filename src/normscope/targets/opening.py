@@ -1,7 +1,7 @@
 """From what the user typed to a target: first decide what it is, then open it.
 
-What knows tasks, corpora and runs is imported where one is named: whoever has a model alone waits for none of it, and
-needs none of the libraries that only training takes.
+What knows tasks, corpora and runs is imported where one is named: whoever has a model alone waits
+for none of it, and needs none of the libraries that only training takes.
 """
 
 import re
@@ -22,18 +22,19 @@ from .factory import brings_batches, made_by
 from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
 
 KINDS = (
-    "give package.module:function or file.py:function that returns a model, a Hugging Face configuration (config.json, "
-    "or a class such as GPT2Config), a folder with a checkpoint or a run, or a TOML configuration"
+    "give package.module:function or file.py:function that returns a model, a Hugging Face "
+    "configuration (config.json, or a class such as GPT2Config), a folder with a checkpoint or a "
+    "run, or a TOML configuration"
 )
 
 
 def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, seed: int) -> Target:
     """Build or load what `text` names. Nothing is ever downloaded.
 
-    settings: `key=value`; keyword arguments of a factory, or changes of a configuration. tokens, sequences: of sample
-    inputs, for targets that bring none of their own. seed: of initial weights and sample inputs, but for our own
-    configurations, which have one. Random state is left as it was. Raises UserError, one line, for whatever cannot be
-    opened.
+    settings: `key=value`; keyword arguments of a factory, or changes of a configuration. tokens,
+    sequences: of sample inputs, for targets that bring none of their own. seed: of initial weights
+    and sample inputs, but for our own configurations, which have one. Random state is left as it
+    was. Raises UserError, one line, for whatever cannot be opened.
     """
     with user_errors(ValueError):
         drawing = SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
@@ -43,14 +44,17 @@ def opened(text: str, settings: Sequence[str], *, tokens: int, sequences: int, s
 
 
 def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences: int) -> Target:
-    """The same on torch's meta device, where tensors have shapes and no values: a model of any size needs no memory.
+    """The same on torch's meta device, where tensors have shapes and no values: a model of any size
+    needs no memory.
 
-    A checkpoint is opened by its config.json alone. Raises UserError for targets of our own, which are small.
+    A checkpoint is opened by its config.json alone. Raises UserError for targets of our own, which
+    are small.
     """
     path = Path(text).expanduser()
     if path.suffix == ".toml" or (path.is_dir() and is_run(path)):
         raise UserError(
-            f"{text} is a target of ours, whose structure its configuration names already; leave --structure-only out"
+            f"{text} is a target of ours, whose structure its configuration names already; leave "
+            "--structure-only out"
         )
     if (path / "config.json").is_file():
         text = str(path / "config.json")
@@ -70,8 +74,9 @@ def _opened(text: str, settings: Sequence[str], drawing: SampleSettings) -> Targ
         raise UserError(f"no such file or folder: {text}")
     if "/" in text:
         raise UserError(
-            f"{text} is no file or folder here; if it is a name on the Hugging Face hub: NormScope downloads nothing, "
-            "so fetch it first (hf download NAME --local-dir FOLDER) and give the folder"
+            f"{text} is no file or folder here; if it is a name on the Hugging Face hub: NormScope "
+            "downloads nothing, so fetch it first (hf download NAME --local-dir FOLDER) and give "
+            "the folder"
         )
     if not re.fullmatch(r"[\w-]+", text):
         raise UserError(f"{text!r} is no target: {KINDS}")
@@ -84,8 +89,12 @@ def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> 
 
         return of_run(path, settings)
     if not (path / "config.json").is_file():
-        raise UserError(f"{path} has neither a config.json (Hugging Face) nor a config.toml (a run)")
-    return _of_hugging_face(path.resolve().name, hugging_face.from_folder(path, read_overrides(settings)), drawing)
+        raise UserError(
+            f"{path} has neither a config.json (Hugging Face) nor a config.toml (a run)"
+        )
+    return _of_hugging_face(
+        path.resolve().name, hugging_face.from_folder(path, read_overrides(settings)), drawing
+    )
 
 
 def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
@@ -94,7 +103,9 @@ def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Ta
 
         return of_config(path, settings)
     if path.suffix == ".json":
-        return _of_hugging_face(str(path), hugging_face.from_config_file(path, read_overrides(settings)), drawing)
+        return _of_hugging_face(
+            str(path), hugging_face.from_config_file(path, read_overrides(settings)), drawing
+        )
     raise UserError(f"{path} is no target: {KINDS}")
 
 
@@ -125,7 +136,9 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
 
 
 def _on_own_batches(text: str, model: nn.Module, *, compared: str) -> Target:
-    """A model whose file has the functions that experiments ask for, on its first batch and by its loss."""
+    """A model whose file has the functions that experiments ask for, on its first batch and by its
+    loss.
+    """
     path, name = factory_in(text) or (Path(), "")
     file = ModelFile(path.resolve(), name)
     value = OwnBatch.of(file.sources()[0].batch(0, 1)).value

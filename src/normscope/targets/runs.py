@@ -23,7 +23,9 @@ EXAMINED_TOKENS = 4096
 
 
 def of_config(file: Path, settings: Sequence[str]) -> Target:
-    """Initial weights of the configuration's seed, a batch of its training, its loss and its optimiser."""
+    """Initial weights of the configuration's seed, a batch of its training, its loss and its
+    optimiser.
+    """
     config = load(file, settings)
     refuse_unrun(config, source=str(file))
     task = task_of(config)
@@ -34,7 +36,10 @@ def of_config(file: Path, settings: Sequence[str]) -> Target:
 def of_run(folder: Path, settings: Sequence[str]) -> Target:
     """The best checkpoint of a run, on a batch that it was trained on."""
     if settings:
-        raise UserError(f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its config.toml")
+        raise UserError(
+            f"--set {settings[0]}: {folder} is a run, whose configuration is fixed; give its "
+            "config.toml"
+        )
     run = load_run(folder, device="cpu")
     title = f"{folder.resolve().name}, update {run.update}"
     task = task_of(run.config)
@@ -44,9 +49,15 @@ def of_run(folder: Path, settings: Sequence[str]) -> Target:
 
 
 def _target(
-    title: str, task: Task, config: RunConfig, model: nn.Module, corpus: Any, loading: Loading | None
+    title: str,
+    task: Task,
+    config: RunConfig,
+    model: nn.Module,
+    corpus: Any,
+    loading: Loading | None,
 ) -> Target:
-    # Every tensor of a pass is kept and computed again from others: a large batch would fill the memory.
+    # Every tensor of a pass is kept and computed again from others: a large batch would fill the
+    # memory.
     groups = task.groups(config)
     examined = task.batches(task.in_smaller_batches(config, EXAMINED_TOKENS), corpus)(0)
     return Target(
@@ -54,7 +65,9 @@ def _target(
         model=model,
         inputs=examined.run,
         loss=lambda output, run: examined.loss(output),
-        optimizer=make_optimizer(model, config.optimizer, None if groups is None else groups(model)),
+        optimizer=make_optimizer(
+            model, config.optimizer, None if groups is None else groups(model)
+        ),
         warmup_updates=config.schedule.warmup_updates,
         loading=loading,
         wanted_placement=config.model.placement,
@@ -63,11 +76,16 @@ def _target(
 
 
 def trust_target(text: str) -> None:
-    """Run the Python files that a run or a configuration names, on the user's word. Raises UserError for others."""
+    """Run the Python files that a run or a configuration names, on the user's word. Raises
+    UserError for others.
+    """
     path = Path(text).expanduser()
     if path.is_dir() and is_run(path):
         trust_run(path)
     elif path.suffix == ".toml":
         run_named(read_toml(path), source=text)
     else:
-        raise UserError(f"--trust runs the files of a run or a configuration, and {text} is neither: leave it out")
+        raise UserError(
+            f"--trust runs the files of a run or a configuration, and {text} is neither: leave it "
+            "out"
+        )

@@ -1,4 +1,6 @@
-"""A model with all that is needed to look at it, and sample inputs for one of a known family that brings none."""
+"""A model with all that is needed to look at it, and sample inputs for one of a known family that
+brings none.
+"""
 
 import random
 from collections.abc import Callable, Mapping
@@ -16,7 +18,9 @@ from ..measure.unchanged import restored
 from ..model import EncoderDecoder, Layout
 
 Loss = Callable[..., Tensor]
-"""The output of forward, and where it has a second argument the batch -> the mean loss per token in nats, a scalar."""
+"""The output of forward, and where it has a second argument the batch -> the mean loss per token in
+nats, a scalar.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +32,13 @@ class Target:
     model: nn.Module
     inputs: Inputs
     loss: Loss | None = None
-    """None where no loss can be taken: a model that gives hidden states, or a factory that named none."""
+    """None where no loss can be taken: a model that gives hidden states, or a factory that named
+    none.
+    """
     optimizer: torch.optim.Optimizer | str | None = None
-    """Its own one, at its peak rate, or the name of one without a rate; None where it brings none."""
+    """Its own one, at its peak rate, or the name of one without a rate; None where it brings
+    none.
+    """
     warmup_updates: int | None = None
     """Of its training, up to the peak rate; None where that is not known."""
     loading: Loading | None = None
@@ -38,9 +46,13 @@ class Target:
     wanted_placement: str | None = None
     """A registered name, where the model's configuration says what its placement is meant to be."""
     clip_norm: float | None = None
-    """What its training clips the gradient's norm to; inf for no clipping, None where that is not known."""
+    """What its training clips the gradient's norm to; inf for no clipping, None where that is not
+    known.
+    """
     compared: str = ""
-    """What `normscope compare` is given to train the same model; "" where it takes it from no file as it is."""
+    """What `normscope compare` is given to train the same model; "" where it takes it from no file
+    as it is.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +67,8 @@ class SampleSettings:
     def __post_init__(self) -> None:
         if self.tokens < 2 or self.sequences < 1:
             raise ValueError(
-                f"--tokens must be at least 2 and --sequences at least 1, got {self.tokens} and {self.sequences}"
+                f"--tokens must be at least 2 and --sequences at least 1, got {self.tokens} and "
+                f"{self.sequences}"
             )
         if self.seed < 0:
             raise ValueError(f"--seed must be 0 or more, got {self.seed}")
@@ -85,11 +98,14 @@ _TORCH = (
 
 
 def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | None]:
-    """Random inputs and, where there is one, the loss. Raises UserError for a model of no known family."""
+    """Random inputs and, where there is one, the loss. Raises UserError for a model of no known
+    family.
+    """
     generator = drawing.generator()
     sizes = {"tokens": drawing.tokens, "sequences": drawing.sequences}
     if hugging_face.is_model(model):
-        # Drawn where the generator is, and then put where the model is, which may be without weights.
+        # Drawn where the generator is, and then put where the model is, which may be without
+        # weights.
         with torch.device("cpu"):
             return hugging_face_inputs.sample(model, generator=generator, **sizes)
     if x_transformers.is_model(model):
@@ -102,9 +118,9 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
     if found is not None:
         return found, None
     raise UserError(
-        f"no sample inputs are known for {type(model).__name__}: give them, a tensor, a tuple (by position) or a dict "
-        "(by keyword), as diagnose(model, inputs) in Python, let the function return (model, inputs), or write "
-        "batches() beside it"
+        f"no sample inputs are known for {type(model).__name__}: give them, a tensor, a tuple (by "
+        "position) or a dict (by keyword), as diagnose(model, inputs) in Python, let the function "
+        "return (model, inputs), or write batches() beside it"
     )
 
 
@@ -118,10 +134,12 @@ def wanted_placement(model: nn.Module) -> str | None:
         module.norm_first
         for module in model.modules()
         if isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer)
-        # One that is derived from it, with a forward function of its own, need not mean the flag's default, False.
+        # One that is derived from it, with a forward function of its own, need not mean the flag's
+        # default, False.
         and (
             module.norm_first
-            or type(module).forward in (nn.TransformerEncoderLayer.forward, nn.TransformerDecoderLayer.forward)
+            or type(module).forward
+            in (nn.TransformerEncoderLayer.forward, nn.TransformerDecoderLayer.forward)
         )
     }
     return ("pre-ln" if norm_first == {True} else "post-ln") if len(norm_first) == 1 else None
@@ -134,47 +152,71 @@ def own_loss(model: nn.Module, inputs: Inputs) -> Loss | None:
     return None
 
 
-def _sample_of_ours(model: EncoderDecoder, drawing: SampleSettings, generator: torch.Generator) -> tuple[Inputs, Loss]:
+def _sample_of_ours(
+    model: EncoderDecoder, drawing: SampleSettings, generator: torch.Generator
+) -> tuple[Inputs, Loss]:
     from ..tasks.translation import logits_of, smoothed_loss
 
-    layout = Layout(torch.full((drawing.sequences,), drawing.tokens), model.target_embedding.weight.device)
+    layout = Layout(
+        torch.full((drawing.sequences,), drawing.tokens), model.target_embedding.weight.device
+    )
     tables = model.source_embedding.weight, model.target_embedding.weight
     source_N, target_N = (
-        torch.randint(len(table), (layout.tokens,), generator=generator).to(table.device) for table in tables
+        torch.randint(len(table), (layout.tokens,), generator=generator).to(table.device)
+        for table in tables
     )
     # What is read is what is asked for, one place later; the sequence's last token is read first.
     read_N = layout.pack(layout.unpack(target_N).roll(1, 1))
     return logits_of(source_N, layout, read_N, layout), smoothed_loss(target_N, 0.0)
 
 
-def _sample_of_torch(model: nn.Module, drawing: SampleSettings, generator: torch.Generator) -> tuple[Tensor, ...]:
-    attention = next((module for module in model.modules() if isinstance(module, nn.MultiheadAttention)), None)
+def _sample_of_torch(
+    model: nn.Module, drawing: SampleSettings, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    attention = next(
+        (module for module in model.modules() if isinstance(module, nn.MultiheadAttention)), None
+    )
     if attention is None:
         raise UserError(f"{type(model).__name__} has no layers")
     weight = next(model.parameters())
     device = torch.device("cpu") if weight.is_meta else weight.device
-    shape = (drawing.sequences, drawing.tokens) if attention.batch_first else (drawing.tokens, drawing.sequences)
+    shape = (
+        (drawing.sequences, drawing.tokens)
+        if attention.batch_first
+        else (drawing.tokens, drawing.sequences)
+    )
     count = 1 if isinstance(model, nn.TransformerEncoder | nn.TransformerEncoderLayer) else 2
     return tuple(
-        torch.randn((*shape, attention.embed_dim), generator=generator).to(device, weight.dtype) for _ in range(count)
+        torch.randn((*shape, attention.embed_dim), generator=generator).to(device, weight.dtype)
+        for _ in range(count)
     )
 
 
-def _sample_of_others(model: nn.Module, drawing: SampleSettings, generator: torch.Generator) -> Tensor | None:
-    """Ids for a model that embeds some, as many as its tables of positions allow; images of the size that one of timm
-    names. None where the model has neither, or does not run on them alone.
+def _sample_of_others(
+    model: nn.Module, drawing: SampleSettings, generator: torch.Generator
+) -> Tensor | None:
+    """Ids for a model that embeds some, as many as its tables of positions allow; images of the
+    size that one of timm names. None where the model has neither, or does not run on them alone.
     """
     weight = next(model.parameters(), None)
-    tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
-    vocabulary = getattr(getattr(model, "config", None), "vocab_size", None) or (tables[0] if tables else 0)
+    tables = [
+        module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)
+    ]
+    vocabulary = getattr(getattr(model, "config", None), "vocab_size", None) or (
+        tables[0] if tables else 0
+    )
     image = getattr(model, "default_cfg", {}).get("input_size")
     if weight is None or weight.is_meta or not (image or vocabulary):
         return None
     if image:
-        drawn = torch.randn((drawing.sequences, *image), generator=generator).to(weight.device, weight.dtype)
+        drawn = torch.randn((drawing.sequences, *image), generator=generator).to(
+            weight.device, weight.dtype
+        )
     else:
         longest = min([drawing.tokens, *(size for size in tables[1:] if size >= _LEAST_POSITIONS)])
-        drawn = torch.randint(vocabulary, (drawing.sequences, longest), generator=generator).to(weight.device)
+        drawn = torch.randint(vocabulary, (drawing.sequences, longest), generator=generator).to(
+            weight.device
+        )
     with restored(model), torch.no_grad():
         try:
             model(drawn)

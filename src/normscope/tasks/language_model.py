@@ -53,12 +53,16 @@ class LanguageModelRunConfig(TextRunConfig):
 class _LanguageModelObjective(TextObjective):
     """Stretches of a corpus of documents, and their loss under a `LanguageModel`."""
 
-    def __init__(self, corpus: DocumentCorpus, config: LanguageModelRunConfig, device: torch.device) -> None:
+    def __init__(
+        self, corpus: DocumentCorpus, config: LanguageModelRunConfig, device: torch.device
+    ) -> None:
         super().__init__(corpus, config, device)
         self.label_smoothing = config.language_model.label_smoothing
         self.train = self._stretches("train")
         self._stretches("valid")
-        self.epochs = EpochBatches(sequences=len(self.train), batch_sequences=self.batch_sequences, seed=self.seed)
+        self.epochs = EpochBatches(
+            sequences=len(self.train), batch_sequences=self.batch_sequences, seed=self.seed
+        )
 
     def prepare(self, number: int) -> StretchBatch:
         _, indices = self.epochs.micro_batch(number)
@@ -68,20 +72,29 @@ class _LanguageModelObjective(TextObjective):
         return len(batch.targets_N)
 
     def loss_sums(self, model: nn.Module, batch: StretchBatch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy (smoothed, where asked for) and negative log-likelihood, summed over tokens, in nats."""
+        """Cross-entropy (smoothed, where asked for) and negative log-likelihood, summed over
+        tokens, in nats.
+        """
         hidden_ND = model(batch.tokens_N, Layout(batch.lengths_B, self.device))
         # A compiled model hands its attributes through; the cast is for the type checker only.
         decoder = cast(LanguageModel, model)
         return smoothed_cross_entropy(
-            hidden_ND, decoder.output_rows(), batch.targets_N, self.label_smoothing, soft_cap=decoder.soft_cap
+            hidden_ND,
+            decoder.output_rows(),
+            batch.targets_N,
+            self.label_smoothing,
+            soft_cap=decoder.soft_cap,
         )
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """Means over a split, in nats, and perplexities: per token, and per word as blanks part them, which compares
-        between tokenisers. Each token sees what its stretch holds before it, as in training."""
+        """Means over a split, in nats, and perplexities: per token, and per word as blanks part
+        them, which compares between tokenisers. Each token sees what its stretch holds before it,
+        as in training."""
         stretches = self._stretches(split)
-        batches = EpochBatches(sequences=len(stretches), batch_sequences=self.batch_sequences, seed=0).in_order()
+        batches = EpochBatches(
+            sequences=len(stretches), batch_sequences=self.batch_sequences, seed=0
+        ).in_order()
         loss_sum = nll_sum = 0.0
         with in_mode(model, training=False):
             for indices in batches:
@@ -98,13 +111,18 @@ class _LanguageModelObjective(TextObjective):
 
     def _stretches(self, split: str) -> Stretches:
         if split not in self.corpus.splits or not len(self.corpus.splits[split]):
-            raise UserError(f"the corpus has no {split} split with text in it; it has {', '.join(self.corpus.splits)}")
+            raise UserError(
+                f"the corpus has no {split} split with text in it; it has "
+                f"{', '.join(self.corpus.splits)}"
+            )
         end = self.corpus.tokeniser.ids[SEP]
         return Stretches(split=self.corpus.splits[split], length=self.sequence_length, end=end)
 
 
 def _exp(nats: float) -> float:
-    """A model gone wrong has a perplexity beyond what a float holds; metrics lines have no infinity."""
+    """A model gone wrong has a perplexity beyond what a float holds; metrics lines have no
+    infinity.
+    """
     return math.exp(min(nats, 700.0))
 
 
@@ -118,7 +136,9 @@ class _LanguageModelling(TextTask):
     specials = (SEP,)
     objective_of = _LanguageModelObjective
 
-    def evaluate_text(self, run: LoadedRun, text: Path, *, layout: str, language: str) -> Evaluation:
+    def evaluate_text(
+        self, run: LoadedRun, text: Path, *, layout: str, language: str
+    ) -> Evaluation:
         """As of a split: in stretches as long as those of the run's training."""
         try:
             check_choice("layout", layout, get_args(TextLayout))
@@ -146,7 +166,9 @@ class _LanguageModelling(TextTask):
             assert isinstance(model, LanguageModel)
             return model.logits(model(batch.tokens_N, Layout(batch.lengths_B)))
 
-        return TrainingBatch(run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N))
+        return TrainingBatch(
+            run=run, loss=lambda logits_NV: functional.cross_entropy(logits_NV, batch.targets_N)
+        )
 
     def words(self, codec: TextTokeniser) -> task_words.Words:
         return task_words.of_decoder(codec)

@@ -1,4 +1,6 @@
-"""Label-smoothed cross-entropy of a tied output projection, without ever holding the logits of a whole batch."""
+"""Label-smoothed cross-entropy of a tied output projection, without ever holding the logits of a
+whole batch.
+"""
 
 # M = target tokens, D = width, V = vocabulary, C = tokens of a chunk
 
@@ -15,8 +17,8 @@ from torch.autograd.function import once_differentiable
 from ..model.linear import add_product, rows_product
 
 CHUNK_TOKENS = 256
-"""Large enough that a pass over the weight is cheap beside the chunk's products, small enough for the logits: 10 MB at
-a vocabulary of 10,000."""
+"""Large enough that a pass over the weight is cheap beside the chunk's products, small enough for
+the logits: 10 MB at a vocabulary of 10,000."""
 _DEVICE_LOGITS = 1 << 28
 """Of a chunk on a device, where each is a pass over the weight's gradient too: a GB in float32."""
 
@@ -31,23 +33,27 @@ def smoothed_cross_entropy(
     soft_cap: float | None = None,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> tuple[Tensor, Tensor]:
-    """Sums over tokens, in nats: the smoothed loss, and the negative log-likelihood, which has no gradient.
+    """Sums over tokens, in nats: the smoothed loss, and the negative log-likelihood, which has no
+    gradient.
 
-    With logits = hidden_MD weight_VDᵀ (+ bias_V), or with a `soft_cap` c the c · tanh(logits / c) of Gemma 2 (Gemma
-    team 2024, arXiv:2408.00118, section 2), p = softmax(logits), ε = `smoothing` and ε' = ε / (V - 1), a token's
-    loss is
+    With logits = hidden_MD weight_VDᵀ (+ bias_V), or with a `soft_cap` c the c · tanh(logits / c)
+    of Gemma 2 (Gemma team 2024, arXiv:2408.00118, section 2), p = softmax(logits), ε = `smoothing`
+    and ε' = ε / (V - 1), a token's loss is
 
         (1 - ε - ε') (-log p_target) + ε' Σ_V (-log p),
 
-    so that the target weighs 1 - ε and each other entry ε' (fairseq since 791ab7c2, 2021-02-03; before that, ε / V).
-    target_M: int64, every token counts, so leave padding out. Under autocast the products run in its dtype, and the
-    softmax and both sums in float32; float64 stays float64. Gradients are computed with the loss, chunk by chunk.
+    so that the target weighs 1 - ε and each other entry ε' (fairseq since 791ab7c2, 2021-02-03;
+    before that, ε / V). target_M: int64, every token counts, so leave padding out. Under autocast
+    the products run in its dtype, and the softmax and both sums in float32; float64 stays float64.
+    Gradients are computed with the loss, chunk by chunk.
     """
     # Inside a Function gradients are always off; whether they are wanted must be asked outside.
     with_gradient = torch.is_grad_enabled()
     if hidden_MD.is_cuda:
         chunk_tokens = max(chunk_tokens, _DEVICE_LOGITS // weight_VD.shape[0])
-    return _sums(hidden_MD, weight_VD, bias_V, target_M, smoothing, soft_cap, chunk_tokens, with_gradient)
+    return _sums(
+        hidden_MD, weight_VD, bias_V, target_M, smoothing, soft_cap, chunk_tokens, with_gradient
+    )
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
@@ -67,8 +73,12 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         autocast = torch.is_autocast_enabled(device)
-        product_dtype = torch.get_autocast_dtype(device) if autocast else torch.result_type(hidden, weight)
-        for_hidden, for_weight, for_bias = (with_gradient and needed for needed in ctx.needs_input_grad[:3])
+        product_dtype = (
+            torch.get_autocast_dtype(device) if autocast else torch.result_type(hidden, weight)
+        )
+        for_hidden, for_weight, for_bias = (
+            with_gradient and needed for needed in ctx.needs_input_grad[:3]
+        )
         # In the weight's own dtype: a sum of chunks kept in bfloat16 would lose the small ones.
         hidden_gradient = torch.empty_like(hidden) if for_hidden else None
         weight_gradient = torch.zeros_like(weight) if for_weight else None
@@ -108,7 +118,9 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         return *scaled, None, None, None, None, None
 
 
-def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: float | None) -> tuple[Tensor, Tensor]:
+def _chunk(
+    logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: float | None
+) -> tuple[Tensor, Tensor]:
     """Gradient of the chunk's smoothed loss in its logits, (C, V), and the two sums, (2,)."""
     vocabulary = logits_CV.shape[1]
     logits_CV = at_least_float32(logits_CV)
@@ -116,8 +128,8 @@ def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: floa
         share_CV = (logits_CV / soft_cap).tanh_()
         logits_CV = soft_cap * share_CV
     p_CV = logits_CV.softmax(-1)
-    # log Σ exp(logits) = logit - log p for whichever entry; at the largest, p >= 1 / V cannot underflow. `logsumexp`
-    # and `exp` are an order of magnitude slower on a CPU than `softmax`.
+    # log Σ exp(logits) = logit - log p for whichever entry; at the largest, p >= 1 / V cannot
+    # underflow. `logsumexp` and `exp` are an order of magnitude slower on a CPU than `softmax`.
     normaliser_C = logits_CV.amax(-1) - p_CV.amax(-1).log()
     target_C1 = target_C[:, None]
     nll = (normaliser_C - logits_CV.gather(1, target_C1).squeeze(1)).sum()
@@ -134,10 +146,13 @@ def _chunk(logits_CV: Tensor, target_C: Tensor, smoothing: float, soft_cap: floa
 def plain_chunk(logits_CV: Tensor, target_C: Tensor) -> tuple[Tensor, Tensor]:
     """What `_chunk` finds without smoothing and without a cap, the gradient in the logits' dtype.
 
-    It reads and writes the logits less often, which is what a device takes its time for; a CPU takes it for `log`.
+    It reads and writes the logits less often, which is what a device takes its time for; a CPU
+    takes it for `log`.
     """
     target_C1 = target_C[:, None]
-    log_p_C1 = logits_CV.log_softmax(-1, dtype=torch.promote_types(logits_CV.dtype, torch.float32)).gather(1, target_C1)
+    log_p_C1 = logits_CV.log_softmax(
+        -1, dtype=torch.promote_types(logits_CV.dtype, torch.float32)
+    ).gather(1, target_C1)
     nll = -log_p_C1.sum()
     # p - 1 of the target, taken before rounding: in bfloat16 a p near 1 would leave no gradient.
     p_CV = logits_CV.softmax(-1).scatter_(1, target_C1, log_p_C1.expm1().to(logits_CV.dtype))
@@ -157,7 +172,9 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 
 def unigram_entropy_nats(tokens: NDArray[Any]) -> float:
-    """Entropy of tokens taken one by one: the loss of a model that knows how often each occurs and nothing else."""
+    """Entropy of tokens taken one by one: the loss of a model that knows how often each occurs and
+    nothing else.
+    """
     counts = np.bincount(tokens)
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

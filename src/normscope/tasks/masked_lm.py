@@ -34,14 +34,18 @@ class _MaskedConfig:
     """What is masked, and how sentence pairs are packed."""
 
     masked_share: float = 0.15
-    """Of a sequence's tokens: masked, 80 % behind [MASK], 10 % behind a random token, 10 % left as they are."""
+    """Of a sequence's tokens: masked, 80 % behind [MASK], 10 % behind a random token, 10 % left as
+    they are.
+    """
     whole_words: bool = False
     """Mask whole words, not single tokens."""
     packings: int = 1
-    """How many times the training text is packed into pairs, each time with other random choices; an epoch goes through
-    all of them. BERT's data had 10."""
+    """How many times the training text is packed into pairs, each time with other random choices;
+    an epoch goes through all of them. BERT's data had 10."""
     valid_sequences: int = 2000
-    """At most so many of the held-out pairs are validated on: the first ones, the same in every run."""
+    """At most so many of the held-out pairs are validated on: the first ones, the same in every
+    run.
+    """
 
     def __post_init__(self) -> None:
         if not 0 < self.masked_share < 1:
@@ -65,20 +69,24 @@ class MaskedRunConfig(TextRunConfig):
 class _MaskedObjective(TextObjective):
     """Batches of a corpus of documents, and their loss under a `MaskedEncoder`."""
 
-    def __init__(self, corpus: DocumentCorpus, config: MaskedRunConfig, device: torch.device) -> None:
+    def __init__(
+        self, corpus: DocumentCorpus, config: MaskedRunConfig, device: torch.device
+    ) -> None:
         super().__init__(corpus, config, device)
         tokeniser, self.config = corpus.tokeniser, config.masked_lm
         self.masker = Masker(
             masked_share=self.config.masked_share,
             whole_words=self.config.whole_words,
             mask_id=tokeniser.ids[MASK],
-            # Unknown characters are masked as any token is, as in BERT's own data: they are part of the text.
+            # Unknown characters are masked as any token is, as in BERT's own data: they are part of
+            # the text.
             special_ids=frozenset(tokeniser.ids[special] for special in (PAD, CLS, SEP, MASK)),
             regular_ids=tokeniser.regular_ids,
             begins_word_V=tokeniser.begins_word_V,
         )
         self._sources: dict[tuple[str, int, int], PairSource] = {}
-        # What is wrong with the corpus is reported at once; packing waits, as evaluating alone has no use for it.
+        # What is wrong with the corpus is reported at once; packing waits, as evaluating alone has
+        # no use for it.
         for split in ("train", "valid"):
             _split(corpus, split)
 
@@ -88,7 +96,9 @@ class _MaskedObjective(TextObjective):
 
     @cached_property
     def epochs(self) -> EpochBatches:  # type: ignore[override]
-        return EpochBatches(sequences=len(self.train.pairs), batch_sequences=self.batch_sequences, seed=self.seed)
+        return EpochBatches(
+            sequences=len(self.train.pairs), batch_sequences=self.batch_sequences, seed=self.seed
+        )
 
     def prepare(self, number: int) -> PairBatch:
         epoch, indices = self.epochs.micro_batch(number)
@@ -99,10 +109,11 @@ class _MaskedObjective(TextObjective):
         return len(batch.targets_M)
 
     def loss_sums(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """Masked-token plus next-sentence loss, and the masked-token loss alone, times masked tokens, in nats.
+        """Masked-token plus next-sentence loss, and the masked-token loss alone, times masked
+        tokens, in nats.
 
-        BERT adds the two means. Divided by the masked tokens of an update of several batches, the next-sentence part
-        counts each batch by its share of them.
+        BERT adds the two means. Divided by the masked tokens of an update of several batches, the
+        next-sentence part counts each batch by its share of them.
         """
         masked, pairs, _ = self._losses(model, batch)
         weight = len(batch.targets_M) / len(batch.is_random_B)
@@ -110,17 +121,22 @@ class _MaskedObjective(TextObjective):
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, split: str) -> dict[str, float]:
-        """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked tokens) and
-        `next_sentence_nats`. The pairs and masks are the same whatever the run's seed: losses compare exactly."""
+        """Means over the pairs of a split, in nats: `loss_nats` is the sum of `nll_nats` (masked
+        tokens) and `next_sentence_nats`. The pairs and masks are the same whatever the run's seed:
+        losses compare exactly."""
         source = self._source(split, 0, 1)
         sequences = min(len(source.pairs), self.config.valid_sequences)
-        batches = EpochBatches(sequences=sequences, batch_sequences=self.batch_sequences, seed=0).in_order()
+        batches = EpochBatches(
+            sequences=sequences, batch_sequences=self.batch_sequences, seed=0
+        ).in_order()
         sums = torch.zeros(3, dtype=torch.float64)
         tokens = 0
         with in_mode(model, training=False):
             for indices in batches:
                 batch = source.batch(indices.tolist(), epoch=0).to(self.device)
-                sums += torch.tensor([float(value) for value in self._losses(model, batch)], dtype=torch.float64)
+                sums += torch.tensor(
+                    [float(value) for value in self._losses(model, batch)], dtype=torch.float64
+                )
                 tokens += len(batch.targets_M)
         masked_sum, pair_sum, right_sum = sums.tolist()
         nll, pair_loss = masked_sum / tokens, pair_sum / sequences
@@ -136,9 +152,15 @@ class _MaskedObjective(TextObjective):
         key = split, seed, packings
         if key not in self._sources:
             found = _split(self.corpus, split)
-            pairs = pack_pairs(found, sequence_length=self.sequence_length, seed=seed, packings=packings)
+            pairs = pack_pairs(
+                found, sequence_length=self.sequence_length, seed=seed, packings=packings
+            )
             self._sources[key] = PairSource(
-                split=found, pairs=pairs, tokeniser=self.corpus.tokeniser, masker=self.masker, seed=seed
+                split=found,
+                pairs=pairs,
+                tokeniser=self.corpus.tokeniser,
+                masker=self.masker,
+                seed=seed,
             )
         return self._sources[key]
 
@@ -167,8 +189,8 @@ def _split(corpus: DocumentCorpus, name: str) -> DocumentSplit:
     split = corpus.splits[name]
     if len(split) < 2:
         raise UserError(
-            f"the {name} split has {len(split)} document(s); at least 2 are needed, since a random next sentence comes "
-            "from another document: prepare the corpus from more documents"
+            f"the {name} split has {len(split)} document(s); at least 2 are needed, since a random "
+            "next sentence comes from another document: prepare the corpus from more documents"
         )
     return split
 
@@ -186,7 +208,9 @@ class _MaskedLm(TextTask):
         return "of masked tokens and of next sentences; the losses shown are of masked tokens"
 
     def training_batch(self, batch: PairBatch) -> TrainingBatch:
-        """Logits of masked tokens (M, V) and of next sentences (B, 2); BERT's loss is the sum of both means."""
+        """Logits of masked tokens (M, V) and of next sentences (B, 2); BERT's loss is the sum of
+        both means.
+        """
 
         def run(model: nn.Module) -> tuple[Tensor, Tensor]:
             assert isinstance(model, MaskedEncoder)

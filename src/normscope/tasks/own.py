@@ -1,4 +1,6 @@
-"""Task `own`: a model of the user's, trained and compared as ours are, and under other placements by transplanting."""
+"""Task `own`: a model of the user's, trained and compared as ours are, and under other placements
+by transplanting.
+"""
 
 import json
 import math
@@ -27,7 +29,9 @@ from .run_config import RunConfig
 from .words import Words
 
 _ABOUT = "data.json"
-"""In a run's folder of vocabularies: what its report needs of the data, so that it need not run the user's code."""
+"""In a run's folder of vocabularies: what its report needs of the data, so that it need not run the
+user's code.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,9 @@ class _OwnModelConfig:
 
     def __post_init__(self) -> None:
         if factory_in(self.factory) is None:
-            raise ValueError(f"factory is written FILE.py:FUNCTION, got {self.factory!r}; {CONTRACT}")
+            raise ValueError(
+                f"factory is written FILE.py:FUNCTION, got {self.factory!r}; {CONTRACT}"
+            )
         object.__setattr__(self, "placement", named(self.placement).name)
 
 
@@ -86,7 +92,9 @@ class _OwnData:
     train: Source
     valid: Source
     held_out: bool
-    """Whether the user gave batches for the validation; otherwise the first of the training stand in."""
+    """Whether the user gave batches for the validation; otherwise the first of the training stand
+    in.
+    """
     codec: None = None
 
     @property
@@ -99,7 +107,8 @@ class _OwnData:
         if self.valid.count is None:
             if self.valid.exact:
                 raise self.file.wrong(
-                    "validation() must have an end: return a list or a DataLoader, and no function of a number"
+                    "validation() must have an end: return a list or a DataLoader, and no function "
+                    "of a number"
                 )
             items: Any = self.valid
             return [OwnBatch.of(value) for value in items.items]
@@ -112,29 +121,44 @@ class _OwnData:
 
     @cached_property
     def chance_nats(self) -> float:
-        """Entropy of the labels where the loss is a cross-entropy over them; else the loss of the model as it is built.
+        """Entropy of the labels where the loss is a cross-entropy over them; else the loss of the
+        model as it is built.
 
         To four digits: threads and machines differ in the last ones.
         """
-        labels = [labels for batch in self.validation if (labels := labels_in(batch.value)) is not None]
+        labels = [
+            labels for batch in self.validation if (labels := labels_in(batch.value)) is not None
+        ]
         if labels and not self.file.has_loss and not any(one.is_floating_point() for one in labels):
             counted = torch.cat([one.flatten() for one in labels])
             return unigram_entropy_nats(counted[counted != IGNORED].numpy())
         seed_weights(0)
         model = self.file.build()
-        found = _OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(model)["nll_nats"]
+        found = _OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(
+            model
+        )["nll_nats"]
         return float(f"{found:.4g}")
 
     def place(self, model: nn.Module, placement: str) -> None:
-        """Transplant the model, with weights as the placement draws them. Raises UserError where that is refused."""
+        """Transplant the model, with weights as the placement draws them. Raises UserError where
+        that is refused.
+        """
         batch = self.validation[0].value
-        # By its name: what another task measures is made neither of the transplant nor of the doctor that proves it,
-        # and an edited report would make all of it old.
+        # By its name: what another task measures is made neither of the transplant nor of the
+        # doctor that proves it, and an edited report would make all of it old.
         transplant = import_module("normscope.transplant.surgery").transplant
         try:
-            transplant(model, named(placement), lambda one: self.file.output(one, batch), initialise="draw", stack=None)
+            transplant(
+                model,
+                named(placement),
+                lambda one: self.file.output(one, batch),
+                initialise="draw",
+                stack=None,
+            )
         except UserError as error:
-            raise self.file.wrong(f"its model cannot be given the placement {placement}: {error}") from error
+            raise self.file.wrong(
+                f"its model cannot be given the placement {placement}: {error}"
+            ) from error
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -143,8 +167,17 @@ class _OwnData:
         return [
             ("Model's file", f"{self.file.file.name}, {self.file.factory}()"),
             ("Fingerprint of the data", self.fingerprint),
-            ("Batches", self.train.words + ("" if self.train.exact else "; runs of it do not resume exactly")),
-            ("Validation", valid if self.held_out else f"the first {valid} of the training: nothing is held out"),
+            (
+                "Batches",
+                self.train.words
+                + ("" if self.train.exact else "; runs of it do not resume exactly"),
+            ),
+            (
+                "Validation",
+                valid
+                if self.held_out
+                else f"the first {valid} of the training: nothing is held out",
+            ),
         ]
 
 
@@ -160,7 +193,9 @@ class _RecordedData:
 class _OwnObjective(Objective):
     """Batches of the user's, and their loss under the user's model."""
 
-    def __init__(self, data: _OwnData, *, epoch_batches: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, data: _OwnData, *, epoch_batches: int, seed: int, device: torch.device
+    ) -> None:
         self.data, self.seed, self.device = data, seed, device
         self.epoch_batches = data.train.count or epoch_batches
 
@@ -186,7 +221,9 @@ class _OwnObjective(Objective):
         """The mean loss over the targets of all batches."""
         batches = self.data.validation
         with in_mode(model, training=False):
-            total = math.fsum(float(self.loss_sums(model, batch.to(self.device))[1]) for batch in batches)
+            total = math.fsum(
+                float(self.loss_sums(model, batch.to(self.device))[1]) for batch in batches
+            )
         nll = total / sum(batch.targets for batch in batches)
         return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
 
@@ -219,7 +256,8 @@ class _Own(Task):
             return _RecordedData(str(about["fingerprint"]), float(about["chance_nats"]), facts)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which mends it"
+                f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which mends "
+                "it"
             ) from error
 
     def load_codec(self, vocabularies: Path) -> None:
@@ -227,7 +265,11 @@ class _Own(Task):
 
     def save_vocabularies(self, corpus: _OwnData, folder: Path) -> None:
         """Write what a report needs of the data."""
-        about = {"fingerprint": corpus.fingerprint, "chance_nats": corpus.chance_nats, "facts": corpus.facts}
+        about = {
+            "fingerprint": corpus.fingerprint,
+            "chance_nats": corpus.chance_nats,
+            "facts": corpus.facts,
+        }
         (folder / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
     def build(self, config: _OwnRunConfig, codec: None) -> nn.Module:
@@ -243,15 +285,20 @@ class _Own(Task):
     def groups(self, config: _OwnRunConfig) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         return ModelFile.opened(config.model.factory, config.imports).groups()
 
-    def objective(self, config: _OwnRunConfig, corpus: _OwnData, device: torch.device) -> _OwnObjective:
-        return _OwnObjective(corpus, epoch_batches=config.data.epoch_batches, seed=config.seed, device=device)
+    def objective(
+        self, config: _OwnRunConfig, corpus: _OwnData, device: torch.device
+    ) -> _OwnObjective:
+        return _OwnObjective(
+            corpus, epoch_batches=config.data.epoch_batches, seed=config.seed, device=device
+        )
 
     def notes(self, corpus: _OwnData) -> Sequence[str]:
         found = []
         if not corpus.train.exact:
             found.append(
-                f"the batches of {corpus.file.file} have no order that is known: a run that is stopped goes through "
-                "them again up to where it was, and is the same only if they come the same way"
+                f"the batches of {corpus.file.file} have no order that is known: a run that is "
+                "stopped goes through them again up to where it was, and is the same only if they "
+                "come the same way"
             )
         if not corpus.held_out:
             found.append(
@@ -260,7 +307,9 @@ class _Own(Task):
             )
         return found
 
-    def evaluate(self, run: LoadedRun, corpus: _OwnData, split: str, search: Mapping[str, Any]) -> Evaluation:
+    def evaluate(
+        self, run: LoadedRun, corpus: _OwnData, split: str, search: Mapping[str, Any]
+    ) -> Evaluation:
         objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
         return Evaluation(settings={}, scores=objective.validate(run.model))
 
@@ -283,7 +332,9 @@ class _Own(Task):
         # Where it lies on this machine is nothing for a report that others read.
         return f"that of {Path(config.model.factory).name}"
 
-    def corpus_facts(self, config: _OwnRunConfig, corpus: _OwnData | _RecordedData) -> list[tuple[str, str]]:
+    def corpus_facts(
+        self, config: _OwnRunConfig, corpus: _OwnData | _RecordedData
+    ) -> list[tuple[str, str]]:
         return corpus.facts
 
     def batch_words(self, config: _OwnRunConfig) -> str:
@@ -301,15 +352,16 @@ class _Own(Task):
         def of(number: int) -> TrainingBatch:
             value = objective.prepare(number).value
             return TrainingBatch(
-                run=lambda model: corpus.file.output(model, value), loss=lambda output: corpus.file.loss(output, value)
+                run=lambda model: corpus.file.output(model, value),
+                loss=lambda output: corpus.file.loss(output, value),
             )
 
         return of
 
     def words(self, codec: None) -> Words:
         raise UserError(
-            "a run of task own has no tokens of ours to export: its checkpoints hold model.safetensors, which your "
-            "own code loads"
+            "a run of task own has no tokens of ours to export: its checkpoints hold "
+            "model.safetensors, which your own code loads"
         )
 
 

@@ -1,4 +1,6 @@
-"""Batches of a user's own by their numbers: from a function, a list, a data loader, or whatever can be gone through."""
+"""Batches of a user's own by their numbers: from a function, a list, a data loader, or whatever can
+be gone through.
+"""
 
 import hashlib
 import math
@@ -33,7 +35,9 @@ class OwnBatch:
 
     def to(self, device: torch.device) -> "OwnBatch":
         """The same with its tensors on `device`."""
-        return OwnBatch(_mapped(self.value, lambda one: one.to(device, non_blocking=True)), self.targets)
+        return OwnBatch(
+            _mapped(self.value, lambda one: one.to(device, non_blocking=True)), self.targets
+        )
 
     def pin_memory(self) -> "OwnBatch":
         """The same with its tensors in pinned memory; torch's DataLoader calls it by this name."""
@@ -54,7 +58,9 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _as(value: Mapping[Any, Any], found: dict[Any, Any]) -> Any:
-    """In the class that the user's code knows, such as transformers' BatchEncoding, where that takes a dictionary."""
+    """In the class that the user's code knows, such as transformers' BatchEncoding, where that
+    takes a dictionary.
+    """
     try:
         return type(value)(found)  # type: ignore[call-arg]
     except TypeError:
@@ -62,7 +68,9 @@ def _as(value: Mapping[Any, Any], found: dict[Any, Any]) -> Any:
 
 
 def labels_in(value: Any) -> Tensor | None:
-    """What is to be predicted, where that is plain: `labels` of a mapping, or the second of a pair."""
+    """What is to be predicted, where that is plain: `labels` of a mapping, or the second of a
+    pair.
+    """
     found = value.get("labels") if isinstance(value, Mapping) else None
     if isinstance(value, list | tuple) and len(value) == 2:
         found = value[1]
@@ -73,7 +81,9 @@ def targets_in(value: Any) -> int:
     """Labels that count; without labels, rows of the first tensor, and 1 where there is none."""
     labels = labels_in(value)
     if labels is not None:
-        return max(1, int((labels != IGNORED).sum()) if not labels.is_floating_point() else labels.numel())
+        return max(
+            1, int((labels != IGNORED).sum()) if not labels.is_floating_point() else labels.numel()
+        )
     tensors = list[Tensor]()
     _mapped(value, tensors.append)
     return len(tensors[0]) if tensors and tensors[0].ndim else 1
@@ -86,9 +96,13 @@ def digest(values: Iterable[Any]) -> str:
     def take(value: Any) -> None:
         if isinstance(value, Tensor):
             found.update(f"{value.dtype} {tuple(value.shape)}".encode())
-            found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            found.update(
+                value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+            )
         elif isinstance(value, np.ndarray):
-            found.update(f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+            found.update(
+                f"{value.dtype} {value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+            )
         elif isinstance(value, Mapping):
             for key in sorted(value, key=str):
                 found.update(str(key).encode())
@@ -98,7 +112,11 @@ def digest(values: Iterable[Any]) -> str:
                 take(one)
         else:
             # Objects of classes of their own print where they lie in memory.
-            found.update(repr(value).encode() if isinstance(value, str | int | float) else str(type(value)).encode())
+            found.update(
+                repr(value).encode()
+                if isinstance(value, str | int | float)
+                else str(type(value)).encode()
+            )
 
     for value in values:
         take(value)
@@ -113,7 +131,9 @@ class Source(ABC):
     words: str
     """What it is."""
     exact: bool = True
-    """Whether the batch of a number is the same whenever it is asked for, so that a run resumes exactly."""
+    """Whether the batch of a number is the same whenever it is asked for, so that a run resumes
+    exactly.
+    """
 
     @abstractmethod
     def batch(self, number: int, seed: int) -> Any: ...
@@ -145,9 +165,11 @@ class _Listed(Source):
 
 
 class _Loaded(Source):
-    """A data loader over a data set with places: its sampler is asked for the order of an epoch, under the run's seed.
+    """A data loader over a data set with places: its sampler is asked for the order of an epoch,
+    under the run's seed.
 
-    An order is drawn whole and not gone through, so that any batch can be fetched by its number, by any process.
+    An order is drawn whole and not gone through, so that any batch can be fetched by its number, by
+    any process.
     """
 
     def __init__(self, loader: "DataLoader[Any]") -> None:
@@ -163,7 +185,8 @@ class _Loaded(Source):
         order = self._order(epoch, seed)
         if len(order) != self._length:
             raise UserError(
-                f"the sampler of the DataLoader gives {len(order)} batches in an epoch, and gave {self._length}"
+                f"the sampler of the DataLoader gives {len(order)} batches in an epoch, and gave "
+                f"{self._length}"
             )
         seed_data(seed, number)
         return self.loader.collate_fn(self._items(order[place]))
@@ -177,7 +200,11 @@ class _Loaded(Source):
 
     def _order(self, epoch: int, seed: int) -> list[Any]:
         if (epoch, seed) not in self._orders:
-            by: Any = self.loader.sampler if self.loader.batch_sampler is None else self.loader.batch_sampler
+            by: Any = (
+                self.loader.sampler
+                if self.loader.batch_sampler is None
+                else self.loader.batch_sampler
+            )
             seed_data(seed, epoch, 0)
             drawn = torch.initial_seed()
             for one in {id(one): one for one in (self.loader, self.loader.sampler, by)}.values():
@@ -192,7 +219,9 @@ class _Loaded(Source):
 
 
 class _Passed(Source):
-    """Something that can only be gone through, again and again: a later batch is reached through all before it."""
+    """Something that can only be gone through, again and again: a later batch is reached through
+    all before it.
+    """
 
     words, exact = "gone through from its beginning, without an order that is known", False
 
@@ -218,23 +247,30 @@ class _Passed(Source):
 
 
 def source_of(given: Any, name: str) -> Source:
-    """What the function of that name returned, as batches by their numbers. Raises UserError for what is none."""
+    """What the function of that name returned, as batches by their numbers. Raises UserError for
+    what is none.
+    """
     if isinstance(given, DataLoader):
-        return _Passed(given) if isinstance(given.dataset, IterableDataset) else _filled(_Loaded(given), name)
+        return (
+            _Passed(given)
+            if isinstance(given.dataset, IterableDataset)
+            else _filled(_Loaded(given), name)
+        )
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
         return _filled(_Listed(given), name)
     if isinstance(given, Iterator):
         raise UserError(
-            f"{name}() returned {a_value(given)}, which can be gone through once alone; return a list, a DataLoader, "
-            "an object whose __iter__ begins anew, or a function of the batch's number"
+            f"{name}() returned {a_value(given)}, which can be gone through once alone; return a "
+            "list, a DataLoader, an object whose __iter__ begins anew, or a function of the "
+            "batch's number"
         )
     if isinstance(given, Iterable):
         return _Passed(given)
     if callable(given):
         return _Numbered(given)
     raise UserError(
-        f"{name}() returned {a_value(given)}; it must return a DataLoader, a list of batches, something else to go "
-        "through, or a function of the batch's number"
+        f"{name}() returned {a_value(given)}; it must return a DataLoader, a list of batches, "
+        "something else to go through, or a function of the batch's number"
     )
 
 

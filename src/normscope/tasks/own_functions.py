@@ -1,4 +1,6 @@
-"""The functions of a user's file that make a task: found by their names, called, and their mistakes told in a line."""
+"""The functions of a user's file that make a task: found by their names, called, and their mistakes
+told in a line.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +19,9 @@ from ..train.device import seed_data
 from .own_batches import IGNORED, Source, a_value, labels_in, source_of
 
 CONTRACT = (
-    "a model of your own is a Python file with build(), which returns a torch.nn.Module, batches(), which returns a "
-    "DataLoader, a list or a function of the batch's number, and where wanted validation(), loss(model, batch) and "
-    "groups(model)"
+    "a model of your own is a Python file with build(), which returns a torch.nn.Module, "
+    "batches(), which returns a DataLoader, a list or a function of the batch's number, and where "
+    "wanted validation(), loss(model, batch) and groups(model)"
 )
 _HELD = 8
 """Batches of the training that are validated on where there is no validation()."""
@@ -27,7 +29,9 @@ _HELD = 8
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A file of the user's, which has run, and the name of the function in it that builds the model."""
+    """A file of the user's, which has run, and the name of the function in it that builds the
+    model.
+    """
 
     file: Path
     factory: str
@@ -41,8 +45,9 @@ class ModelFile:
         own = next(file for file in map(OwnFile.of, imports) if file.path == path)
         if not own.has_run:
             raise UserError(
-                f"the model is that of {path}, which runs on your word alone: --trust (trust=True in Python) runs it "
-                f"as it was when the run began, and --import {path} whatever it holds"
+                f"the model is that of {path}, which runs on your word alone: --trust (trust=True "
+                f"in Python) runs it as it was when the run began, and --import {path} whatever it "
+                "holds"
             )
         return cls(path, named[1])
 
@@ -51,14 +56,21 @@ class ModelFile:
         with torch.device("cpu"):
             made = self.call(self.factory, self._function(self.factory, needed=True))
         if not isinstance(made, nn.Module):
-            also = "; the batches are for batches() to return" if isinstance(made, tuple | Mapping) else ""
+            also = (
+                "; the batches are for batches() to return"
+                if isinstance(made, tuple | Mapping)
+                else ""
+            )
             raise self.wrong(
-                f"{self.factory}() returned {a_value(made)}, and must return a torch.nn.Module alone{also}"
+                f"{self.factory}() returned {a_value(made)}, and must return a torch.nn.Module "
+                f"alone{also}"
             )
         return made
 
     def sources(self) -> tuple[Source, Source, bool]:
-        """Batches of the training and of the validation, and whether the latter are the user's. Raises UserError."""
+        """Batches of the training and of the validation, and whether the latter are the user's.
+        Raises UserError.
+        """
         train = self._source("batches", self._function("batches", needed=True))
         validation = self._function("validation", needed=False)
         if validation is not None:
@@ -78,7 +90,9 @@ class ModelFile:
                 raise error if str(self.file) in str(error) else self.wrong(str(error)) from error
 
     def output(self, model: nn.Module, batch: Any) -> Any:
-        """What the model gives for a batch; its loss where the file has a loss() of its own. Raises UserError."""
+        """What the model gives for a batch; its loss where the file has a loss() of its own. Raises
+        UserError.
+        """
         own = self._function("loss", needed=False)
         if own is not None:
             return self._scalar(self.call("loss", own, model, batch), "loss() returned")
@@ -87,8 +101,8 @@ class ModelFile:
         if isinstance(batch, list | tuple) and len(batch) == 2:
             return self.call("the model", model, batch[0])
         raise self.wrong(
-            f"a batch is {a_value(batch)}; without loss(model, batch) it must be a mapping, which the model takes by "
-            "keyword and gives a loss for, or a pair (inputs, labels)"
+            f"a batch is {a_value(batch)}; without loss(model, batch) it must be a mapping, which "
+            "the model takes by keyword and gives a loss for, or a pair (inputs, labels)"
         )
 
     def loss(self, output: Any, batch: Any) -> Tensor:
@@ -97,11 +111,14 @@ class ModelFile:
             scalar: Tensor = output
             return scalar
         if isinstance(batch, Mapping):
-            found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+            found = (
+                output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+            )
             if found is None:
                 raise self.wrong(
-                    f"the model gave {a_value(output)} without a loss for a batch of {', '.join(map(str, batch))}; put "
-                    "labels into the batch, or write loss(model, batch)"
+                    f"the model gave {a_value(output)} without a loss for a batch of "
+                    f"{', '.join(map(str, batch))}; put labels into the batch, or write "
+                    "loss(model, batch)"
                 )
             return self._scalar(found, "the loss of the model is")
         labels = labels_in(batch)
@@ -109,10 +126,13 @@ class ModelFile:
             shape = f" of shape {tuple(output.shape)}" if isinstance(output, Tensor) else ""
             of = f" of {labels.dtype} and shape {tuple(labels.shape)}" if labels is not None else ""
             raise self.wrong(
-                f"the model gave {a_value(output)}{shape} for labels{of}; without loss(model, batch) it must give "
-                "logits, with a last dimension more than whole numbers as labels have"
+                f"the model gave {a_value(output)}{shape} for labels{of}; without loss(model, "
+                "batch) it must give logits, with a last dimension more than whole numbers as "
+                "labels have"
             )
-        return functional.cross_entropy(output.flatten(0, -2), labels.flatten(), ignore_index=IGNORED)
+        return functional.cross_entropy(
+            output.flatten(0, -2), labels.flatten(), ignore_index=IGNORED
+        )
 
     @property
     def has_loss(self) -> bool:
@@ -122,14 +142,22 @@ class ModelFile:
     def groups(self) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         """The function groups() of the file, where it has one."""
         own = self._function("groups", needed=False)
-        return None if own is None else lambda model: self._grouped(model, self.call("groups", own, model))
+        return (
+            None
+            if own is None
+            else lambda model: self._grouped(model, self.call("groups", own, model))
+        )
 
     def _grouped(self, model: nn.Module, given: Any) -> list[dict[str, Any]]:
         if not isinstance(given, Sequence):
-            raise self.wrong(f"groups() returned {a_value(given)}, and must return a list of parameter groups")
+            raise self.wrong(
+                f"groups() returned {a_value(given)}, and must return a list of parameter groups"
+            )
         # What is a generator, as `model.parameters()` is, can be read once alone.
         listed = [
-            {**group, "params": list(group["params"])} if isinstance(group, Mapping) and "params" in group else group
+            {**group, "params": list(group["params"])}
+            if isinstance(group, Mapping) and "params" in group
+            else group
             for group in given
         ]
         try:
@@ -155,8 +183,14 @@ class ModelFile:
     def _scalar(self, found: Any, what: str) -> Tensor:
         if isinstance(found, Tensor) and found.numel() == 1:
             return found.reshape(())
-        shape = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else a_value(found)
-        raise self.wrong(f"{what} {shape}, and must be one number, the mean over the batch's targets")
+        shape = (
+            f"a tensor of shape {tuple(found.shape)}"
+            if isinstance(found, Tensor)
+            else a_value(found)
+        )
+        raise self.wrong(
+            f"{what} {shape}, and must be one number, the mean over the batch's targets"
+        )
 
     def _function(self, name: str, *, needed: bool) -> Any:
         found = getattr(OwnFile(self.file).module, name, None)
@@ -168,7 +202,11 @@ class ModelFile:
 
 
 def _fit(output: Any, labels: Tensor) -> bool:
-    return isinstance(output, Tensor) and output.is_floating_point() and output.shape[:-1] == labels.shape
+    return (
+        isinstance(output, Tensor)
+        and output.is_floating_point()
+        and output.shape[:-1] == labels.shape
+    )
 
 
 def _takes(function: Callable[..., Any]) -> int:

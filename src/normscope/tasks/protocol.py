@@ -1,7 +1,7 @@
 """What a task is: all that is particular to what a model learns, in one class.
 
-Nothing outside this room asks which task a configuration has: it takes the task of its name (`tasks.registry`) and
-calls a method.
+Nothing outside this room asks which task a configuration has: it takes the task of its name
+(`tasks.registry`) and calls a method.
 """
 
 from abc import ABC, abstractmethod
@@ -80,7 +80,10 @@ class Evaluation:
         run, update, split, *search = self.settings.items()
         heading = [Path(run[1]).name, f"update {update[1]}", split[1]]
         heading += [f"{name.replace('_', ' ')} {value}" for name, value in search]
-        return [", ".join(heading), *(f"  {name:22} {self._written(value)}" for name, value in self.scores.items())]
+        return [
+            ", ".join(heading),
+            *(f"  {name:22} {self._written(value)}" for name, value in self.scores.items()),
+        ]
 
     def _written(self, value: str | float) -> str:
         return value if isinstance(value, str) else f"{value:.{self.decimals}f}"
@@ -91,9 +94,11 @@ SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary small
 
 
 class Task(ABC):
-    """What a model learns: how its runs are configured, built, trained, compared, diagnosed, evaluated and exported.
+    """What a model learns: how its runs are configured, built, trained, compared, diagnosed,
+    evaluated and exported.
 
-    Each has classes of its own for configuration, corpus, model and codec, which its methods are given and return.
+    Each has classes of its own for configuration, corpus, model and codec, which its methods are
+    given and return.
     """
 
     name: str
@@ -124,7 +129,9 @@ class Task(ABC):
         """Raises UserError where the corpus of the configuration cannot be opened."""
 
     def recorded(self, config: Any, vocabularies: Path) -> Any:
-        """What a report needs of the corpus of a run that is there; `open` where the run's folder does not say it."""
+        """What a report needs of the corpus of a run that is there; `open` where the run's folder
+        does not say it.
+        """
         return self.open(config)
 
     @abstractmethod
@@ -137,7 +144,9 @@ class Task(ABC):
 
     @abstractmethod
     def build(self, config: Any, codec: Any) -> Any:
-        """The model with its initial weights. Raises UserError where the configuration does not allow it."""
+        """The model with its initial weights. Raises UserError where the configuration does not
+        allow it.
+        """
 
     def drawn(self, config: Any, *vocabularies: int) -> Any:
         """The model of a configuration over vocabularies of those sizes; raises as `build`."""
@@ -159,21 +168,36 @@ class Task(ABC):
         """What the user is told of the corpus at the start."""
         return ()
 
-    def extra_validation(self, config: Any, corpus: Any) -> Callable[[nn.Module], dict[str, float]] | None:
+    def extra_validation(
+        self, config: Any, corpus: Any
+    ) -> Callable[[nn.Module], dict[str, float]] | None:
         """Further numbers for each validation, beside the losses."""
         return None
 
     @abstractmethod
-    def evaluate(self, run: LoadedRun, corpus: Any, split: str, search: Mapping[str, Any]) -> Evaluation:
-        """Scores of a split. search: fields of `BeamConfig`, for a task that translates. Raises UserError."""
+    def evaluate(
+        self, run: LoadedRun, corpus: Any, split: str, search: Mapping[str, Any]
+    ) -> Evaluation:
+        """Scores of a split. search: fields of `BeamConfig`, for a task that translates. Raises
+        UserError.
+        """
 
-    def evaluate_text(self, run: LoadedRun, text: Path, *, layout: str, language: str) -> Evaluation:
-        """Scores of a file of text from anywhere, read as `data.documents.text.documents_in` does. Raises UserError."""
-        raise UserError(f"a text of your own is for runs of task language-model, and this is one of task {self.name}")
+    def evaluate_text(
+        self, run: LoadedRun, text: Path, *, layout: str, language: str
+    ) -> Evaluation:
+        """Scores of a file of text from anywhere, read as `data.documents.text.documents_in` does.
+        Raises UserError.
+        """
+        raise UserError(
+            "a text of your own is for runs of task language-model, and this is one of task "
+            f"{self.name}"
+        )
 
     @abstractmethod
     def chance_nats(self, corpus: Any) -> float:
-        """Entropy of the validation split's target tokens one by one: the loss of a model that ignores its input."""
+        """Entropy of the validation split's target tokens one by one: the loss of a model that
+        ignores its input.
+        """
 
     @abstractmethod
     def shapes(self, config: Any) -> Sequence[StackShape]:
@@ -182,15 +206,17 @@ class Task(ABC):
     def defined(self, config: Any) -> list[str]:
         """The names of all placements that the model can have."""
         kinds = [shape.model for shape in self.shapes(config)]
-        return [name for name, one in registered().items() if all(kind in one.models for kind in kinds)]
+        return [
+            name for name, one in registered().items() if all(kind in one.models for kind in kinds)
+        ]
 
     def described(self, config: Any) -> str:
         """The model in words, its placement apart."""
         model: Any = config.model
         return (
-            f"{'+'.join(str(shape.blocks) for shape in self.shapes(config))} blocks, width {model.width}, "
-            f"feed-forward {model.ffn_width}, {model.heads} heads, dropout {model.dropout:g}, norm {model.norm}, "
-            f"initialisation {model.initialisation}"
+            f"{'+'.join(str(shape.blocks) for shape in self.shapes(config))} blocks, width "
+            f"{model.width}, feed-forward {model.ffn_width}, {model.heads} heads, dropout "
+            f"{model.dropout:g}, norm {model.norm}, initialisation {model.initialisation}"
         )
 
     @abstractmethod
@@ -203,7 +229,9 @@ class Task(ABC):
 
     @abstractmethod
     def in_smaller_batches(self, config: Any, tokens: int) -> Any:
-        """The same with batches of at most so many tokens, or of one sequence where that has more."""
+        """The same with batches of at most so many tokens, or of one sequence where that has
+        more.
+        """
 
     @abstractmethod
     def loss_words(self, config: Any) -> str:

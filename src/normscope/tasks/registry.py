@@ -20,14 +20,17 @@ KEY = "preset"
 
 
 PRESETS = tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
-"""Name -> `task`, `source`, and `settings` of `[model]`, nested as the table is; a user's own stand before them."""
+"""Name -> `task`, `source`, and `settings` of `[model]`, nested as the table is; a user's own stand
+before them.
+"""
 
 
 def with_preset(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
-    """A run's table with the settings of the preset that its [model] names, which are then as if they were written.
+    """A run's table with the settings of the preset that its [model] names, which are then as if
+    they were written.
 
-    What the table sets itself stands before the preset's, and a table without a task gets the preset's. Raises
-    UserError for a name that is none, and for a preset of another task.
+    What the table sets itself stands before the preset's, and a table without a task gets the
+    preset's. Raises UserError for a name that is none, and for a preset of another task.
     """
     model = table.get("model")
     if not isinstance(model, Mapping) or KEY not in model:
@@ -68,9 +71,11 @@ def task_of(config: RunConfig) -> Task:
 
 
 def config_of(table: Mapping[str, Any], *, source: str) -> RunConfig:
-    """The configuration in a nested table, of the class of its task. Raises UserError naming `source` and the key.
+    """The configuration in a nested table, of the class of its task. Raises UserError naming
+    `source` and the key.
 
-    The files that it imports are not run: where they have not been, a placement may be unknown, and no model is built.
+    The files that it imports are not run: where they have not been, a placement may be unknown, and
+    no model is built.
     """
     table = with_preset(without_earlier(table, source=source), source=source)
     let_stand_in(table, source=source)

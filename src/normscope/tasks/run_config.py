@@ -16,7 +16,8 @@ from ..train import TrainConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
-    """What a run depends on, beside the machine it runs on. Every task has a class of its own, with further sections.
+    """What a run depends on, beside the machine it runs on. Every task has a class of its own, with
+    further sections.
 
     The classes of tasks give `task`, `data` and `model` a type and a default.
     """
@@ -24,7 +25,9 @@ class RunConfig:
     seed: int = 1
     """Of the initial weights, the order of the batches, the masks and the dropout."""
     imports: tuple[str, ...] = ()
-    """Python files that register placements of your own; in a run with the `@sha256:` of what it began with."""
+    """Python files that register placements of your own; in a run with the `@sha256:` of what it
+    began with.
+    """
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     adaptive: AdaptiveConfig = field(default_factory=AdaptiveConfig)
@@ -54,8 +57,9 @@ class TextRunConfig(RunConfig):
         length, model = self.data.sequence_length, self.model
         if model.position_encoding == "learned" and length > model.positions:
             raise ValueError(
-                f"data.sequence_length={length} is above model.positions={model.positions}: the model has no "
-                "embedding for later positions; make the sequences shorter or the positions more"
+                f"data.sequence_length={length} is above model.positions={model.positions}: the "
+                "model has no embedding for later positions; make the sequences shorter or the "
+                "positions more"
             )
 
 
@@ -64,7 +68,8 @@ _EARLIER = {"reduction": "ordered", "shard": False}
 
 
 def without_earlier(table: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
-    """The table of a configuration without what earlier versions said in it of several processes that train one run.
+    """The table of a configuration without what earlier versions said in it of several processes
+    that train one run.
 
     Raises UserError where a run needs them.
     """
@@ -74,9 +79,9 @@ def without_earlier(table: Mapping[str, Any], *, source: str) -> Mapping[str, An
     for key, kept in _EARLIER.items():
         if train.get(key, kept) != kept:
             raise UserError(
-                f"{source}: train.{key} = {train[key]!r} was for several processes that train one run, which NormScope "
-                "does no more; leave the key out and begin in another folder. A run that was trained so is read by the "
-                "version that trained it"
+                f"{source}: train.{key} = {train[key]!r} was for several processes that train one "
+                "run, which NormScope does no more; leave the key out and begin in another folder. "
+                "A run that was trained so is read by the version that trained it"
             )
     return {**table, "train": {key: value for key, value in train.items() if key not in _EARLIER}}
 
@@ -93,13 +98,16 @@ def let_stand_in(table: Mapping[str, Any], *, source: str) -> None:
 
 
 def refuse_unrun(config: RunConfig, *, source: str) -> None:
-    """Raise UserError where a model is asked for and the Python that it takes was not run: the user has not said so."""
+    """Raise UserError where a model is asked for and the Python that it takes was not run: the user
+    has not said so.
+    """
     unrun = [file for file in map(OwnFile.of, config.imports) if not file.has_run]
     module = named(config.model.placement).__module__
     if not unrun or (module.partition(".")[0] != "normscope" and is_said(module)):
         return
     file = unrun[0].path
     raise UserError(
-        f"{source}: its model takes Python of {file}, which runs on your word alone: --trust (trust=True in Python) "
-        f"runs it as it was when the run began, and --import {file} whatever it holds"
+        f"{source}: its model takes Python of {file}, which runs on your word alone: --trust "
+        f"(trust=True in Python) runs it as it was when the run began, and --import {file} "
+        "whatever it holds"
     )

@@ -29,7 +29,10 @@ class TextObjective(Objective):
 
     def __init__(self, corpus: DocumentCorpus, config: Any, device: torch.device) -> None:
         self.corpus, self.seed, self.device = corpus, config.seed, device
-        self.sequence_length, self.batch_sequences = config.data.sequence_length, config.data.batch_sequences
+        self.sequence_length, self.batch_sequences = (
+            config.data.sequence_length,
+            config.data.batch_sequences,
+        )
 
     @property
     def micro_batches_per_epoch(self) -> int:
@@ -52,7 +55,9 @@ class TextTask(Task):
     objective_of: ClassVar[type[TextObjective]]
     """The class of its objective."""
 
-    def batches(self, config: TextRunConfig, corpus: DocumentCorpus) -> Callable[[int], TrainingBatch]:
+    def batches(
+        self, config: TextRunConfig, corpus: DocumentCorpus
+    ) -> Callable[[int], TrainingBatch]:
         objective = self.objective(config, corpus, torch.device("cpu"))
         return lambda number: self.training_batch(objective.micro_batch(number))
 
@@ -72,13 +77,19 @@ class TextTask(Task):
     def build(self, config: TextRunConfig, codec: TextTokeniser) -> Any:
         lacking = [special for special in self.specials if special in codec.lacks]
         if lacking:
-            raise UserError(f"the tokeniser has no {' and no '.join(lacking)}, which task {self.name} needs")
+            raise UserError(
+                f"the tokeniser has no {' and no '.join(lacking)}, which task {self.name} needs"
+            )
         return self.drawn(config, len(codec))
 
-    def objective(self, config: TextRunConfig, corpus: DocumentCorpus, device: torch.device) -> TextObjective:
+    def objective(
+        self, config: TextRunConfig, corpus: DocumentCorpus, device: torch.device
+    ) -> TextObjective:
         return self.objective_of(corpus, config, device)
 
-    def evaluate(self, run: LoadedRun, corpus: DocumentCorpus, split: str, search: Mapping[str, Any]) -> Evaluation:
+    def evaluate(
+        self, run: LoadedRun, corpus: DocumentCorpus, split: str, search: Mapping[str, Any]
+    ) -> Evaluation:
         objective = self.objective(run.config, corpus, next(run.model.parameters()).device)
         return Evaluation(settings={}, scores=objective.evaluate(run.model, split))
 
@@ -93,12 +104,18 @@ class TextTask(Task):
         return [
             ("Corpus", Path(config.data.corpus).name),
             ("Fingerprint", corpus.fingerprint),
-            ("Documents", f"{len(train):,} to train on ({len(train.tokens):,} tokens), {len(valid):,} to validate on"),
+            (
+                "Documents",
+                f"{len(train):,} to train on ({len(train.tokens):,} tokens), {len(valid):,} to "
+                "validate on",
+            ),
             ("Vocabulary", f"{len(corpus.tokeniser):,}"),
         ]
 
     def batch_words(self, config: TextRunConfig) -> str:
-        return f"{config.data.batch_sequences} sequences of up to {config.data.sequence_length} tokens"
+        return (
+            f"{config.data.batch_sequences} sequences of up to {config.data.sequence_length} tokens"
+        )
 
     def in_smaller_batches(self, config: TextRunConfig, tokens: int) -> TextRunConfig:
         fewer = min(config.data.batch_sequences, max(1, tokens // config.data.sequence_length))

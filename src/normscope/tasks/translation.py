@@ -1,4 +1,6 @@
-"""Translation: its configuration, label-smoothed cross-entropy of parallel sentences, and how it is scored."""
+"""Translation: its configuration, label-smoothed cross-entropy of parallel sentences, and how it is
+scored.
+"""
 
 # N = packed source tokens, M = packed target tokens, D = width, V = vocabulary
 
@@ -36,7 +38,9 @@ class TranslationConfig:
 
     label_smoothing: float = 0.1
     bleu_sentences: int = 0
-    """Sentences of the validation split to translate at each validation; 0 for no BLEU while training."""
+    """Sentences of the validation split to translate at each validation; 0 for no BLEU while
+    training.
+    """
     bleu_beam: int = 1
     """1 is greedy search, which is enough to follow a run."""
 
@@ -58,9 +62,13 @@ class TranslationRunConfig(RunConfig):
 
 
 def translation(config: RunConfig, what: str) -> TranslationRunConfig:
-    """The configuration, of the one task that `what` can be done with. Raises UserError for another."""
+    """The configuration, of the one task that `what` can be done with. Raises UserError for
+    another.
+    """
     if not isinstance(config, TranslationRunConfig):
-        raise UserError(f'{what} is for task = "translation", and this configuration has task = "{config.task}"')
+        raise UserError(
+            f'{what} is for task = "translation", and this configuration has task = "{config.task}"'
+        )
     return config
 
 
@@ -68,11 +76,19 @@ class TranslationObjective(Objective):
     """Batches of a corpus, and their loss under an `EncoderDecoder`."""
 
     def __init__(
-        self, corpus: Corpus, config: TranslationConfig, *, max_tokens: int, seed: int, device: torch.device
+        self,
+        corpus: Corpus,
+        config: TranslationConfig,
+        *,
+        max_tokens: int,
+        seed: int,
+        device: torch.device,
     ) -> None:
         for split in ("train", "valid"):
             if split not in corpus.splits or not len(corpus.splits[split]):
-                raise UserError(f"training needs a {split} split with sentences in it, and the corpus has none")
+                raise UserError(
+                    f"training needs a {split} split with sentences in it, and the corpus has none"
+                )
         self.corpus, self.config, self.device = corpus, config, device
         self.train, self.valid = corpus.splits["train"], corpus.splits["valid"]
         self.batches = make_batches(
@@ -96,11 +112,16 @@ class TranslationObjective(Objective):
         return batch.target_tokens
 
     def loss_sums(self, model: nn.Module, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        """Label-smoothed cross-entropy and negative log-likelihood, summed over target tokens, in nats."""
+        """Label-smoothed cross-entropy and negative log-likelihood, summed over target tokens, in
+        nats.
+        """
         source_layout = Layout(batch.source_lengths_B, self.device)
         target_layout = Layout(batch.target_lengths_B, self.device)
         hidden_MD = model(
-            source_layout.pack(batch.source_BS), source_layout, target_layout.pack(batch.target_in_BT), target_layout
+            source_layout.pack(batch.source_BS),
+            source_layout,
+            target_layout.pack(batch.target_in_BT),
+            target_layout,
         )
         # A compiled model hands its attributes through; the cast is for the type checker only.
         weight_VD = cast(EncoderDecoder, model).output_rows()
@@ -109,26 +130,36 @@ class TranslationObjective(Objective):
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> dict[str, float]:
-        """Mean loss (smoothed) and negative log-likelihood per target token over the validation split, in nats."""
+        """Mean loss (smoothed) and negative log-likelihood per target token over the validation
+        split, in nats.
+        """
         loss_sum = nll_sum = 0.0
         with in_mode(model, training=False):
             for indices in self.valid_batches:
                 loss, nll = self.loss_sums(model, collate(self.valid, indices).to(self.device))
                 loss_sum, nll_sum = loss_sum + float(loss), nll_sum + float(nll)
         tokens = int(self.valid.target.lengths.sum())
-        return {"loss_nats": loss_sum / tokens, "nll_nats": nll_sum / tokens, "nll_bits": nll_sum / tokens / LN2}
+        return {
+            "loss_nats": loss_sum / tokens,
+            "nll_nats": nll_sum / tokens,
+            "nll_bits": nll_sum / tokens / LN2,
+        }
 
 
 def _training_batch(batch: TranslationBatch, smoothing: float) -> TrainingBatch:
     """The logits of a batch, and its training loss."""
     source, target = Layout(batch.source_lengths_B), Layout(batch.target_lengths_B)
     return TrainingBatch(
-        run=logits_of(source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target),
+        run=logits_of(
+            source.pack(batch.source_BS), source, target.pack(batch.target_in_BT), target
+        ),
         loss=smoothed_loss(target.pack(batch.target_out_BT), smoothing),
     )
 
 
-def logits_of(source_N: Tensor, source: Layout, target_M: Tensor, target: Layout) -> Callable[[nn.Module], Tensor]:
+def logits_of(
+    source_N: Tensor, source: Layout, target_M: Tensor, target: Layout
+) -> Callable[[nn.Module], Tensor]:
     """Run an `EncoderDecoder` up to its logits (M, V); forward alone gives hidden states."""
 
     def run(model: nn.Module) -> Tensor:
@@ -141,31 +172,40 @@ def logits_of(source_N: Tensor, source: Layout, target_M: Tensor, target: Layout
 def smoothed_loss(asked_M: Tensor, smoothing: float) -> Callable[[Any], Tensor]:
     """Mean over target tokens of the loss of training, of logits (M, V).
 
-    torch shares ε among all V entries, the target included, where training shares it among the V - 1 others.
+    torch shares ε among all V entries, the target included, where training shares it among the V -
+    1 others.
     """
 
     def loss(logits_MV: Any) -> Tensor:
         entries = logits_MV.shape[1]
-        return functional.cross_entropy(logits_MV, asked_M, label_smoothing=smoothing * entries / max(entries - 1, 1))
+        return functional.cross_entropy(
+            logits_MV, asked_M, label_smoothing=smoothing * entries / max(entries - 1, 1)
+        )
 
     return loss
 
 
 _LINES = 256
-"""Translated together, in batches of like lengths. Another number gives other batches, which round otherwise."""
+"""Translated together, in batches of like lengths. Another number gives other batches, which round
+otherwise.
+"""
 
 
 def evaluate_split(
     model: EncoderDecoder, codec: Codec, split: Split, beam: BeamConfig, *, limit: int | None = None
 ) -> dict[str, Any]:
-    """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the translations."""
+    """Translate a split and score it: sacreBLEU and tokenised BLEU4 with their signatures, and the
+    translations.
+    """
     sources, references = split.source_text[:limit], split.target_text[:limit]
     parts = (sources[start : start + _LINES] for start in range(0, len(sources), _LINES))
     translations = [one for part in parts for one in translate_lines(model, codec, part, beam)]
     form = codec.target.form
     bleu = corpus_bleu([t.detokenised for t in translations], references, lowercase=form.lowercase)
     tokenised = tokenised_bleu4(
-        [t.tokenised for t in translations], [form.prepare(line) for line in references], lowercase=form.lowercase
+        [t.tokenised for t in translations],
+        [form.prepare(line) for line in references],
+        lowercase=form.lowercase,
     )
     return {
         "bleu": bleu.score,
@@ -197,15 +237,24 @@ class Translation(Task):
     def build(self, config: TranslationRunConfig, codec: Codec) -> Any:
         return self.drawn(config, len(codec.source.vocabulary), len(codec.target.vocabulary))
 
-    def objective(self, config: TranslationRunConfig, corpus: Corpus, device: torch.device) -> TranslationObjective:
+    def objective(
+        self, config: TranslationRunConfig, corpus: Corpus, device: torch.device
+    ) -> TranslationObjective:
         return TranslationObjective(
-            corpus, config.translation, max_tokens=config.data.max_tokens, seed=config.seed, device=device
+            corpus,
+            config.translation,
+            max_tokens=config.data.max_tokens,
+            seed=config.seed,
+            device=device,
         )
 
     def extra_validation(
         self, config: TranslationRunConfig, corpus: Corpus
     ) -> Callable[[nn.Module], dict[str, float]] | None:
-        count, beam = config.translation.bleu_sentences, BeamConfig(beam=config.translation.bleu_beam)
+        count, beam = (
+            config.translation.bleu_sentences,
+            BeamConfig(beam=config.translation.bleu_beam),
+        )
 
         def bleu(model: nn.Module) -> dict[str, float]:
             assert isinstance(model, EncoderDecoder)
@@ -214,7 +263,9 @@ class Translation(Task):
 
         return bleu if count else None
 
-    def evaluate(self, run: LoadedRun, corpus: Corpus, split: str, search: Mapping[str, Any]) -> Evaluation:
+    def evaluate(
+        self, run: LoadedRun, corpus: Corpus, split: str, search: Mapping[str, Any]
+    ) -> Evaluation:
         with user_errors(ValueError):
             beam = BeamConfig(**search)
         scores = evaluate_split(run.model, run.codec, corpus.splits[split], beam)
@@ -237,20 +288,33 @@ class Translation(Task):
             ("Corpus", f"{Path(config.data.corpus).name}, {languages}"),
             ("Fingerprint", corpus.fingerprint),
             ("Sentences", f"{len(train):,} to train on, {len(valid):,} to validate on"),
-            ("Vocabulary", joint if corpus.codec.joint else f"{source:,} source, {target:,} target"),
+            (
+                "Vocabulary",
+                joint if corpus.codec.joint else f"{source:,} source, {target:,} target",
+            ),
         ]
 
     def batch_words(self, config: TranslationRunConfig) -> str:
         return f"{config.data.max_tokens} tokens"
 
     def in_smaller_batches(self, config: TranslationRunConfig, tokens: int) -> TranslationRunConfig:
-        return replace(config, data=replace(config.data, max_tokens=min(config.data.max_tokens, tokens)))
+        return replace(
+            config, data=replace(config.data, max_tokens=min(config.data.max_tokens, tokens))
+        )
 
     def loss_words(self, config: TranslationRunConfig) -> str:
-        return f"label smoothing {config.translation.label_smoothing:g}; the losses shown are not smoothed"
+        return (
+            f"label smoothing {config.translation.label_smoothing:g}; the losses shown are not "
+            "smoothed"
+        )
 
-    def batches(self, config: TranslationRunConfig, corpus: Corpus) -> Callable[[int], TrainingBatch]:
-        objective, smoothing = self.objective(config, corpus, torch.device("cpu")), config.translation.label_smoothing
+    def batches(
+        self, config: TranslationRunConfig, corpus: Corpus
+    ) -> Callable[[int], TrainingBatch]:
+        objective, smoothing = (
+            self.objective(config, corpus, torch.device("cpu")),
+            config.translation.label_smoothing,
+        )
         return lambda number: _training_batch(objective.micro_batch(number), smoothing)
 
     def words(self, codec: Codec) -> words.Words:

@@ -1,4 +1,6 @@
-"""Tokenisers as other libraries take them: a `tokenizer.json` that adds a model's special tokens itself."""
+"""Tokenisers as other libraries take them: a `tokenizer.json` that adds a model's special tokens
+itself.
+"""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +21,9 @@ class Words:
     """What a folder has to say about a model's tokens."""
 
     ids: Mapping[str, int]
-    """Special token -> id, by the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's (<s>, <pad>, …)."""
+    """Special token -> id, by the names of BERT's ([PAD], [UNK], [CLS], [SEP], [MASK]) or fairseq's
+    (<s>, <pad>, …).
+    """
     source: list[str]
     """Tokens by id; of a model with one vocabulary, all of them."""
     target: list[str]
@@ -28,16 +32,31 @@ class Words:
 
 
 def of_codec(codec: Codec) -> Words:
-    """The words of a translation run. Moses tokenisation and lower-casing come before them and are not in the files.
+    """The words of a translation run. Moses tokenisation and lower-casing come before them and are
+    not in the files.
 
-    Files: `tokenizer.json`, of the source language where each has its own; then also `target.tokenizer.json`.
+    Files: `tokenizer.json`, of the source language where each has its own; then also
+    `target.tokenizer.json`.
     """
     source, target = codec.source.vocabulary.tokens, codec.target.vocabulary.tokens
     bos, pad, eos, unk = SPECIAL_TOKENS
-    opened = {"tokenizer.json": codec.source, **({} if codec.joint else {"target.tokenizer.json": codec.target})}
-    files = {n: _with_template(side.vocabulary, f"$A {eos}", [eos], SPECIAL_TOKENS) for n, side in opened.items()}
-    files["tokenizer_config.json"] = _config({"bos_token": bos, "pad_token": pad, "eos_token": eos, "unk_token": unk})
-    return Words(ids={token: i for i, token in enumerate(SPECIAL_TOKENS)}, source=source, target=target, files=files)
+    opened = {
+        "tokenizer.json": codec.source,
+        **({} if codec.joint else {"target.tokenizer.json": codec.target}),
+    }
+    files = {
+        n: _with_template(side.vocabulary, f"$A {eos}", [eos], SPECIAL_TOKENS)
+        for n, side in opened.items()
+    }
+    files["tokenizer_config.json"] = _config(
+        {"bos_token": bos, "pad_token": pad, "eos_token": eos, "unk_token": unk}
+    )
+    return Words(
+        ids={token: i for i, token in enumerate(SPECIAL_TOKENS)},
+        source=source,
+        target=target,
+        files=files,
+    )
 
 
 def of_encoder(tokeniser: TextTokeniser) -> Words:
@@ -46,31 +65,59 @@ def of_encoder(tokeniser: TextTokeniser) -> Words:
     cls, sep = names[CLS], names[SEP]
     pair = f"{cls} $A {sep} $B:1 {sep}:1"
     template = _with_template(tokeniser, f"{cls} $A {sep}", [cls, sep], tuple(names.values()), pair)
-    roles = {"pad_token": PAD, "unk_token": UNK, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
-    return _of_text(tokeniser, template, {role: names[special] for role, special in roles.items()}, segments=True)
+    roles = {
+        "pad_token": PAD,
+        "unk_token": UNK,
+        "cls_token": CLS,
+        "sep_token": SEP,
+        "mask_token": MASK,
+    }
+    return _of_text(
+        tokeniser,
+        template,
+        {role: names[special] for role, special in roles.items()},
+        segments=True,
+    )
 
 
 def of_decoder(tokeniser: TextTokeniser) -> Words:
-    """The words of a language-model run: the text as it is, with nothing added. [SEP] stands before and behind every
-    document."""
+    """The words of a language-model run: the text as it is, with nothing added. [SEP] stands before
+    and behind every document."""
     names = {special: tokeniser.tokens[i] for special, i in tokeniser.ids.items()}
     roles = {"pad_token": PAD, "unk_token": UNK, "bos_token": SEP, "eos_token": SEP}
-    return _of_text(tokeniser, tokeniser.to_json(), {role: names[special] for role, special in roles.items()})
+    return _of_text(
+        tokeniser, tokeniser.to_json(), {role: names[special] for role, special in roles.items()}
+    )
 
 
-def _of_text(tokeniser: TextTokeniser, tokenizer: str, names: dict[str, str], *, segments: bool = False) -> Words:
-    files = {"tokenizer.json": tokenizer, "tokenizer_config.json": _config(names, segments=segments)}
+def _of_text(
+    tokeniser: TextTokeniser, tokenizer: str, names: dict[str, str], *, segments: bool = False
+) -> Words:
+    files = {
+        "tokenizer.json": tokenizer,
+        "tokenizer_config.json": _config(names, segments=segments),
+    }
     return Words(ids=tokeniser.ids, source=tokeniser.tokens, target=tokeniser.tokens, files=files)
 
 
 def _with_template(
-    file: TokenizerFile, single: str, added: list[str], special: tuple[str, ...], pair: str | None = None
+    file: TokenizerFile,
+    single: str,
+    added: list[str],
+    special: tuple[str, ...],
+    pair: str | None = None,
 ) -> str:
-    """The file of a tokeniser that knows its special tokens as such and puts `added` ones around its texts."""
+    """The file of a tokeniser that knows its special tokens as such and puts `added` ones around
+    its texts.
+    """
     tokenizer: Any = Tokenizer.from_str(file.to_json())
-    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
+    tokenizer.add_special_tokens(
+        [AddedToken(token, special=True, normalized=False) for token in special]
+    )
     tokenizer.post_processor = TemplateProcessing(
-        single=single, pair=pair, special_tokens=[(token, tokenizer.token_to_id(token)) for token in added]
+        single=single,
+        pair=pair,
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in added],
     )
     return str(tokenizer.to_str(pretty=False))
 

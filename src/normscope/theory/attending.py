@@ -1,4 +1,5 @@
-"""What attention mixes, and gradients back through it: of tokens that are alike, and of places with their own moments.
+"""What attention mixes, and gradients back through it: of tokens that are alike, and of places with
+their own moments.
 
 There it is linear algebra over places of queries and places of keys.
 """
@@ -10,7 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .mixing import Array, Entry, LinearMap, Mixing, Products, make, sharpened, softmax_apart, softmax_square
+from .mixing import (
+    Array,
+    Entry,
+    LinearMap,
+    Mixing,
+    Products,
+    make,
+    sharpened,
+    softmax_apart,
+    softmax_square,
+)
 from .places import ByPlace, Differing, Places, whole_of
 
 
@@ -18,11 +29,25 @@ class _Alike:
     """Tokens that all are alike, so many queries of so many keys."""
 
     def __init__(
-        self, queries: int, keys: int, query: Products, key: Products, value: Products, width: int, differing: Differing
+        self,
+        queries: int,
+        keys: int,
+        query: Products,
+        key: Products,
+        value: Products,
+        width: int,
+        differing: Differing,
     ) -> None:
-        self.queries, self.keys, self.query, self.value, self.differing = queries, keys, query, value, differing
+        self.queries, self.keys, self.query, self.value, self.differing = (
+            queries,
+            keys,
+            query,
+            value,
+            differing,
+        )
         self.common = differing.narrow / width
-        # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no weight.
+        # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no
+        # weight.
         self.apart_keys = max(0.0, key.one - key.two) * differing.wider
         self.variance = query.one * self.apart_keys
         self.draws = bool(self.variance)
@@ -33,12 +58,14 @@ class _Alike:
         return self.weights.forward(self.value)
 
     def back(self, factor: float) -> tuple[LinearMap, LinearMap, LinearMap]:
-        """From gradients at what is mixed, times the factor, to those at values, at queries and at keys.
+        """From gradients at what is mixed, times the factor, to those at values, at queries and at
+        keys.
 
-        A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are alike. A query's is
-        Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times q_i, and over all keys they add up to 0.
-        Values and keys are made of the same tokens, of which m in so many directions are not orthogonal: the share
-        `common` of (Σ_j w_j (1 - w_j))² is left on average.
+        A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are
+        alike. A query's is Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times
+        q_i, and over all keys they add up to 0. Values and keys are made of the same tokens, of
+        which m in so many directions are not orthogonal: the share `common` of (Σ_j w_j (1 - w_j))²
+        is left on average.
         """
         n, m, weights, wider = self.queries, self.keys, self.weights, self.differing.wider
         to_value = gradient_at_values(weights, n, m, factor)
@@ -46,9 +73,14 @@ class _Alike:
             return to_value, _NO_MAP, _NO_MAP
         apart_values = max(0.0, self.value.one - self.value.two) * wider * factor
         scatter, own = self.common * (1 - weights.self_one) ** 2, 1 + self.common
-        one, two = (apart_values * (part * own + scatter) for part in (weights.apart_one, weights.apart_two))
+        one, two = (
+            apart_values * (part * own + scatter) for part in (weights.apart_one, weights.apart_two)
+        )
         to_query = LinearMap(one * self.apart_keys, 0.0, 0.0, two * self.apart_keys, 0.0)
-        own, others = n / m * one * self.query.one * wider, n * (n - 1) / m * two * self.query.two * wider
+        own, others = (
+            n / m * one * self.query.one * wider,
+            n * (n - 1) / m * two * self.query.two * wider,
+        )
         left = -1 / (m - 1) if m > 1 else 0.0
         return to_value, to_query, LinearMap(own, others, own * left, others * left, 0.0)
 
@@ -59,22 +91,30 @@ _NO_MAP = LinearMap(0.0, 0.0, 0.0, 0.0, 0.0)
 def gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> LinearMap:
     """Each key's share of the gradients of all queries: the transpose of the mixing.
 
-    The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what is left of 1.
+    The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what
+    is left of 1.
     """
     one, two = weights.self_one, weights.self_two
     mine = factor * n / m
     theirs = mine / (m - 1) if m > 1 else 0.0
-    entries = (mine * one, mine * (n - 1) * two, theirs * (1 - one), theirs * (n - 1) * (1 - two), mine * n / m)
+    entries = (
+        mine * one,
+        mine * (n - 1) * two,
+        theirs * (1 - one),
+        theirs * (n - 1) * (1 - two),
+        mine * n / m,
+    )
     return make(LinearMap, entries)
 
 
 @dataclass(frozen=True)
 class _AtPlaces:
-    """Queries at some places, which see keys at others: weights that are uniform but for what logits do.
+    """Queries at some places, which see keys at others: weights that are uniform but for what
+    logits do.
 
-    Logits are Gaussian over W_Q and W_K, with the covariance of queries times that of keys. What they add to the
-    products of weights is taken to first order, with all moments as they are, times how much more of the like a softmax
-    over independent logits makes beyond the first order.
+    Logits are Gaussian over W_Q and W_K, with the covariance of queries times that of keys. What
+    they add to the products of weights is taken to first order, with all moments as they are, times
+    how much more of the like a softmax over independent logits makes beyond the first order.
     """
 
     queries: Places
@@ -96,11 +136,15 @@ class _AtPlaces:
         return Products(one, plain + self.query.two * grown.two * more, far)
 
     def back(self, factor: float) -> tuple[ByPlace, ByPlace, ByPlace]:
-        """From gradients at what is mixed, times the factor, to those at values, at queries and at keys."""
+        """From gradients at what is mixed, times the factor, to those at values, at queries and at
+        keys.
+        """
         return (
             ByPlace(partial(self._to_value, factor), partial(self._of_values, factor)),
             ByPlace(
-                lambda g: Products(factor * g.one * self._passing.one, factor * g.two * self._passing.two),
+                lambda g: Products(
+                    factor * g.one * self._passing.one, factor * g.two * self._passing.two
+                ),
                 lambda changed: factor * changed * whole_of(self._passing),
             ),
             ByPlace(partial(self._to_key, factor), partial(self._of_keys, factor)),
@@ -119,7 +163,9 @@ class _AtPlaces:
         return Products(plain.diagonal() + more.one, plain + more.two, apart).scaled(factor)
 
     def _of_values(self, factor: float, changed: Array) -> Array:
-        """What changes of values make of what is mixed: of both their Gram matrix, or coefficients."""
+        """What changes of values make of what is mixed: of both their Gram matrix, or
+        coefficients.
+        """
         changes = self._seen(changed)
         if not self.draws:
             return factor * changes.mixed
@@ -168,7 +214,8 @@ class _AtPlaces:
     def _scattered(self, values: "_Seen") -> Array:
         """(K, K) Σ_jj' w_ij w_i'j' of values less their mean, times keys less theirs.
 
-        Both are made of the same tokens, of which inner products scatter by a d-th of their squares.
+        Both are made of the same tokens, of which inner products scatter by a d-th of their
+        squares.
         """
         wide = self._keys_by_keys if values is self._keys else self._values_by_keys
         gaps = np.sqrt(values.gap * self._keys.gap)
@@ -186,7 +233,8 @@ class _AtPlaces:
         return float(n @ (self.queries.means(g.one, g.two) * by) @ n)
 
     def _back(self, g: Products, x: "_Seen", total: float) -> Products:
-        """Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the adjoint of `_together`.
+        """Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the adjoint
+        of `_together`.
 
         total: what the products with the keys' own moments are to add up to, scatter and all.
         """
@@ -196,19 +244,25 @@ class _AtPlaces:
         one_sided = taken.T @ (x.left * own)
         rest = taken.T @ (gram * x.mixed) @ taken - one_sided - one_sided.T
         n = self.queries.tokens
-        wide = float(n @ (gram * (self._keys_by_keys if x is self._keys else self._values_by_keys)) @ n)
+        wide = float(
+            n @ (gram * (self._keys_by_keys if x is self._keys else self._values_by_keys)) @ n
+        )
         scatter = total / wide if wide else 1.0
-        return Products(every.diagonal() * x.of.one + rest.diagonal(), every * x.of.two + rest).scaled(scatter)
+        return Products(
+            every.diagonal() * x.of.one + rest.diagonal(), every * x.of.two + rest
+        ).scaled(scatter)
 
     @cached_property
     def _sharp(self) -> tuple[Products, Products, Products, Products]:
-        """Of one query and of two: how many keys they share, Σ w² over them, what it is without logits, and to first
-        order beyond that."""
+        """Of one query and of two: how many keys they share, Σ w² over them, what it is without
+        logits, and to first order beyond that."""
         shared, plain, first = _shared(self.queries, self.keys)
         gap = self._keys.gap * shared.one / np.maximum(shared.one - 1, 1)
         gaps = np.where(first, gap[:, None], gap)
         variance = Products(self.query.one * gap, np.clip(self.query.two * gaps, 0.0, None))
-        square = Products(softmax_square(shared.one, variance.one), softmax_square(shared.two, variance.two))
+        square = Products(
+            softmax_square(shared.one, variance.one), softmax_square(shared.two, variance.two)
+        )
         return shared, square, plain, variance
 
     @cached_property
@@ -238,9 +292,13 @@ class _AtPlaces:
         """Of one query and of two, what `_apart` is for the weights as they are."""
         passed, (_, square, plain, _) = self._passed, self._sharp
         together = self._values_by_keys
-        gaps = _ratio(1 - square.one, 1 - plain.one, 0.0) * np.sqrt(self._values.gap * self._keys.gap)
+        gaps = _ratio(1 - square.one, 1 - plain.one, 0.0) * np.sqrt(
+            self._values.gap * self._keys.gap
+        )
         scatter = np.outer(gaps, gaps) * self.differing.narrow / self.width
-        found = Products(passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter)
+        found = Products(
+            passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter
+        )
         return found.scaled(self.differing.wider**2)
 
     @property
@@ -280,8 +338,14 @@ def _taken(queries: Places, keys: Places) -> Array:
 
 @lru_cache(maxsize=32)
 def _shared(queries: Places, keys: Places) -> tuple[Products, Products, Array]:
-    """How many keys one query sees and two share, what Σ w² over them is without logits, and which sees no more."""
+    """How many keys one query sees and two share, what Σ w² over them is without logits, and which
+    sees no more.
+    """
     single = len(keys.tokens) == 1
     counts = np.full(queries.count, int(keys.tokens[0])) if single else queries.keys.astype(int)
     shared = np.minimum.outer(counts, counts)
-    return Products(counts, shared), Products(1 / counts, 1 / shared), np.less_equal.outer(counts, counts)
+    return (
+        Products(counts, shared),
+        Products(1 / counts, 1 / shared),
+        np.less_equal.outer(counts, counts),
+    )

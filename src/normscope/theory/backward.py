@@ -52,18 +52,25 @@ class StackGradients:
 def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> StackGradients:
     """The way back through a stack that has run forward.
 
-    at_output: of the loss's gradient at the output tokens. along: what of its E‖g‖² lies along the output itself.
+    at_output: of the loss's gradient at the output tokens. along: what of its E‖g‖² lies along the
+    output itself.
 
-    A path through a sub-layer is independent of any other, since its matrices are its own: squared gradients add up
-    over sub-layers, but for what lies along the output (`_Crossing`). Paths beside the sub-layers have added up in the
-    coefficients, signs and all. Paths through one sub-layer in two passes have a covariance, and its matrices the sum
-    of what its passes bring.
+    A path through a sub-layer is independent of any other, since its matrices are its own: squared
+    gradients add up over sub-layers, but for what lies along the output (`_Crossing`). Paths beside
+    the sub-layers have added up in the coefficients, signs and all. Paths through one sub-layer in
+    two passes have a covariance, and its matrices the sum of what its passes bring.
     """
     flow, setting = (_LoopedFlow if stack.atoms.related[0] else _Flow)(stack.atoms), stack.setting
     flow.add(stack.output, at_output)
     squares: dict[tuple[str, bool], list[float]] = defaultdict(list)
-    memory, kept, width, sequences = NOTHING, 1 / (1 - setting.dropout), stack.atoms.width, setting.sequences
-    # Of what comes through F: the norm below takes the mean over features off, which what comes past F does not have.
+    memory, kept, width, sequences = (
+        NOTHING,
+        1 / (1 - setting.dropout),
+        stack.atoms.width,
+        setting.sequences,
+    )
+    # Of what comes through F: the norm below takes the mean over features off, which what comes
+    # past F does not have.
     left = 1 - 1 / stack.atoms.scatter_width if setting.norm in CENTRING else 1.0
     crossing = _Crossing(stack, along) if np.any(along) and not stack.atoms.related[0] else None
     remainders, uses = list(stack.atoms.remainders), list(stack.atoms.learnt)
@@ -83,14 +90,20 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
             for projection in made.projections:
                 h, of = projection.back(g), projection.tokens
                 at_projections.append(h)
-                found[projection.name] += times * gradient_square(h, projection.inputs, width, of, sequences)
+                found[projection.name] += times * gradient_square(
+                    h, projection.inputs, width, of, sequences
+                )
                 if crosses and not projection.of_query:
-                    memory = memory.plus(of.mean(h) if isinstance(of, Places) else h, projection.onward)
+                    memory = memory.plus(
+                        of.mean(h) if isinstance(of, Places) else h, projection.onward
+                    )
                 else:
                     at_input = at_input.plus(h, projection.onward)
             for name in made.silent:
                 found[name] += 0.0
-            found[made.last] += times * gradient_square(g, made.last_inputs, made.last_width, stack.tokens, sequences)
+            found[made.last] += times * gradient_square(
+                g, made.last_inputs, made.last_width, stack.tokens, sequences
+            )
             if crossing is not None:
                 at_input = at_input.plus(crossing.at(applied))
             flow.add(applied.input, at_input, through, (applied.atom, later))
@@ -100,16 +113,24 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
             squares[name, crosses].append(square)
     learnt += _at_learnt(flow, remainders, uses, -1)
     loops = stack.placement.stack.loops
-    sums = {f"cross_{name}" if of_cross else name: np.array(of[::-1]) for (name, of_cross), of in squares.items()}
-    weights = {name: np.sqrt(np.maximum(0.0, of.reshape(loops, -1).sum(0))).tolist() for name, of in sums.items()}
+    sums = {
+        f"cross_{name}" if of_cross else name: np.array(of[::-1])
+        for (name, of_cross), of in squares.items()
+    }
+    weights = {
+        name: np.sqrt(np.maximum(0.0, of.reshape(loops, -1).sum(0))).tolist()
+        for name, of in sums.items()
+    }
     return StackGradients(weights, memory, arrived[::-1], learnt[::-1])
 
 
 class _Crossing:
-    """What gradients past an F have in common with those through it, where both lie in part along the output y.
+    """What gradients past an F have in common with those through it, where both lie in part along
+    the output y.
 
-    With a tied projection a token's own row in y puts -y into every gradient, and y is made of what every F has made.
-    F's transpose turns -F(x) into its gain times -x, which other tokens have a part of.
+    With a tied projection a token's own row in y puts -y into every gradient, and y is made of what
+    every F has made. F's transpose turns -F(x) into its gain times -x, which other tokens have a
+    part of.
     """
 
     def __init__(self, stack: MomentStack, along: Entry) -> None:
@@ -118,9 +139,20 @@ class _Crossing:
 
     def at(self, applied: Applied) -> Products:
         """Twice the covariance of both gradients at what F reads."""
-        x, output, made, n = applied.input, self.stack.output, applied.map.projections[0], self.stack.setting.tokens
-        (c, b), (c_x, b_x), (own, own_back) = output.at(applied.atom), output.at(x.size - 1), x.at(x.size - 1)
-        if applied.site.kind == "cross_attention" or not (np.all(own) and np.all(own_back) and np.all(c_x)):
+        x, output, made, n = (
+            applied.input,
+            self.stack.output,
+            applied.map.projections[0],
+            self.stack.setting.tokens,
+        )
+        (c, b), (c_x, b_x), (own, own_back) = (
+            output.at(applied.atom),
+            output.at(x.size - 1),
+            x.at(x.size - 1),
+        )
+        if applied.site.kind == "cross_attention" or not (
+            np.all(own) and np.all(own_back) and np.all(c_x)
+        ):
             return NOTHING
         ratio, past = c_x / own, self.size * b_x / own_back
         kept = self.grown * ratio
@@ -130,21 +162,32 @@ class _Crossing:
         # Of the gradient past F with x, of one token, which has its row as well, and of two.
         one, two = past * (output.q / ratio - kept * x.q), -x.p * (past * kept)
         if isinstance(two, np.ndarray):
-            through, with_x, share = whole_of(back), whole_of(Products(one, two)), x.p / np.sqrt(np.outer(x.q, x.q))
+            through, with_x, share = (
+                whole_of(back),
+                whole_of(Products(one, two)),
+                x.p / np.sqrt(np.outer(x.q, x.q)),
+            )
             np.fill_diagonal(share, 1.0)
             whole, off = through.sum(1), (through * share).sum(1) * normed
             found = off[:, None] * with_x - through @ with_x
             found = Products(2 * found.diagonal(), found + found.T)
         else:
-            whole, off = back.one + (n - 1) * back.two, (back.one + (n - 1) * back.two * x.p / x.q) * normed
+            whole, off = (
+                back.one + (n - 1) * back.two,
+                (back.one + (n - 1) * back.two * x.p / x.q) * normed,
+            )
             of_two = (back.one - off) * two + back.two * (one + (n - 2) * two)
             found = Products(-2 * ((back.one - off) * one + (n - 1) * back.two * two), -2 * of_two)
         self.grown = self.grown + (whole - off) / (past * ratio)
         return found
 
 
-def _at_learnt(flow: "_Flow", remainders: list[Remainder], uses: list[Use], above: int) -> list[Products]:
-    """Gradients at parts that trained numbers brought after that atom, the last first; they are taken off the list."""
+def _at_learnt(
+    flow: "_Flow", remainders: list[Remainder], uses: list[Use], above: int
+) -> list[Products]:
+    """Gradients at parts that trained numbers brought after that atom, the last first; they are
+    taken off the list.
+    """
     found = []
     while uses and uses[-1].atom > above:
         use = uses.pop()
@@ -154,7 +197,9 @@ def _at_learnt(flow: "_Flow", remainders: list[Remainder], uses: list[Use], abov
 
 
 def _through_squashing(flow: "_Flow", remainders: list[Remainder], above: int) -> None:
-    """Back through the squashing norms that came after that atom, the last one first; they are taken off the list."""
+    """Back through the squashing norms that came after that atom, the last one first; they are
+    taken off the list.
+    """
     while remainders and remainders[-1].atom > above:
         squashed = remainders.pop()
         flow.add(squashed.input, squashed.back(flow.at(squashed.atom)))
@@ -163,24 +208,31 @@ def _through_squashing(flow: "_Flow", remainders: list[Remainder], above: int) -
 class _Flow:
     """Gradients at atoms, asked for from the last one to the first.
 
-    A lane's coefficients share a factor, so what arrives at any value of the lane is one running sum; only where a
-    lane was copied from another does it have to be spread over all atoms below.
+    A lane's coefficients share a factor, so what arrives at any value of the lane is one running
+    sum; only where a lane was copied from another does it have to be spread over all atoms below.
     """
 
     def __init__(self, atoms: Atoms) -> None:
         count, places = atoms.count, atoms.places
         self._spread: list[Any] = [array("d", bytes(8 * count)) for _ in range(3)]
         if places is not None:
-            shapes = ((count, places.count), (count, *(places.count,) * 2), (count, *(places.count,) * 2))
+            shapes = (
+                (count, places.count),
+                (count, *(places.count,) * 2),
+                (count, *(places.count,) * 2),
+            )
             self._spread = [np.zeros(shape) for shape in shapes]
         self._open: dict[Lane, list[Entry]] = {}
         self._later: dict[int, list[tuple[Lane, list[Entry]]]] = defaultdict(list)
         self._next = count
 
-    def add(self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)) -> None:
+    def add(
+        self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)
+    ) -> None:
         """`factor` times the gradient g at the value x, of atoms below the last that was asked for.
 
-        ends: atoms of what a sub-layer made of x, and in which pass else what came back has the covariance g.
+        ends: atoms of what a sub-layer made of x, and in which pass else what came back has the
+        covariance g.
         """
         square, pair = squared(x.back)
         square, pair = square * factor, pair * factor
@@ -205,7 +257,11 @@ class _Flow:
         one, two, apart = [total[atom] for total in self._spread]
         for lane, running in self._open.items():
             square, pair = squared(lane.back[atom])
-            one, two, apart = one + square * running[0], two + pair * running[1], apart + pair * running[2]
+            one, two, apart = (
+                one + square * running[0],
+                two + pair * running[1],
+                apart + pair * running[2],
+            )
         return make(Products, (one, two, apart))
 
     def _pour(self, lane: Lane, arrived: list[Entry]) -> None:
@@ -217,19 +273,29 @@ class _Flow:
         back = first_of(lane.back, lane.start)
         squares = back * back
         pairs = back[:, :, None] * back[:, None, :] if back.ndim == 2 else squares
-        for total, part, factor in zip(self._spread, self._open.pop(lane), (squares, pairs, pairs), strict=True):
-            below = total[: lane.start] if isinstance(total, np.ndarray) else np.frombuffer(total)[: lane.start]
+        for total, part, factor in zip(
+            self._spread, self._open.pop(lane), (squares, pairs, pairs), strict=True
+        ):
+            below = (
+                total[: lane.start]
+                if isinstance(total, np.ndarray)
+                else np.frombuffer(total)[: lane.start]
+            )
             below += part * factor.reshape(*factor.shape, *(1,) * (below.ndim - factor.ndim))
 
 
 class _LoopedFlow(_Flow):
-    """Of blocks that are run several times: a sum of parts, of which some have covariances, as values are."""
+    """Of blocks that are run several times: a sum of parts, of which some have covariances, as
+    values are.
+    """
 
     def __init__(self, atoms: Atoms) -> None:
         self._arrived, self._rows = Atoms(atoms.width, places=atoms.places), list[Array]()
         self._parts: dict[int, tuple[Moments, int]] = {}
 
-    def add(self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)) -> None:
+    def add(
+        self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)
+    ) -> None:
         here, later = ends
         other, part = self._parts[later] if here != later else (x, len(self._rows))
         g = scaled(g.scaled(factor), x.back, other.back, self._arrived.places)
@@ -250,15 +316,18 @@ class _LoopedFlow(_Flow):
 
 
 def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, Entry]:
-    """At an output token: E‖Σ_v (softmax_v - target_v) E_v‖² / N², N all tokens, and the products of two tokens.
+    """At an output token: E‖Σ_v (softmax_v - target_v) E_v‖² / N², N all tokens, and the products
+    of two tokens.
 
-    Logits are Gaussian with the variance q and the covariance p of the output, so that over V entries E Σ softmax² is
-    e^q / V and E Σ softmax softmax' is e^p / V as long as they are small, and less beyond. Tokens that are asked for
-    the same entry have its row in common. With a tied projection the output may still hold its own input row E_o, which
-    then has a logit apart and a share of the softmax, and so a part of the gradient. A norm at the output takes off
-    what of it lies along the output itself, y: E_o (1 - α²) is left, and α y, which tokens have in common. (No norm
-    further down takes anything off: F is homogeneous, so that the gradient stays orthogonal to the stream.) A text asks
-    for the rows that its next places hold, which is the opposite sign. The second result is E‖α y‖².
+    Logits are Gaussian with the variance q and the covariance p of the output, so that over V
+    entries E Σ softmax² is e^q / V and E Σ softmax softmax' is e^p / V as long as they are small,
+    and less beyond. Tokens that are asked for the same entry have its row in common. With a tied
+    projection the output may still hold its own input row E_o, which then has a logit apart and a
+    share of the softmax, and so a part of the gradient. A norm at the output takes off what of it
+    lies along the output itself, y: E_o (1 - α²) is left, and α y, which tokens have in common. (No
+    norm further down takes anything off: F is homogeneous, so that the gradient stays orthogonal to
+    the stream.) A text asks for the rows that its next places hold, which is the opposite sign. The
+    second result is E‖α y‖².
     """
     output = stack.output
     vocabulary = model.vocabulary
@@ -271,9 +340,13 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
     one = asked**2 * (1 - 2 / vocabulary) + own.square * (1 - removed)
     one = one + others * _softmaxes(row * output.q, vocabulary, 0)
 
-    left, shared, along = (squared(part)[1] for part in (1 - own.share, own.share, own.share * root(removed)))
+    left, shared, along = (
+        squared(part)[1] for part in (1 - own.share, own.share, own.share * root(removed))
+    )
     size = squared(root(output.q))[1]
-    reads = np.add.outer(own.share, own.share) / 2 if isinstance(own.share, np.ndarray) else own.share
+    reads = (
+        np.add.outer(own.share, own.share) / 2 if isinstance(own.share, np.ndarray) else own.share
+    )
 
     def common(p: Entry, same: float, read: float) -> Entry:
         found = left * _softmaxes(row * p, vocabulary, 1) + along * p / size
@@ -286,12 +359,18 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
 
 
 def _softmaxes(covariance: Entry, vocabulary: int, less: int) -> Entry:
-    """E Σ_v softmax_v softmax'_v, `less` what it is without a covariance where targets take that away."""
+    """E Σ_v softmax_v softmax'_v, `less` what it is without a covariance where targets take that
+    away.
+    """
     if isinstance(covariance, np.ndarray):
-        return np.reshape([_softmaxes(one, vocabulary, less) for one in covariance.flat], covariance.shape)
+        return np.reshape(
+            [_softmaxes(one, vocabulary, less) for one in covariance.flat], covariance.shape
+        )
     grown = math.exp(min(covariance, 700.0))
     bound = 1.0
-    if covariance > 0 and grown > _FEW * vocabulary:  # where few entries have much of the sum, each is held by it
+    if (
+        covariance > 0 and grown > _FEW * vocabulary
+    ):  # where few entries have much of the sum, each is held by it
         bound = min(1.0, softmax_square(vocabulary, covariance) * vocabulary / grown)
     return min(1.0, (grown - less) * bound / vocabulary)
 
@@ -305,7 +384,9 @@ def _output_scale(stack: MomentStack, vocabulary: int, row: float) -> float:
 
 
 class _OwnRow(NamedTuple):
-    """A token's own input row at the output: its share of the softmax, mean and mean square, and of E‖y‖²."""
+    """A token's own input row at the output: its share of the softmax, mean and mean square, and of
+    E‖y‖².
+    """
 
     share: Entry
     square: Entry
@@ -318,7 +399,8 @@ def _own_row(stack: MomentStack, model: ModelSetting, row: float, scale: float) 
     looked_up = stack.atoms.products(0).one * (1 - model.dropout)
     coefficient = output.coefficients[0]
     logit = coefficient * np.sqrt(model.width * looked_up * row) * scale
-    # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the row's own logit.
+    # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the
+    # row's own logit.
     others = math.log(model.vocabulary) + scale**2 * row * output.q / 2
     spread = scale * np.sqrt(row * np.maximum(0.0, output.q - coefficient**2 * looked_up))
     nodes, weights = normal_nodes(24)

@@ -1,9 +1,10 @@
 """Where a prediction is known to be off, or was never compared: said with the prediction, as data.
 
-Errors are predicted over measured, less 1: the least and the greatest over blocks of models that were drawn beside it
-(26 settings of placement, norm, activation and initial weights, widths of 128 and 384, 6 to 36 blocks, 6 to 80 draws
-of each). One error of gradients of queries and keys follows from how much the tokens that keys are made of have in
-common, whatever the placement; up to 95 % of their square it is below 10 %.
+Errors are predicted over measured, less 1: the least and the greatest over blocks of models that
+were drawn beside it (26 settings of placement, norm, activation and initial weights, widths of 128
+and 384, 6 to 36 blocks, 6 to 80 draws of each). One error of gradients of queries and keys follows
+from how much the tokens that keys are made of have in common, whatever the placement; up to 95 % of
+their square it is below 10 %.
 """
 
 from collections.abc import Iterator
@@ -16,20 +17,28 @@ from .stream import Applied, MomentStack
 
 _ALIKE = (
     (0.95, (-0.3, 0.4), "tokens have more than 0.95 of their square in common"),
-    (1 - 1e-7, (-1.0, 0.4), "tokens differ by so little that models in float32 measure their rounding"),
+    (
+        1 - 1e-7,
+        (-1.0, 0.4),
+        "tokens differ by so little that models in float32 measure their rounding",
+    ),
 )
-"""Beyond that share of their square that tokens have in common, the error of gradients of queries and keys, and why.
-The last was drawn in float64 too, where the error is as before it."""
+"""Beyond that share of their square that tokens have in common, the error of gradients of queries
+and keys, and why. The last was drawn in float64 too, where the error is as before it."""
 _STRONG = 2.0
 """The largest variance of logits that draws of gradients had, 1.7, and a little beyond."""
 _WEIGHED = (-0.18, 0.18)
 """Above the first block and beyond that variance, the error of what softmaxes make of logits."""
 _BENT = (0.005, (-0.2, -0.05))
-"""Beyond that share of a norm's input that another norm has squashed, the error of the stream's q."""
+"""Beyond that share of a norm's input that another norm has squashed, the error of the stream's
+q.
+"""
 _NARROW = 96
 """The smallest width that was drawn."""
 _DEEP = 0.3
-"""Blocks for each feature of the width, beyond what was drawn: norms of gradients scatter by e^(blocks / width)."""
+"""Blocks for each feature of the width, beyond what was drawn: norms of gradients scatter by
+e^(blocks / width).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +51,9 @@ class Doubt:
     last: int
     """Blocks, both of them included."""
     error: tuple[float, float] | None
-    """Predicted over measured, less 1, at the least and the most; None where nothing was measured."""
+    """Predicted over measured, less 1, at the least and the most; None where nothing was
+    measured.
+    """
     reason: str
 
 
@@ -54,10 +65,16 @@ def doubts_of(stack: MomentStack, matrices: tuple[str, ...]) -> tuple[Doubt, ...
 def _of_the_shape(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Doubt]:
     blocks, width = stack.placement.stack.blocks, stack.atoms.width
     if width < _NARROW:
-        reason = f"no models narrower than {_NARROW} were drawn beside predictions, and this one is {width} wide"
+        reason = (
+            f"no models narrower than {_NARROW} were drawn beside predictions, and this one is "
+            f"{width} wide"
+        )
         yield Doubt(of=("q", *matrices), first=1, last=blocks, error=None, reason=reason)
     if blocks > _DEEP * stack.atoms.scatter_width:
-        reason = f"norms of gradients differ much from draw to draw with {blocks:,} blocks at a width of {width:,}"
+        reason = (
+            f"norms of gradients differ much from draw to draw with {blocks:,} blocks at a width "
+            f"of {width:,}"
+        )
         yield Doubt(of=matrices, first=1, last=blocks, error=None, reason=reason)
     if stack.atoms.bent > _BENT[0]:
         reason = "what a norm reads is bent by another one before it, and not Gaussian"
@@ -71,17 +88,25 @@ def _of_attention(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Dou
         if not attends or not of:
             continue
         loops = stack.placement.stack.loops
-        shared = np.array([_in_common(stack, applied) for applied in attends]).reshape(loops, -1).max(0)
+        shared = (
+            np.array([_in_common(stack, applied) for applied in attends]).reshape(loops, -1).max(0)
+        )
         regions = np.searchsorted([least for least, *_ in _ALIKE], shared)
         for region, first, last in _runs(regions):
             if region:
                 _, error, reason = _ALIKE[region - 1]
                 yield Doubt(of=of, first=first, last=last, error=error, reason=reason)
-        logits = np.array([np.max(applied.map.variance) for applied in attends]).reshape(loops, -1).max(0)
+        logits = (
+            np.array([np.max(applied.map.variance) for applied in attends])
+            .reshape(loops, -1)
+            .max(0)
+        )
         strong = np.flatnonzero(logits > _STRONG)
         if len(strong):
             # All gradients below come through those softmaxes.
-            reason = f"logits have a variance above {_STRONG:g}, and had less where models were drawn"
+            reason = (
+                f"logits have a variance above {_STRONG:g}, and had less where models were drawn"
+            )
             yield Doubt(of=matrices, first=1, last=int(strong[-1]) + 1, error=None, reason=reason)
         if (above := strong[strong > 0]).size:
             reason = f"logits above the first block have a variance above {_STRONG:g}"
@@ -92,7 +117,9 @@ def _of_attention(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Dou
 def _in_common(stack: MomentStack, applied: Applied) -> float:
     """What share of their square two tokens have in common, of those that keys are made of."""
     memory = stack.setting.memory
-    one, two, _ = memory if applied.site.kind == "cross_attention" and memory else applied.input.mean
+    one, two, _ = (
+        memory if applied.site.kind == "cross_attention" and memory else applied.input.mean
+    )
     return float(two / one) if one else 0.0
 
 

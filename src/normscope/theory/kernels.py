@@ -1,4 +1,6 @@
-"""What an activation does to the second moments of Gaussian pre-activations, and to gradients on their way back."""
+"""What an activation does to the second moments of Gaussian pre-activations, and to gradients on
+their way back.
+"""
 
 import math
 from collections.abc import Callable
@@ -16,10 +18,11 @@ GATED: tuple[Activation, ...] = ("swiglu", "geglu")
 
 
 class Kernel(NamedTuple):
-    """For two pre-activations z, z' of variance v and correlation ρ: second moments of φ(z) and of φ'(z).
+    """For two pre-activations z, z' of variance v and correlation ρ: second moments of φ(z) and of
+    φ'(z).
 
-    SwiGLU is φ(z, u) = silu(z) u with u, the gate's partner, drawn as z is but independently; its φ' is that by u.
-    GEGLU has GELU in the place of silu.
+    SwiGLU is φ(z, u) = silu(z) u with u, the gate's partner, drawn as z is but independently; its
+    φ' is that by u. GEGLU has GELU in the place of silu.
     """
 
     q: Entry
@@ -55,7 +58,9 @@ def kernel(activation: Activation, variance: Entry, correlation: Entry) -> Kerne
 
 
 def excess(activation: Activation, variance: float) -> float:
-    """Var φ² / (E φ²)²: how much the square of one hidden unit varies about its mean. 5 for ReLU."""
+    """Var φ² / (E φ²)²: how much the square of one hidden unit varies about its mean. 5 for
+    ReLU.
+    """
     if activation == "relu":
         return 5.0
     nodes, weights = normal_nodes()
@@ -93,7 +98,9 @@ def _relu(variance: Entry, correlation: Entry) -> Kernel:
         angles, sizes = np.arccos(correlation), np.sqrt(np.outer(variance, variance))
         orders_1 = (np.sqrt(1 - correlation**2) + correlation * (math.pi - angles)) / (2 * math.pi)
         halves, means = np.full_like(variance, 0.5), np.sqrt(variance / (2 * math.pi))
-        return Kernel(variance / 2, sizes * orders_1, halves, (math.pi - angles) / (2 * math.pi), means)
+        return Kernel(
+            variance / 2, sizes * orders_1, halves, (math.pi - angles) / (2 * math.pi), means
+        )
     angle = math.acos(correlation)
     order_1 = (math.sqrt(1 - correlation**2) + correlation * (math.pi - angle)) / (2 * math.pi)
     slope = (math.pi - angle) / (2 * math.pi)
@@ -102,7 +109,10 @@ def _relu(variance: Entry, correlation: Entry) -> Kernel:
 
 
 def _gated(
-    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: Entry, correlation: Entry
+    function: Callable[[Array], Array],
+    slope: Callable[[Array], Array],
+    variance: Entry,
+    correlation: Entry,
 ) -> Kernel:
     """Shazeer 2020, eq. 6: the gate's kernel times the identity's."""
     gate = _by_quadrature(function, slope, variance, correlation)
@@ -120,7 +130,10 @@ def _gated(
 
 
 def _by_quadrature(
-    function: Callable[[Array], Array], slope: Callable[[Array], Array], variance: Entry, correlation: Entry
+    function: Callable[[Array], Array],
+    slope: Callable[[Array], Array],
+    variance: Entry,
+    correlation: Entry,
 ) -> Kernel:
     """By Gauss-Hermite quadrature."""
     nodes, weights = normal_nodes()
@@ -152,7 +165,8 @@ _TERMS = 40
 
 
 def of_pairs(values: Array, nodes: Array, weights: Array, correlation: Array) -> Array:
-    """(K, K) E f(z) f'(z'), f and f' given at nodes of a standard normal, (K, S), by Hermite's polynomials.
+    """(K, K) E f(z) f'(z'), f and f' given at nodes of a standard normal, (K, S), by Hermite's
+    polynomials.
 
     What is left after so many terms is taken for one more.
     """
@@ -187,7 +201,9 @@ def _gelu(z: Array) -> Array:
 
 
 def _gelu_slope(z: Array) -> Array:
-    result: Array = 0.5 * (1 + _erf(z / math.sqrt(2))) + z * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    result: Array = 0.5 * (1 + _erf(z / math.sqrt(2))) + z * np.exp(-(z**2) / 2) / math.sqrt(
+        2 * math.pi
+    )
     return result
 
 

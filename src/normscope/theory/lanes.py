@@ -1,6 +1,7 @@
 """Coefficients that values share, and other numbers of a stack's parts that grow one by one.
 
-They are numbers until a place of a causal stack has another one than the rest, then arrays over places.
+They are numbers until a place of a causal stack has another one than the rest, then arrays over
+places.
 """
 
 from array import array
@@ -17,10 +18,15 @@ _SMALLEST, _LARGEST = 1e-60, 1e60
 
 
 class Grown:
-    """Arrays of one shape, one after the other, with room for as many again where there is none left."""
+    """Arrays of one shape, one after the other, with room for as many again where there is none
+    left.
+    """
 
     def __init__(self, entries: Array) -> None:
-        self._held, self._count = np.concatenate([entries, np.zeros((16, *entries.shape[1:]))]), len(entries)
+        self._held, self._count = (
+            np.concatenate([entries, np.zeros((16, *entries.shape[1:]))]),
+            len(entries),
+        )
 
     def __len__(self) -> int:
         return self._count
@@ -42,7 +48,8 @@ def first_of(entries: Any, size: int) -> Array:
 
 
 class Lane:
-    """Coefficients that values share: forward those of values, back those of gradients. Only its end grows.
+    """Coefficients that values share: forward those of values, back those of gradients. Only its
+    end grows.
 
     They are numbers until a place has another one than the rest.
     """
@@ -52,14 +59,18 @@ class Lane:
     def __init__(self, forward: Array, back: Array) -> None:
         self.forward, self.back = _held(forward), _held(back)
         self.start = len(forward)
-        """So many were there when the lane was made; each of the others came with an atom of its own."""
+        """So many were there when the lane was made; each of the others came with an atom of its
+        own.
+        """
 
     def append(self, index: int, forward: Entry, back: Entry) -> None:
         self.forward = _appended(self.forward, index, forward)
         self.back = _appended(self.back, index, back)
 
     def has(self, size: int, index: int, forward: Entry, back: Entry) -> bool:
-        """Whether it has gone on from that size with this part alone: the sum of two values has been made before."""
+        """Whether it has gone on from that size with this part alone: the sum of two values has
+        been made before.
+        """
         return (
             len(self.forward) > index == size
             and _is_same(self.forward[index], forward)
@@ -106,7 +117,11 @@ def added(short: Array, long: Array) -> Array:
 def growing(places: Places | None) -> tuple[Any, Any, Any]:
     """Moments of no part yet, of which each part adds one, two and apart."""
     rows = None if places is None else np.zeros((0, places.count, places.count))
-    return (array("d"), array("d"), array("d")) if rows is None else (Grown(rows[:, 0]), Grown(rows), Grown(rows))
+    return (
+        (array("d"), array("d"), array("d"))
+        if rows is None
+        else (Grown(rows[:, 0]), Grown(rows), Grown(rows))
+    )
 
 
 def weighed(left: Array, right: Array, held: tuple[Any, Any, Any]) -> Products:
@@ -118,4 +133,7 @@ def weighed(left: Array, right: Array, held: tuple[Any, Any, Any]) -> Products:
     if left.ndim == 1:
         return Products(*(np.tensordot(left * right, part, 1) for part in (one, two, apart)))
     by_pair = "ai,aij,aj->ij"
-    return Products((left * right * one).sum(0), *(np.einsum(by_pair, left, part, right) for part in (two, apart)))
+    return Products(
+        (left * right * one).sum(0),
+        *(np.einsum(by_pair, left, part, right) for part in (two, apart)),
+    )

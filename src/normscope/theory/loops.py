@@ -1,9 +1,11 @@
-"""Stacks whose blocks are run several times: what one matrix makes of several passes has a covariance.
+"""Stacks whose blocks are run several times: what one matrix makes of several passes has a
+covariance.
 
-As widths grow, W u and W u' of two passes are Gaussian with the covariance of u and u', whatever W made of u came into
-u' on the way, and on the way back the transpose of W is as good as independent of it (Yang 2020, arXiv:2006.14548, for
-a last matrix that stands nowhere else). So a sub-layer maps covariances of two passes as it maps moments of one, and
-all that is new is that squares of sums have their products.
+As widths grow, W u and W u' of two passes are Gaussian with the covariance of u and u', whatever W
+made of u came into u' on the way, and on the way back the transpose of W is as good as independent
+of it (Yang 2020, arXiv:2006.14548, for a last matrix that stands nowhere else). So a sub-layer maps
+covariances of two passes as it maps moments of one, and all that is new is that squares of sums
+have their products.
 """
 
 from typing import Any
@@ -20,7 +22,9 @@ from .sublayers import NOTHING_INSIDE, Map, _InsideF
 
 
 def stack_of(placement: Placement, setting: StreamSetting) -> MomentStack:
-    """A stack to run forward. Raises Unpredictable for loops of a formula that no model of ours loops."""
+    """A stack to run forward. Raises Unpredictable for loops of a formula that no model of ours
+    loops.
+    """
     if placement.stack.loops == 1:
         return MomentStack(placement, setting)
     try:
@@ -36,17 +40,27 @@ class _LoopedStack(MomentStack):
     def __init__(self, placement: Placement, setting: StreamSetting) -> None:
         super().__init__(placement, setting)
         self.common: dict[tuple[int, int], Map] = {}
-        """What a sub-layer makes of the covariance of its inputs in two passes, by the atoms of its outputs there."""
+        """What a sub-layer makes of the covariance of its inputs in two passes, by the atoms of its
+        outputs there.
+        """
 
     def maps(self, applied: Applied) -> list[tuple[int, Map]]:
-        later = [(atom, made) for (first, atom), made in self.common.items() if first == applied.atom]
+        later = [
+            (atom, made) for (first, atom), made in self.common.items() if first == applied.atom
+        ]
         return [*super().maps(applied), *later]
 
     def apply(self, site: Site, x: Moments, inside: _InsideF) -> Moments:
         """F(x). Raises Unpredictable for what is followed through one pass alone."""
         if inside or self.atoms.remainders:
-            which = "the formula acts within its sub-layers" if inside else "norms squash what they read"
-            raise Unpredictable(f"{which}, which is followed through blocks that are run once: loops must be 1")
+            which = (
+                "the formula acts within its sub-layers"
+                if inside
+                else "norms squash what they read"
+            )
+            raise Unpredictable(
+                f"{which}, which is followed through blocks that are run once: loops must be 1"
+            )
         made = super().apply(site, x, inside)
         *earlier, last = [one for one in self.applied if one.site is site]
         for before in earlier:
@@ -60,16 +74,27 @@ class _LoopedStack(MomentStack):
         if site.kind == "attention":
             return self.map(site, x, first.differing, NOTHING_INSIDE)
         if self.setting.activation != "relu" and not np.allclose(first.q, second.q, rtol=0.01):
-            raise Unpredictable("feed-forwards read what grows from pass to pass: only relu is followed through loops")
+            raise Unpredictable(
+                "feed-forwards read what grows from pass to pass: only relu is followed through "
+                "loops"
+            )
         # To an activation one token in two passes is as two tokens are.
-        size, alone = root(first.q * second.q), x.one if self.atoms.places is None else np.diag(x.one)
+        size, alone = (
+            root(first.q * second.q),
+            x.one if self.atoms.places is None else np.diag(x.one),
+        )
         own, two = (
-            self.map(site, Products(size, of, x.apart), first.differing, NOTHING_INSIDE) for of in (alone, x.two)
+            self.map(site, Products(size, of, x.apart), first.differing, NOTHING_INSIDE)
+            for of in (alone, x.two)
         )
         parts = zip(own.projections, two.projections, strict=True)
-        projections = tuple(part._replace(inputs=x, back=_joined_back(one.back, part.back)) for one, part in parts)
+        projections = tuple(
+            part._replace(inputs=x, back=_joined_back(one.back, part.back)) for one, part in parts
+        )
         last = _joined(own.last_inputs, two.last_inputs)
-        return two._replace(output=_joined(own.output, two.output), last_inputs=last, projections=projections)
+        return two._replace(
+            output=_joined(own.output, two.output), last_inputs=last, projections=projections
+        )
 
 
 def _joined(own: Products, two: Products) -> Products:

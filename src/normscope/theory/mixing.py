@@ -1,7 +1,9 @@
-"""Second moments of the tokens of a batch, and the linear maps by which attention mixes them before training.
+"""Second moments of the tokens of a batch, and the linear maps by which attention mixes them before
+training.
 
-Where all places of a sequence are alike, moments are numbers. In a causal stack each place has moments of its own
-(`places.py`): then they are arrays, and what stands here of numbers holds of them too.
+Where all places of a sequence are alike, moments are numbers. In a causal stack each place has
+moments of its own (`places.py`): then they are arrays, and what stands here of numbers holds of
+them too.
 """
 
 import math
@@ -17,7 +19,9 @@ Entry = Any
 """A number; by place (K,) of single tokens and (K, K) of two."""
 
 make = tuple.__new__
-"""make(Products, (one, two, apart)): as the call, without what was a third of the time that predictions take."""
+"""make(Products, (one, two, apart)): as the call, without what was a third of the time that
+predictions take.
+"""
 
 
 class Products(NamedTuple):
@@ -38,7 +42,9 @@ class Products(NamedTuple):
         """The sum with `factor` times the other."""
         one, two, apart = self
         more, more_two, more_apart = other
-        return make(Products, (one + factor * more, two + factor * more_two, apart + factor * more_apart))
+        return make(
+            Products, (one + factor * more, two + factor * more_two, apart + factor * more_apart)
+        )
 
 
 NOTHING = Products(0.0, 0.0, 0.0)
@@ -67,11 +73,17 @@ def mean_of(number: Entry) -> float:
 
 
 def between(least: float, number: Entry, most: float) -> Entry:
-    return np.clip(number, least, most) if isinstance(number, np.ndarray) else min(most, max(least, number))
+    return (
+        np.clip(number, least, most)
+        if isinstance(number, np.ndarray)
+        else min(most, max(least, number))
+    )
 
 
 class LinearMap(NamedTuple):
-    """What gradients become on their way through a map: `one` is made of the old one and two, `two` too."""
+    """What gradients become on their way through a map: `one` is made of the old one and two, `two`
+    too.
+    """
 
     one_one: float
     one_two: float
@@ -82,12 +94,19 @@ class LinearMap(NamedTuple):
     def __call__(self, g: Products) -> Products:
         one, two, apart = g
         one_one, one_two, two_one, two_two, apart_apart = self
-        return make(Products, (one_one * one + one_two * two, two_one * one + two_two * two, apart_apart * apart))
+        return make(
+            Products,
+            (one_one * one + one_two * two, two_one * one + two_two * two, apart_apart * apart),
+        )
 
 
 def outer_square(g: Products, x: Products, width: int, tokens: int, sequences: int) -> float:
-    """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of that width."""
-    per_token = g.one * x.one + (tokens - 1) * g.two * x.two + (sequences - 1) * tokens * g.apart * x.apart
+    """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of
+    that width.
+    """
+    per_token = (
+        g.one * x.one + (tokens - 1) * g.two * x.two + (sequences - 1) * tokens * g.apart * x.apart
+    )
     return float(sequences * tokens * width * per_token)
 
 
@@ -98,7 +117,8 @@ SOFTMAX_WIDEST = 8.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixing:
-    """What attention's weights w_ij are on average; the products of mixed values are linear in those of the values.
+    """What attention's weights w_ij are on average; the products of mixed values are linear in
+    those of the values.
 
     `self_one` and `self_two` are the shares of q in the new q and in the new p; p has the rest.
     """
@@ -108,12 +128,16 @@ class Mixing:
     self_two: float
     """E Σ_j w_ij w_i'j, of two queries."""
     apart_one: float
-    """E Σ_j w_ij² u_ij², u_ij the distance of value j from what its query mixes, per distance of two values: 2u²."""
+    """E Σ_j w_ij² u_ij², u_ij the distance of value j from what its query mixes, per distance of
+    two values: 2u².
+    """
     apart_two: float
     """E Σ_j w_ij w_i'j u_ij u_i'j, of two queries."""
 
     def forward(self, value: Products) -> Products:
-        """Values of other sequences are mixed by other weights, which leaves their mean product as it is."""
+        """Values of other sequences are mixed by other weights, which leaves their mean product as
+        it is.
+        """
         one, two, apart = value
         gap = one - two
         return make(Products, (two + self.self_one * gap, two + self.self_two * gap, apart))
@@ -127,11 +151,13 @@ def uniform(keys: int) -> Mixing:
 
 
 def sharpened(keys: int, variance: float, covariance: float = 0.0, common: float = 0.0) -> Mixing:
-    """With random queries and keys: logits of that variance over the keys, and covariance for two queries.
+    """With random queries and keys: logits of that variance over the keys, and covariance for two
+    queries.
 
-    The shares grow as those of softmax over independent Gaussian logits do; for two queries that is exact where their
-    logits are the same, and of `self_two` where they are independent. Of two keys they vary together as much as values
-    that are made of the same tokens do, whose products have the mean square `common`.
+    The shares grow as those of softmax over independent Gaussian logits do; for two queries that is
+    exact where their logits are the same, and of `self_two` where they are independent. Of two keys
+    they vary together as much as values that are made of the same tokens do, whose products have
+    the mean square `common`.
     """
     plain = uniform(keys)
     if variance <= 0.0:
@@ -148,15 +174,19 @@ def sharpened(keys: int, variance: float, covariance: float = 0.0, common: float
 
 
 def softmax_square(keys: Entry, variance: Entry) -> Entry:
-    """E Σ_j w_j² for w = softmax(z), z of `keys` independent Gaussians: 1/keys without variance, 1 at its other end.
+    """E Σ_j w_j² for w = softmax(z), z of `keys` independent Gaussians: 1/keys without variance, 1
+    at its other end.
 
-    Interpolated between variances for which the integral is solved, up to 64; the error is below a hundredth.
+    Interpolated between variances for which the integral is solved, up to 64; the error is below a
+    hundredth.
     """
     return _softmax(0, keys, variance)
 
 
 def softmax_apart(keys: Entry, variance: Entry) -> Entry:
-    """E Σ_j w_j² (1 - 2 w_j + Σ_k w_k²) of the same: how far values that have nothing in common lie from their mean."""
+    """E Σ_j w_j² (1 - 2 w_j + Σ_k w_k²) of the same: how far values that have nothing in common lie
+    from their mean.
+    """
     return _softmax(1, keys, variance)
 
 
@@ -176,7 +206,10 @@ def _softmax_at(which: int, keys: Array, variance: Array) -> Array:
     found = np.empty(place.shape)
     for step in np.unique(steps):
         here = steps == step
-        below, above = (_softmax_up_to(int(keys.max()), int(one))[which][keys[here] - 1] for one in (step, step + 1))
+        below, above = (
+            _softmax_up_to(int(keys.max()), int(one))[which][keys[here] - 1]
+            for one in (step, step + 1)
+        )
         found[here] = below + (above - below) * (place[here] ** 2 - step**2) / (2 * step + 1)
     return found
 
@@ -201,8 +234,8 @@ def softmax_squares(step: int, counts: tuple[int, ...]) -> Array:
 def _solved(step: int, counts: tuple[int, ...]) -> tuple[Array, Array]:
     """By 1/S^k = ∫ t^(k-1) e^(-tS) dt / (k-1)!, S = Σ e^z, of which the keys are factors.
 
-    E Σ w² is n ∫ t E[e^(2z - t e^z)] E[e^(-t e^z)]^(n-1) dt; Σ w³ is made of the third power, and (Σ w²)² of n fourth
-    powers and n (n-1) products of two second ones.
+    E Σ w² is n ∫ t E[e^(2z - t e^z)] E[e^(-t e^z)]^(n-1) dt; Σ w³ is made of the third power, and
+    (Σ w²)² of n fourth powers and n (n-1) products of two second ones.
     """
     z = np.linspace(-9, 9, 181)
     density = np.exp(-(z**2) / 2)

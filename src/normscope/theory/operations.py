@@ -1,6 +1,8 @@
-"""What a formula may do to moments beside sums: norms, attention over depth, unit vectors, parameters.
+"""What a formula may do to moments beside sums: norms, attention over depth, unit vectors,
+parameters.
 
-A formula's numbers are read here too: parameters at their initial values, numbers of a token at their means.
+A formula's numbers are read here too: parameters at their initial values, numbers of a token at
+their means.
 """
 
 import math
@@ -11,26 +13,41 @@ from typing import Any, Literal
 import numpy as np
 
 from ..placement.base import Initial
-from ..placement.operations import Number, beside, by_head, connect, joined, mix, stopped, unit, weighed_sum
+from ..placement.operations import (
+    Number,
+    beside,
+    by_head,
+    connect,
+    joined,
+    mix,
+    stopped,
+    unit,
+    weighed_sum,
+)
 from .mixing import Entry, between, mean_of, root, squared, vanishes
 from .moments import Followed, Moments, Unpredictable
 from .squashing import Erf, SquashingNorms, Tanh
 
 SMALL = 0.25
-"""The largest standard deviation of a token's logit for which its mean is taken. σ then scatters by a sixteenth about
-½, and what the squares of such numbers add to a second moment is below two hundredths."""
+"""The largest standard deviation of a token's logit for which its mean is taken. σ then scatters by
+a sixteenth about ½, and what the squares of such numbers add to a second moment is below two
+hundredths."""
 
 
 class InitialNumber(float):
-    """A parameter of the formula at its initial value: a number, or a tensor of which all entries are that number.
+    """A parameter of the formula at its initial value: a number, or a tensor of which all entries
+    are that number.
 
-    std: of the distribution that it is drawn from, of which the mean alone counts wherever it multiplies.
+    std: of the distribution that it is drawn from, of which the mean alone counts wherever it
+    multiplies.
     """
 
     shape: tuple[int, ...]
     std: float
 
-    def __new__(cls, value: float, shape: tuple[int, ...] = (), std: float = 0.0) -> "InitialNumber":
+    def __new__(
+        cls, value: float, shape: tuple[int, ...] = (), std: float = 0.0
+    ) -> "InitialNumber":
         made = super().__new__(cls, value)
         made.shape, made.std = shape, std
         return made
@@ -59,7 +76,9 @@ def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
     return made
 
 
-def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> InitialNumber | _InitialNumbers:
+def first_values(
+    initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
+) -> InitialNumber | _InitialNumbers:
     """A parameter as theory reads it."""
     if isinstance(initial, tuple) and len(shape) == 1:
         return tuple(map(float, initial))
@@ -67,7 +86,9 @@ def first_values(initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
 
 
 @lru_cache(maxsize=64)
-def _first_values(initial: Initial, shape: tuple[int, ...], std: float) -> InitialNumber | _InitialNumbers:
+def _first_values(
+    initial: Initial, shape: tuple[int, ...], std: float
+) -> InitialNumber | _InitialNumbers:
     if isinstance(initial, tuple):
         return tuple(first_values(entry, shape[1:], std) for entry in initial)
     return InitialNumber(initial, shape, std)
@@ -85,8 +106,9 @@ def _connect(
 ) -> tuple[float, ...]:
     """The biases: what such numbers are on average.
 
-    Exactly so where the weight starts from 0. Those of numbers of a token, which stand for their mean, 0, scatter less
-    than these do. Raises Unpredictable for another mean, and where the weight is drawn so wide that logits scatter.
+    Exactly so where the weight starts from 0. Those of numbers of a token, which stand for their
+    mean, 0, scatter less than these do. Raises Unpredictable for another mean, and where the weight
+    is drawn so wide that logits scatter.
     """
     rows, *_, width = weight.shape
     if isinstance(x, Moments) and (weight.std or weight):
@@ -94,12 +116,15 @@ def _connect(
         scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
         if scatter > SMALL:
             raise Unpredictable(
-                f"the numbers that a token's streams are weighed with are drawn with a standard deviation of "
-                f"{scatter:.2g} over {width:,} features: beyond {SMALL:g} they differ too much from token to token for "
-                "theory to follow, and this placement cannot be predicted"
+                "the numbers that a token's streams are weighed with are drawn with a standard "
+                f"deviation of {scatter:.2g} over {width:,} features: beyond {SMALL:g} they differ "
+                "too much from token to token for theory to follow, and this placement cannot be "
+                "predicted"
             )
     elif not isinstance(x, Moments) and x:
-        raise Unpredictable(f"numbers of a token that are {x:.2g} on average are not followed any further")
+        raise Unpredictable(
+            f"numbers of a token that are {x:.2g} on average are not followed any further"
+        )
     return bias if isinstance(bias, tuple) else (float(bias),) * rows
 
 
@@ -111,19 +136,26 @@ _SQUASHING: dict[str, Erf | Tanh] = {"dyt": Tanh(), "derf": Erf()}
 
 
 class MomentNorms:
-    """The norms of a formula on moments. Before training their gains are 1, so all names give the same map.
+    """The norms of a formula on moments. Before training their gains are 1, so all names give the
+    same map.
 
-    centres: True for LayerNorm, which takes the mean over features off; the others divide by the RMS. ScaleNorm's gain
-    is √d at first, so it is RMSNorm here.
+    centres: True for LayerNorm, which takes the mean over features off; the others divide by the
+    RMS. ScaleNorm's gain is √d at first, so it is RMSNorm here.
     """
 
     def __init__(self, epsilon: float, *, centres: bool) -> None:
         self.epsilon, self.centres = epsilon, centres
 
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
-        if (known := x.atoms.normed.get((x, self))) is None:  # streams that are one value are normed one by one
+        if (
+            known := x.atoms.normed.get((x, self))
+        ) is None:  # streams that are one value are normed one by one
             centred = without_mean(x) if self.centres and x.atoms.constant else x
-            known = centred if vanishes(centred.q) else _divided(centred, root(centred.q + self.epsilon))
+            known = (
+                centred
+                if vanishes(centred.q)
+                else _divided(centred, root(centred.q + self.epsilon))
+            )
             x.atoms.normed[x, self] = known
         return known
 
@@ -150,16 +182,19 @@ def without_mean(x: Moments) -> Moments:
     if not found:
         return x
     products = (between(0.0, q, math.inf), p, apart)
-    return Moments(x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, x.differing, centred=True)
+    return Moments(
+        x.atoms, x.scale, x.back, x.lane, x.size, products, x.spread, x.differing, centred=True
+    )
 
 
 def _divided(x: Moments, divisor: Entry) -> Moments:
     """x over its own size, which is `divisor` on average.
 
-    A gradient is divided by the size that was drawn: the mean of 1/s² is larger than one over the mean of s² by the
-    relative variance of s². Over a deep stack these add up to a norm of the gradient that scatters from draw to draw.
-    Half of that variance is taken here, which follows the root mean square of the norm over draws; in deep Post-LN
-    stacks the mean of the norms lies below it.
+    A gradient is divided by the size that was drawn: the mean of 1/s² is larger than one over the
+    mean of s² by the relative variance of s². Over a deep stack these add up to a norm of the
+    gradient that scatters from draw to draw. Half of that variance is taken here, which follows the
+    root mean square of the norm over draws; in deep Post-LN stacks the mean of the norms lies below
+    it.
     """
     scatter = x.spread / (x.q * x.q * x.atoms.scatter_width)
     made = x.times(1 / divisor, root(1 + scatter / 2) / divisor, normed=True)
@@ -188,22 +223,33 @@ def _mix(
     Raises Unpredictable for any other: the weights would depend on the token.
     """
     if float(query) != 0.0:
-        raise Unpredictable(f"attention over depth is predicted for a query of 0, where it starts, got {float(query)}")
+        raise Unpredictable(
+            "attention over depth is predicted for a query of 0, where it starts, got "
+            f"{float(query)}"
+        )
     if isinstance(query, Followed):
         raise Unpredictable(
-            "attention over depth weighs values by a query that the first update moves, which theory does not follow: "
-            "what an update changes cannot be predicted for this placement"
+            "attention over depth weighs values by a query that the first update moves, which "
+            "theory does not follow: what an update changes cannot be predicted for this placement"
         )
     of = value or (lambda x: x)
-    return values[0].atoms.total(tuple(values), of) / len(values) if len(values) > 1 else of(values[0])
+    return (
+        values[0].atoms.total(tuple(values), of) / len(values) if len(values) > 1 else of(values[0])
+    )
 
 
 @weighed_sum.register
 def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[Number]) -> Moments:
-    # Most weights of a history start at 0: what such a value adds is looked for only where the weight is to move.
-    pairs = [pair for pair in zip(values, weights, strict=True) if pair[1] or pair[1].__class__ is not float]
+    # Most weights of a history start at 0: what such a value adds is looked for only where the
+    # weight is to move.
+    pairs = [
+        pair
+        for pair in zip(values, weights, strict=True)
+        if pair[1] or pair[1].__class__ is not float
+    ]
     if all(weight.__class__ is float and not value.normed for value, weight in pairs):
-        # Streams that start as one value stay one for long. The sums are exact, so that no order makes two of them.
+        # Streams that start as one value stay one for long. The sums are exact, so that no order
+        # makes two of them.
         by_value: dict[Moments, list[float]] = {}
         for value, weight in pairs:
             by_value.setdefault(value, []).append(weight)
@@ -230,7 +276,9 @@ def _stopped(x: Moments) -> Moments:
 
 @beside.register
 def _beside(x: Moments, *others: Moments) -> Moments:
-    """The first, as large as all are: of values side by side numbers are computed, which have no direction."""
+    """The first, as large as all are: of values side by side numbers are computed, which have no
+    direction.
+    """
     mean = sum(part.q for part in (x, *others)) / (1 + len(others))
     if vanishes(x.q):
         return x
@@ -240,10 +288,13 @@ def _beside(x: Moments, *others: Moments) -> Moments:
 
 @joined.register
 def _joined(x: Moments, *others: Moments, epsilon: float = 1e-6) -> Moments:
-    """The first stream over the RMS of all: of several, numbers are computed, which have no direction."""
+    """The first stream over the RMS of all: of several, numbers are computed, which have no
+    direction.
+    """
     if vanishes(x.q):
         return x
-    # A history is joined anew for every mean of it, and values known by their sum are known by what they are.
+    # A history is joined anew for every mean of it, and values known by their sum are known by what
+    # they are.
     known = x.atoms.normed.get((x, *others, epsilon))
     if known is None:
         mean = sum(part.q for part in (x, *others)) / (1 + len(others))

@@ -1,13 +1,15 @@
-"""The tokens of a sequence: the places where they stand, where each has moments of its own, and how they differ.
+"""The tokens of a sequence: the places where they stand, where each has moments of its own, and how
+they differ.
 
-A token at place t of a causal sequence sees t keys, so that the first tokens keep what the last average away, and a
-norm divides each by its own size. Moments are therefore arrays: of a token at each place, and of two tokens at each
-pair of places. Up to `MOST` tokens a place is a token. Of a longer sequence it is a group of neighbours that are taken
-to be alike, longer the further back it stands; all tokens of a memory, which are alike, are one place.
+A token at place t of a causal sequence sees t keys, so that the first tokens keep what the last
+average away, and a norm divides each by its own size. Moments are therefore arrays: of a token at
+each place, and of two tokens at each pair of places. Up to `MOST` tokens a place is a token. Of a
+longer sequence it is a group of neighbours that are taken to be alike, longer the further back it
+stands; all tokens of a memory, which are alike, are one place.
 
-What a softmax passes on to its logits is a sum over pairs of tokens of ⟨x̃, x̃'⟩², x̃ a token less their mean. It is as
-small as of random tokens only where they differ in as many directions as there are features, and grows with the
-variance of ‖x̃‖² over draws.
+What a softmax passes on to its logits is a sum over pairs of tokens of ⟨x̃, x̃'⟩², x̃ a token less
+their mean. It is as small as of random tokens only where they differ in as many directions as there
+are features, and grows with the variance of ‖x̃‖² over draws.
 """
 
 import math
@@ -57,7 +59,9 @@ class Places:
     def gathered(self, gram: Array) -> Products:
         """Of the inner products of all tokens of a sequence, of which another one has the same."""
         first = np.cumsum(self.tokens).astype(int) - self.tokens.astype(int)
-        apart = np.add.reduceat(np.add.reduceat(gram, first, 0), first, 1) / np.outer(self.tokens, self.tokens)
+        apart = np.add.reduceat(np.add.reduceat(gram, first, 0), first, 1) / np.outer(
+            self.tokens, self.tokens
+        )
         one = np.add.reduceat(np.diag(gram), first) / self.tokens
         rest = np.maximum(self.tokens - 1, 1)
         two = apart.copy()
@@ -78,13 +82,19 @@ class Places:
         single = float(n @ one) / total
         pairs = total * (total - 1)
         every = float(n @ two @ n + n @ (one - two.diagonal()))
-        return Products(single, (every - total * single) / pairs if pairs else 0.0, float(n @ apart @ n) / total**2)
+        return Products(
+            single,
+            (every - total * single) / pairs if pairs else 0.0,
+            float(n @ apart @ n) / total**2,
+        )
 
     def sum(self, left: Products, right: Products) -> tuple[float, float]:
         """Σ_ij left_ij right_ij over all tokens of a sequence, and over those of two sequences."""
         n, two, far = self.tokens, left.two * right.two, left.apart * right.apart
         within = n @ two @ n + n @ (left.one * right.one - two.diagonal())
-        return float(within), float(n @ far @ n if isinstance(far, np.ndarray) else far * n.sum() ** 2)
+        return float(within), float(
+            n @ far @ n if isinstance(far, np.ndarray) else far * n.sum() ** 2
+        )
 
 
 def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
@@ -94,7 +104,11 @@ def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
 @lru_cache(maxsize=16)
 def causal(tokens: int) -> Places:
     """Of a sequence in which a token sees itself and those before it."""
-    ends = np.unique(np.rint(np.geomspace(1, tokens, 4 * MOST))) if tokens > MOST else np.arange(1.0, tokens + 1)
+    ends = (
+        np.unique(np.rint(np.geomspace(1, tokens, 4 * MOST)))
+        if tokens > MOST
+        else np.arange(1.0, tokens + 1)
+    )
     while len(ends) > MOST:
         # The narrowest step, by its share, goes.
         ends = np.delete(ends, 1 + np.argmin(ends[2:] / ends[:-2]))
@@ -111,7 +125,9 @@ def alike(tokens: int, queries: int) -> Places:
 
 
 def scaled(covariance: Products, one: Entry, two: Entry, places: Places | None) -> Products:
-    """Of values that are multiplied with these numbers, of two places the mean over which of them is whose."""
+    """Of values that are multiplied with these numbers, of two places the mean over which of them
+    is whose.
+    """
     if places is None:
         return covariance.scaled(one * two)
     pair = np.outer(one * np.ones(places.count), two * np.ones(places.count))
@@ -130,7 +146,9 @@ class Factors(NamedTuple):
         return make(Products, (self.one * g.one, self.two * g.two, self.apart * g.apart))
 
     def forward(self, matrix: Array) -> Array:
-        """What the function makes of changes at its input: their Gram matrix over tokens, or coefficients."""
+        """What the function makes of changes at its input: their Gram matrix over tokens, or
+        coefficients.
+        """
         return whole_of(Products(self.one, self.two)) * matrix
 
 
@@ -166,27 +184,32 @@ class Differing(NamedTuple):
     """Of all places together, beyond E‖x̃‖² / d, which is q − p."""
 
     narrow: float = 1.0
-    """d · E⟨x̃, x̃'⟩² / (E‖x̃‖²)² of two tokens: d over the number of directions. 1 of random tokens."""
+    """d · E⟨x̃, x̃'⟩² / (E‖x̃‖²)² of two tokens: d over the number of directions. 1 of random
+    tokens.
+    """
     wider: float = 1.0
     """The root mean square over draws of ‖x̃‖² over its mean."""
     past: float = 0.0
     """Of the root of `narrow`, what comes of the directions of what it was made of."""
 
     def attended(self) -> "Differing":
-        """What attention makes of it, by two random matrices; other tokens are mixed for each token."""
+        """What attention makes of it, by two random matrices; other tokens are mixed for each
+        token.
+        """
         return make(Differing, (self.narrow + 2, self.wider, 0.0))
 
     def activated(self, share: float, hidden: float) -> "Differing":
         """What a feed-forward makes of it.
 
-        share: of the square of what comes out, what slopes make of what goes in. hidden: units for each feature, of
-        which half are still.
+        share: of the square of what comes out, what slopes make of what goes in. hidden: units for
+        each feature, of which half are still.
         """
         past = min(1.0, share) * math.sqrt(self.narrow)
         return make(Differing, (past * past + 1 + 2 / hidden, self.wider, past))
 
     def normed(self, scatter: float, common: float) -> "Differing":
-        """Divided by a size whose square has that relative variance; tokens have that share of their square in common.
+        """Divided by a size whose square has that relative variance; tokens have that share of
+        their square in common.
 
         E 1/s⁴ is 1 + 3 Var s², as far as tokens have one size.
         """
@@ -198,7 +221,9 @@ RANDOM = Differing()
 
 
 def summed(left: tuple[float, Differing], right: tuple[float, Differing]) -> Differing:
-    """Of a sum without a part in common: what both have of the past adds up as it is, all else in squares."""
+    """Of a sum without a part in common: what both have of the past adds up as it is, all else in
+    squares.
+    """
     (gap, one), (other_gap, other) = left, right
     if not gap or not other_gap:
         return one if gap else other
@@ -213,13 +238,16 @@ def of_both(left: tuple[float, Differing], right: tuple[float, Differing]) -> Di
     """Of streams that are made of the same parts: the mean."""
     (gap, one), (other_gap, other) = left, right
     share = gap / (gap + other_gap) if gap + other_gap else 0.5
-    return Differing(*(share * part + (1 - share) * more for part, more in zip(one, other, strict=True)))
+    return Differing(
+        *(share * part + (1 - share) * more for part, more in zip(one, other, strict=True))
+    )
 
 
 def of_tokens(x: Array) -> Differing:
     """Of (tokens, features) as they are.
 
-    Of random tokens Σ⟨x̃, x̃'⟩² over all pairs is 1 + n/d times what it is of as many that are orthogonal.
+    Of random tokens Σ⟨x̃, x̃'⟩² over all pairs is 1 + n/d times what it is of as many that are
+    orthogonal.
     """
     n, width = x.shape
     x = x - x.mean(0)
@@ -244,7 +272,8 @@ def of_parts(squares: Array, parts: list[tuple[float, Differing]]) -> Differing:
 def spread_in_common(left: tuple[Entry, Entry], right: tuple[Entry, Entry], q: Entry) -> Entry:
     """d · Var ‖x‖² / d² of a sum of that q, of two values' q and spread.
 
-    Between that of independent values and that of one value taken twice, by their squared correlation.
+    Between that of independent values and that of one value taken twice, by their squared
+    correlation.
     """
     (one, spread), (other, more) = left, right
     if vanishes(one) or vanishes(other):

@@ -1,4 +1,5 @@
-"""Predicted curves over depth: the stream and the gradient of every matrix, for any placement, before any training.
+"""Predicted curves over depth: the stream and the gradient of every matrix, for any placement,
+before any training.
 
 Predictions of many placements run on as many cores as there are.
 """
@@ -34,7 +35,9 @@ class _AttentionWeights:
     """Curves of one kind of attention by block, (L,), each a mean over queries."""
 
     deviation: Array
-    """Root mean square over queries of the standard deviation of a query's logits over the keys that it sees."""
+    """Root mean square over queries of the standard deviation of a query's logits over the keys
+    that it sees.
+    """
     square: Array
     """E Σ_j w_j²: one over the number of keys where all weigh alike, 1 where one has all."""
     entropy: Array
@@ -42,7 +45,9 @@ class _AttentionWeights:
 
 
 def weights_of(stack: MomentStack) -> dict[str, _AttentionWeights]:
-    """By kind of sub-layer. Logits are those of independent Gaussians, of which theory knows the variance."""
+    """By kind of sub-layer. Logits are those of independent Gaussians, of which theory knows the
+    variance.
+    """
     found = {}
     for kind in ("attention", "cross_attention"):
         attends = [applied for applied in stack.applied if applied.site.kind == kind]
@@ -55,24 +60,30 @@ def _weight_curves(stack: MomentStack, kind: str, attends: list[Applied]) -> _At
     places, setting = stack.atoms.places, stack.setting
     queries = np.ones(1) if places is None else places.tokens
     if kind == "cross_attention" or places is None:
-        keys = np.full(len(queries), setting.memory_tokens if kind == "cross_attention" else setting.tokens)
+        keys = np.full(
+            len(queries), setting.memory_tokens if kind == "cross_attention" else setting.tokens
+        )
     else:
         keys = places.keys.astype(int)
     variances = [applied.map.variance for applied in attends]
     variance = np.array(variances).reshape(len(attends), -1)
-    # A query's own length scatters over heads as the root of a χ² does, unless it is normed: three nodes, exact to
-    # the fifth power of a normal variable.
+    # A query's own length scatters over heads as the root of a χ² does, unless it is normed: three
+    # nodes, exact to the fifth power of a normal variable.
     width = attends[0].site.stack.width_of_head
     steady = np.array([applied.steady for applied in attends])
     reach = np.where(steady, 0.0, math.sqrt(6 / width))[:, None]
     share = queries / queries.sum()
-    both = np.array([_softmax(keys, variance * np.maximum(0, 1 + side * reach)) for side in (-1, 0, 1)])
+    both = np.array(
+        [_softmax(keys, variance * np.maximum(0, 1 + side * reach)) for side in (-1, 0, 1)]
+    )
     square, entropy = np.tensordot([1 / 6, 4 / 6, 1 / 6], both, 1) @ share
     return _AttentionWeights(deviation=np.sqrt(variance @ share), square=square, entropy=entropy)
 
 
 def _softmax(keys: Array, variance: Array) -> Array:
-    """(2, L, K) Σ w² and the entropy, (K,) keys seen and (L, K) variances; linear in the variance between steps."""
+    """(2, L, K) Σ w² and the entropy, (K,) keys seen and (L, K) variances; linear in the variance
+    between steps.
+    """
     place = np.sqrt(np.minimum(variance, SOFTMAX_WIDEST**2)) * SOFTMAX_STEPS
     low = np.minimum(place.astype(int), int(SOFTMAX_WIDEST * SOFTMAX_STEPS) - 1)
     counts, at = np.unique(keys, return_inverse=True)
@@ -86,7 +97,8 @@ def _softmax(keys: Array, variance: Array) -> Array:
 def _table(counts: tuple[int, ...], steps: int) -> Array:
     """(2, steps + 1, counts) of both, by standard deviations.
 
-    By parts E Σ w z is σ² (1 - E Σ w²), which is also σ times the derivative of E ln Σ e^z: the entropy follows.
+    By parts E Σ w z is σ² (1 - E Σ w²), which is also σ times the derivative of E ln Σ e^z: the
+    entropy follows.
     """
     sigma = np.arange(steps + 1)[:, None] / SOFTMAX_STEPS
     square = np.array([softmax_squares(step, counts) for step in range(steps + 1)])
@@ -108,21 +120,28 @@ class _StreamPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPrediction:
-    """Curves of one stack: (L+1,) by completed blocks for the stream, a block as often as it is run, (L,) by block for
-    gradients."""
+    """Curves of one stack: (L+1,) by completed blocks for the stream, a block as often as it is
+    run, (L,) by block for gradients."""
 
     q: Array
-    """E‖x_l‖² / d of the stream that sub-layers read, the first where there are several; from the embedding on."""
+    """E‖x_l‖² / d of the stream that sub-layers read, the first where there are several; from the
+    embedding on.
+    """
     p: Array
     """E⟨x_l, x'_l⟩ / d of two tokens of a sequence."""
     gradient_norm: dict[str, Array]
-    """Root mean square over draws of the Frobenius norm of each matrix's gradient: query, key, value, output, ffn_in,
-    ffn_out (and ffn_gate), and cross_query and so on of cross-attention. Where the norm differs much from draw to draw,
-    as in the lower blocks of a deep Post-LN stack, the mean of the norms is smaller."""
+    """Root mean square over draws of the Frobenius norm of each matrix's gradient: query, key,
+    value, output, ffn_in, ffn_out (and ffn_gate), and cross_query and so on of cross-attention.
+    Where the norm differs much from draw to draw, as in the lower blocks of a deep Post-LN stack,
+    the mean of the norms is smaller."""
     shares: dict[str, Array] = field(default_factory=dict)
-    """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add up to 1."""
+    """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add
+    up to 1.
+    """
     streams: dict[str, _StreamPrediction] = field(default_factory=dict)
-    """Every residual stream by the name that the formula gives it; of a history of values, the newest one."""
+    """Every residual stream by the name that the formula gives it; of a history of values, the
+    newest one.
+    """
     attention: dict[str, _AttentionWeights] = field(default_factory=dict)
     """Its weights by kind of sub-layer: attention, cross_attention."""
     change: UpdateChange | None = None
@@ -138,7 +157,10 @@ def _numbers_in_words() -> Iterator[None]:
     try:
         yield
     except ArithmeticError as error:
-        said = f"infinite numbers or a stream of 0 in the formula ({error}): this placement cannot be predicted"
+        said = (
+            f"infinite numbers or a stream of 0 in the formula ({error}): this placement cannot be "
+            "predicted"
+        )
         raise Unpredictable(said) from error
     finally:
         (gc.enable if collects else gc.disable)()
@@ -151,12 +173,14 @@ def predict(
     """Predictions by stack: "encoder", "decoder" or both.
 
     scatter: False for the limit of infinite width, where norms divide by the same in every draw.
-    update: the first one of a training, to be followed through the stack.
-    Raises ValueError for an unknown placement, or one that is not defined for such a model; Unpredictable, which is one
-    too, for a formula that theory does not follow.
+    update: the first one of a training, to be followed through the stack. Raises ValueError for an
+    unknown placement, or one that is not defined for such a model; Unpredictable, which is one too,
+    for a formula that theory does not follow.
     """
     if model.loops > 1 and (update is not None or model.stack == "encoder-decoder"):
-        raise Unpredictable("loops are followed through one stack, encoder or decoder, and through no update of it")
+        raise Unpredictable(
+            "loops are followed through one stack, encoder or decoder, and through no update of it"
+        )
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
         stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
@@ -168,9 +192,14 @@ def predict(
         raise Unpredictable(ONE_STACK)
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
     encoder = _forward(
-        named(placement)(model.shape("encoder")), replace(model, tokens=source_tokens), model.source, scatter
+        named(placement)(model.shape("encoder")),
+        replace(model, tokens=source_tokens),
+        model.source,
+        scatter,
     )
-    decoder = _forward(named(placement)(model.shape("decoder")), model, model.target, scatter, encoder)
+    decoder = _forward(
+        named(placement)(model.shape("decoder")), model, model.target, scatter, encoder
+    )
     gradients = backward(decoder, *loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
@@ -179,7 +208,11 @@ def predict(
 
 
 def _forward(
-    placement: Placement, model: ModelSetting, text: RepeatedTokens, scatter: bool, encoder: MomentStack | None = None
+    placement: Placement,
+    model: ModelSetting,
+    text: RepeatedTokens,
+    scatter: bool,
+    encoder: MomentStack | None = None,
 ) -> MomentStack:
     initial = InitialState(model.setting, placement)
     setting = StreamSetting(
@@ -201,7 +234,9 @@ def _forward(
 
 
 def _norm_of(model: ModelSetting, placement: Placement) -> Norm:
-    """A placement whose idea is a norm of its own keeps it where a model has LayerNorm: it divides by the RMS."""
+    """A placement whose idea is a norm of its own keeps it where a model has LayerNorm: it divides
+    by the RMS.
+    """
     own = model.norm in CENTRING and placement.default_norm not in CENTRING
     return "rms-norm" if own else model.norm
 
@@ -217,24 +252,31 @@ def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPredictio
         shares=stack.shares(),
         attention=weights_of(stack),
         streams={name: _curves(depths) for name, depths in stack.streams.items()},
-        doubts=doubts_of(stack, tuple(name for name, norms in gradients.weights.items() if any(norms))),
+        doubts=doubts_of(
+            stack, tuple(name for name, norms in gradients.weights.items() if any(norms))
+        ),
     )
 
 
 def _curves(depths: Sequence[Products]) -> _StreamPrediction:
     return _StreamPrediction(
-        q=np.array([products.one for products in depths]), p=np.array([products.two for products in depths])
+        q=np.array([products.one for products in depths]),
+        p=np.array([products.two for products in depths]),
     )
 
 
 _WORTH_PROCESSES = 4000
-"""Blocks in all, a tenth of a second of work: what it takes to start processes is a third of that."""
+"""Blocks in all, a tenth of a second of work: what it takes to start processes is a third of
+that.
+"""
 _UPDATE_COSTS = 100
 """A block whose update is followed takes so many times as long."""
 _Stacks = dict[str, StackPrediction]
 
 
-def predict_many(placements: Sequence[str], model: ModelSetting, update: Update | None = None) -> dict[str, _Stacks]:
+def predict_many(
+    placements: Sequence[str], model: ModelSetting, update: Update | None = None
+) -> dict[str, _Stacks]:
     """What `predict` says of each. Raises as it does."""
     found, refused = predict_or_refuse(placements, model, update)
     for reason in refused.values():
@@ -251,14 +293,17 @@ def predict_or_refuse(
     return {name: one for name, one in both.items() if not isinstance(one, Unpredictable)}, refused
 
 
-def _each(placements: Sequence[str], model: ModelSetting, update: Update | None) -> "list[_Stacks | Unpredictable]":
+def _each(
+    placements: Sequence[str], model: ModelSetting, update: Update | None
+) -> "list[_Stacks | Unpredictable]":
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     processes = min(cores, len(placements))
     if processes == 1 or len(placements) * model.blocks * model.loops < _WORTH_PROCESSES / (
         1 if update is None else _UPDATE_COSTS
     ):
         return [_one(name, model, update) for name in placements]
-    # Forked, so that they know the placements that the user has registered, and import nothing again.
+    # Forked, so that they know the placements that the user has registered, and import nothing
+    # again.
     with multiprocessing.get_context("fork").Pool(processes) as pool:
         return pool.map(partial(_one, model=model, update=update), placements, chunksize=1)
 

@@ -1,4 +1,6 @@
-"""The settings predictions are made in: initial weights and embedding as numbers, and the model they are for."""
+"""The settings predictions are made in: initial weights and embedding as numbers, and the model
+they are for.
+"""
 
 import math
 from dataclasses import dataclass
@@ -19,41 +21,54 @@ from .stream import Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedTokens:
-    """How often two places have the same entry of the vocabulary; 0 where all tokens differ and targets are random."""
+    """How often two places have the same entry of the vocabulary; 0 where all tokens differ and
+    targets are random.
+    """
 
     same_within: float = 0.0
     """Both read it: two places of one sequence."""
     same_apart: float = 0.0
     """Two places of two sequences."""
     asked_within: float = 0.0
-    """One reads what the other is to predict, as the next place of a text does: two places of one sequence."""
+    """One reads what the other is to predict, as the next place of a text does: two places of one
+    sequence.
+    """
     asked_apart: float = 0.0
     """Two places of two sequences."""
 
 
 AS_PLACEMENT = "as-placement"
 _VECTORS = "theory"
-"""The scheme under which vectors of E‖x_0‖² = d come in, without positions; no output projection could be tied to them.
+"""The scheme under which vectors of E‖x_0‖² = d come in, without positions; no output projection
+could be tied to them.
 """
 
 
 class InitialState:
-    """What a setting says of a placement's model before the first update: of the scheme that its weights are drawn by.
+    """What a setting says of a placement's model before the first update: of the scheme that its
+    weights are drawn by.
 
     name: of a scheme, or `as-placement` for the one that the placement's source uses.
     """
 
     def __init__(self, name: str, placement: Placement) -> None:
-        self.placement, self.scheme = placement, placement.initialisation if name == AS_PLACEMENT else name
+        self.placement, self.scheme = (
+            placement,
+            placement.initialisation if name == AS_PLACEMENT else name,
+        )
         self._stds: dict[tuple[str, float], float] = {}
 
     @property
     def output_is_drawn(self) -> bool:
-        """False where attention has no last matrix: the identity stands for it, and no update moves it."""
+        """False where attention has no last matrix: the identity stands for it, and no update moves
+        it.
+        """
         return SCHEMES[self.scheme].draws["output"].of != "identity"
 
     def weight_std(self, weight: str, site: Site) -> float:
-        """Of every matrix; those whose vectors an update would put on the unit sphere start there."""
+        """Of every matrix; those whose vectors an update would put on the unit sphere start
+        there.
+        """
         key = weight, self.placement.gain(weight, site)
         if key not in self._stds:
             self._stds[key] = weight_std(self.placement, weight, site, self.scheme)
@@ -62,7 +77,11 @@ class InitialState:
     @property
     def row(self) -> float | None:
         """E‖E_v‖² of the embedding's rows; None where there are none."""
-        return None if self.scheme == _VECTORS else self.width * embedding_std(self.placement, self.scheme) ** 2
+        return (
+            None
+            if self.scheme == _VECTORS
+            else self.width * embedding_std(self.placement, self.scheme) ** 2
+        )
 
     @property
     def width(self) -> int:
@@ -92,7 +111,11 @@ def _sinusoids(width: int, tokens: int | Places) -> list[Part]:
     centred = positions - mean[:, None]
     return [
         Part(_products(centred @ centred.T / width, tokens), differing=of_tokens(centred)),
-        Part(_products(np.outer(mean, mean), tokens), centred=False, differing=Differing(float(width))),
+        Part(
+            _products(np.outer(mean, mean), tokens),
+            centred=False,
+            differing=Differing(float(width)),
+        ),
     ]
 
 
@@ -115,8 +138,9 @@ _MOST_LOOPED = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSetting:
-    """The model a prediction is for. The loss is the mean cross-entropy per target token, in nats, at random targets,
-    over all sequences. The output projection has rows of squared length 1 where it is not tied."""
+    """The model a prediction is for. The loss is the mean cross-entropy per target token, in nats,
+    at random targets, over all sequences. The output projection has rows of squared length 1 where
+    it is not tied."""
 
     stack: Literal["encoder", "decoder", "encoder-decoder"] = "encoder"
     """Stack to predict: encoder, decoder or encoder-decoder."""
@@ -139,21 +163,25 @@ class ModelSetting:
     vocabulary: int = 10_000
     """Number of rows of the output projection."""
     setting: str = "theory"
-    """Initial weights and embedding: theory, paper, another scheme such as normal-0.02, or as-placement for each
-    source's own."""
+    """Initial weights and embedding: theory, paper, another scheme such as normal-0.02, or
+    as-placement for each source's own."""
     activation: Activation = "relu"
     """Activation of the feed-forward: relu, gelu or swiglu."""
     norm: Norm = "layer-norm"
     """Norm: layer-norm, rms-norm, dyt or derf."""
     tied: bool = True
-    """Whether the output projection is the input's embedding, in settings whose embedding has rows."""
+    """Whether the output projection is the input's embedding, in settings whose embedding has
+    rows.
+    """
     dropout: float = 0.0
     """On the embedding and on every F(x)."""
     label_smoothing: float = 0.0
     source: RepeatedTokens = _ALL_DIFFER
     """What the source's tokens repeat, or those of a stack on its own."""
     target: RepeatedTokens = _ALL_DIFFER
-    """The same of the target: of the decoder's input in an encoder-decoder, and of what the loss asks for."""
+    """The same of the target: of the decoder's input in an encoder-decoder, and of what the loss
+    asks for.
+    """
 
     def __post_init__(self) -> None:
         for name in ("blocks", "loops", "width", "ffn_width", "heads", "tokens", "sequences"):
@@ -161,16 +189,22 @@ class ModelSetting:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.blocks > _MOST_BLOCKS:
             raise ValueError(
-                f"blocks must be at most {_MOST_BLOCKS:,}, which takes about a minute, got {self.blocks:,}"
+                f"blocks must be at most {_MOST_BLOCKS:,}, which takes about a minute, got "
+                f"{self.blocks:,}"
             )
         if self.loops > 1 and (work := self.blocks * self.loops**2) > _MOST_LOOPED:
-            raise ValueError(f"blocks · loops² must be at most {_MOST_LOOPED:,}, about a minute's work, got {work:,}")
+            raise ValueError(
+                f"blocks · loops² must be at most {_MOST_LOOPED:,}, about a minute's work, got "
+                f"{work:,}"
+            )
         if self.vocabulary < 2:
             raise ValueError(f"vocabulary must be at least 2, got {self.vocabulary}")
         if self.width % self.heads:
             raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
         if self.width < 4 or self.width % 2:
-            raise ValueError(f"width must be even and at least 4, for its sinusoids, got {self.width}")
+            raise ValueError(
+                f"width must be even and at least 4, for its sinusoids, got {self.width}"
+            )
         if self.source_tokens is not None and self.source_tokens < 1:
             raise ValueError(f"source_tokens must be at least 1, got {self.source_tokens}")
         for name in ("dropout", "label_smoothing"):
@@ -184,7 +218,9 @@ class ModelSetting:
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
-                raise ValueError(f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{name} must be one of {', '.join(values)}, got {getattr(self, name)!r}"
+                )
 
     def shape(self, kind: Literal["encoder", "decoder"]) -> StackShape:
         """Of one of its stacks."""

@@ -1,4 +1,6 @@
-"""Squashing norms, tanh(αx) or erf(αx), on moments: Gaussian features forward, and gradients on their way back."""
+"""Squashing norms, tanh(αx) or erf(αx), on moments: Gaussian features forward, and gradients on
+their way back.
+"""
 
 import math
 from collections.abc import Callable
@@ -18,11 +20,15 @@ _REACH, _STEP, _FINEST = 9.0, 0.1, 1440
 
 
 MOST = 0.03
-"""The largest share of a value's square that may be what another norm has bent; Post-LN has 0.014."""
+"""The largest share of a value's square that may be what another norm has bent; Post-LN has
+0.014.
+"""
 
 
 class _Squashed(NamedTuple):
-    """For a feature x of variance v: second moments of φ(x) and of φ'(x), which needs no other feature."""
+    """For a feature x of variance v: second moments of φ(x) and of φ'(x), which needs no other
+    feature.
+    """
 
     q: Entry
     """E φ²"""
@@ -35,7 +41,9 @@ class _Squashed(NamedTuple):
 
 
 class _SquashedPair(NamedTuple):
-    """For two features of those variances and a covariance; by place, of the variances (K,) and covariances (K, K)."""
+    """For two features of those variances and a covariance; by place, of the variances (K,) and
+    covariances (K, K).
+    """
 
     p: Entry
     """E φ(x) φ(x')"""
@@ -58,11 +66,15 @@ class Erf:
         )
 
     def two(self, variance: Entry, covariance: Entry) -> _SquashedPair:
-        own, common = root(1 + 2 * SQUASHING_SLOPE**2 * variance), 2 * SQUASHING_SLOPE**2 * covariance
+        own, common = (
+            root(1 + 2 * SQUASHING_SLOPE**2 * variance),
+            2 * SQUASHING_SLOPE**2 * covariance,
+        )
         own = np.outer(own, own) if isinstance(own, np.ndarray) else own * own
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
         return _SquashedPair(
-            p=2 / math.pi * np.arcsin(common / own), slope_p=slope**2 / root((own - common) * (own + common))
+            p=2 / math.pi * np.arcsin(common / own),
+            slope_p=slope**2 / root((own - common) * (own + common)),
         )
 
 
@@ -87,18 +99,26 @@ class Tanh:
             z, weights = _nodes(_steps(float(size.max())))
             values = np.tanh(SQUASHING_SLOPE * size[:, None] * z)
             scale = np.outer(size, size)
-            rho = np.clip(np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0)
+            rho = np.clip(
+                np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0
+            )
             return _SquashedPair(
-                of_pairs(values, z, weights, rho), of_pairs(SQUASHING_SLOPE * (1 - values**2), z, weights, rho)
+                of_pairs(values, z, weights, rho),
+                of_pairs(SQUASHING_SLOPE * (1 - values**2), z, weights, rho),
             )
         sigma = math.sqrt(variance)
         z, weights = _nodes(_steps(sigma))
         rho = max(-1.0, min(1.0, covariance / variance)) if variance else 0.0
         first = np.tanh(SQUASHING_SLOPE * sigma * z)
-        second = np.tanh(SQUASHING_SLOPE * sigma * (rho * z[:, None] + math.sqrt(1 - rho**2) * z[None, :]))
+        second = np.tanh(
+            SQUASHING_SLOPE * sigma * (rho * z[:, None] + math.sqrt(1 - rho**2) * z[None, :])
+        )
         given_first, square_given_first = second @ weights, second**2 @ weights
         slope = weights * SQUASHING_SLOPE**2 * (1 - first**2)
-        return _SquashedPair(p=float((weights * first) @ given_first), slope_p=float(slope @ (1 - square_given_first)))
+        return _SquashedPair(
+            p=float((weights * first) @ given_first),
+            slope_p=float(slope @ (1 - square_given_first)),
+        )
 
 
 def _steps(sigma: float) -> int:
@@ -114,13 +134,15 @@ def _nodes(steps: int) -> tuple[Array, Array]:
 
 
 class SquashingNorms:
-    """DyT or Derf on moments, exact for Gaussian features: those of an embedding, of every F, and of sums of them.
+    """DyT or Derf on moments, exact for Gaussian features: those of an embedding, of every F, and
+    of sums of them.
 
-    What comes of x is the best multiple of it, and a remainder without covariance with x or any part of it, which is a
-    part of its own. So is the way back: a gradient is multiplied by the slope's mean, and the slope's scatter about it
-    brings what arrives at the remainder.
+    What comes of x is the best multiple of it, and a remainder without covariance with x or any
+    part of it, which is a part of its own. So is the way back: a gradient is multiplied by the
+    slope's mean, and the slope's scatter about it brings what arrives at the remainder.
 
-    Calls raise Unpredictable where too much of x is one such remainder, whose features are not Gaussian.
+    Calls raise Unpredictable where too much of x is one such remainder, whose features are not
+    Gaussian.
     """
 
     def __init__(self, squash: Erf | Tanh) -> None:
@@ -143,17 +165,31 @@ class SquashingNorms:
         square, pair = squared(one.slope)
         two = self._of_two(x.q, x.p, pair)
         apart = self._of_two(x.q, x.apart, pair)
-        atom = x.atoms.add(between(0.0, one.q - square * x.q, math.inf), two.p - pair * x.p, apart.p - pair * x.apart)
+        atom = x.atoms.add(
+            between(0.0, one.q - square * x.q, math.inf),
+            two.p - pair * x.p,
+            apart.p - pair * x.apart,
+        )
         scatter = (one.slope_q - square, two.slope_p - pair, apart.slope_p - pair)
-        back = LinearMap(scatter[0], 0.0, 0.0, *scatter[1:]) if x.atoms.places is None else Factors(*scatter)
+        back = (
+            LinearMap(scatter[0], 0.0, 0.0, *scatter[1:])
+            if x.atoms.places is None
+            else Factors(*scatter)
+        )
         x.atoms.remainders.append(Remainder(x, atom, back))
         made = x.times(one.slope, one.slope, normed=False) + single(x.atoms, atom)
         made.spread = x.spread * one.growth**2
         return made
 
     def _of_two(self, variance: Entry, covariance: Entry, slopes: Entry) -> _SquashedPair:
-        """Both functions are odd: of independent features nothing is left but the product of mean slopes."""
-        return _SquashedPair(0.0, slopes) if vanishes(covariance) else self.squash.two(variance, covariance)
+        """Both functions are odd: of independent features nothing is left but the product of mean
+        slopes.
+        """
+        return (
+            _SquashedPair(0.0, slopes)
+            if vanishes(covariance)
+            else self.squash.two(variance, covariance)
+        )
 
 
 def _refuse_bent(x: Moments) -> None:
@@ -166,7 +202,7 @@ def _refuse_bent(x: Moments) -> None:
     x.atoms.bent = max(x.atoms.bent, share)
     if share > MOST:
         raise Unpredictable(
-            f"a norm reads what another norm has squashed: {share:.2g} of its input's square is bent, and beyond "
-            f"{MOST:g} features are not Gaussian, as theory takes them for dyt and derf: this placement can be "
-            "predicted with layer-norm or rms-norm"
+            f"a norm reads what another norm has squashed: {share:.2g} of its input's square is "
+            f"bent, and beyond {MOST:g} features are not Gaussian, as theory takes them for dyt "
+            "and derf: this placement can be predicted with layer-norm or rms-norm"
         )

@@ -1,4 +1,6 @@
-"""A placement's formula over moments: the stream forward through one stack, and what the way back needs."""
+"""A placement's formula over moments: the stream forward through one stack, and what the way back
+needs.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,7 +37,9 @@ class StreamSetting:
     tokens: int
     """Of each sequence."""
     weight_std: Callable[[str, Site], float]
-    """Standard deviation of the entries of a matrix (query, key, value, output, ffn_in, ffn_out) at a site."""
+    """Standard deviation of the entries of a matrix (query, key, value, output, ffn_in, ffn_out) at
+    a site.
+    """
     sequences: int = 1
     """Of the batch that the loss is a mean over."""
     dropout: float = 0.0
@@ -69,7 +73,9 @@ class MomentEnd:
     def __init__(self, norm: MomentNorms | SquashingNorms) -> None:
         self.norm = norm
 
-    def parameter(self, name: str, *, initial: Initial, **spec: Any) -> InitialNumber | tuple[Any, ...]:
+    def parameter(
+        self, name: str, *, initial: Initial, **spec: Any
+    ) -> InitialNumber | tuple[Any, ...]:
         return first_values(initial, **spec)
 
     def scheduled(self, name: str, *, initial: float) -> float:
@@ -79,7 +85,9 @@ class MomentEnd:
 class _MomentSublayer(MomentEnd):
     """F on moments."""
 
-    def __init__(self, norm: MomentNorms | SquashingNorms, site: Site, stack: "MomentStack") -> None:
+    def __init__(
+        self, norm: MomentNorms | SquashingNorms, site: Site, stack: "MomentStack"
+    ) -> None:
         self.norm, self.site, self.stack = norm, site, stack
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
@@ -107,13 +115,17 @@ class MomentStack:
     variances: list[float] = field(default_factory=list)
     """Of every branch so far, over all its elements: its mean over features is 0."""
     profile: list[float] = field(default_factory=list)
-    """The variances that initial values are taken from, of a pass with first values, where the placement has one."""
+    """The variances that initial values are taken from, of a pass with first values, where the
+    placement has one.
+    """
     input_variance: float = 1.0
     """The same of the embedding."""
     depths: list[Products] = field(default_factory=list)
     """Of the stream that `Placement.hidden` shows after so many blocks, from the embedding on."""
     streams: dict[str, list[Products]] = field(default_factory=dict)
-    """The same of every stream under the name that the formula gives it; of a history, its newest value."""
+    """The same of every stream under the name that the formula gives it; of a history, its newest
+    value.
+    """
     states: list[Moments] = field(default_factory=list)
     """The values that `depths` has the products of."""
     last: Moments = field(init=False)
@@ -144,12 +156,22 @@ class MomentStack:
     def _pass(self, parts: Sequence[Part]) -> Moments:
         n, kept, places = self.setting.tokens, 1 / (1 - self.setting.dropout), self.atoms.places
         for products, centred, differing in parts:
-            self.atoms.add(products.one * kept, products.two, products.apart, centred=centred, differing=differing)
+            self.atoms.add(
+                products.one * kept,
+                products.two,
+                products.apart,
+                centred=centred,
+                differing=differing,
+            )
         if places is not None:
             parts = [part._replace(products=places.mean(part.products)) for part in parts]
         embedding = Moments.sum_of(self.atoms)
-        squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part, centred, _ in parts if not centred)
-        self.input_variance = math.fsum(part.one for part, *_ in parts) * self._measured - squared_mean
+        squared_mean = math.fsum(
+            (part.one + (n - 1) * part.two) / n for part, centred, _ in parts if not centred
+        )
+        self.input_variance = (
+            math.fsum(part.one for part, *_ in parts) * self._measured - squared_mean
+        )
         placement, shape = self.placement, self.placement.stack
         norm = norms_of(self.setting.norm, placement.norm_epsilon)
         end = MomentEnd(norm)
@@ -171,7 +193,9 @@ class MomentStack:
             self.streams.setdefault(name, []).append(newest.mean)
 
     def shares(self) -> dict[str, Array]:
-        """What each part is of the last stream's q: by kind of sub-layer and block, and "embedding"."""
+        """What each part is of the last stream's q: by kind of sub-layer and block, and
+        "embedding".
+        """
         squares, places = self.atoms.shares(self.last.coefficients), self.atoms.places
         parts = squares if places is None else squares @ places.tokens
         parts = parts / parts.sum()
@@ -187,11 +211,17 @@ class MomentStack:
         spread = made.spread
         if not vanishes(x.spread):
             # A norm over equal entries is nought, and nothing spreads in proportion to it.
-            square = np.where(x.q == 0, np.inf, x.q) if isinstance(x.q, np.ndarray) else x.q or math.inf
+            square = (
+                np.where(x.q == 0, np.inf, x.q) if isinstance(x.q, np.ndarray) else x.q or math.inf
+            )
             spread = spread + x.spread * (one / square) ** 2
-        atom = self.atoms.add(one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing)
+        atom = self.atoms.add(
+            one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing
+        )
         places = self.atoms.places
-        self.variances.append((one if places is None else places.mean(made.output).one) * self._measured)
+        self.variances.append(
+            (one if places is None else places.mean(made.output).one) * self._measured
+        )
         self.applied.append(Applied(site, x, made, atom, "query" in inside, "value" in inside))
         return single(self.atoms, atom)
 
@@ -199,7 +229,11 @@ class MomentStack:
         """A parameter that the placement sets from the variances of the branches before it."""
         source = self.variances if self.placement.profiling.in_order else self.profile
         before = source[: len(self.applied)]
-        return self.placement.profiled(before, self.input_variance).get(name, initial) if before else initial
+        return (
+            self.placement.profiled(before, self.input_variance).get(name, initial)
+            if before
+            else initial
+        )
 
     @property
     def _measured(self) -> float:
@@ -207,12 +241,16 @@ class MomentStack:
         return 1 / (1 - self.setting.dropout) if self.placement.profiling.dropout else 1.0
 
     def maps(self, applied: Applied) -> list[tuple[int, Map]]:
-        """What F makes of moments, by its atom, and of covariances with those of later passes through it."""
+        """What F makes of moments, by its atom, and of covariances with those of later passes
+        through it.
+        """
         return [(applied.atom, applied.map)]
 
     def map(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
         """F at an input with these moments, or with a covariance in the place of them."""
-        return (self._feed_forward if site.kind == "feed_forward" else self._attention)(site, x, differing, inside)
+        return (self._feed_forward if site.kind == "feed_forward" else self._attention)(
+            site, x, differing, inside
+        )
 
     def _feed_forward(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
         std, shape, setting = self.setting.weight_std, site.stack, self.setting
@@ -246,7 +284,10 @@ class MomentStack:
             source_tokens=keys,
             differing=setting.memory_differing if crosses and self.atoms.draws else differing,
             inside=inside,
-            **{f"{name}_std": setting.weight_std(name, site) for name in ("query", "key", "value", "output")},
+            **{
+                f"{name}_std": setting.weight_std(name, site)
+                for name in ("query", "key", "value", "output")
+            },
         )
 
 
@@ -254,5 +295,6 @@ class MomentStack:
 def _sites(shape: StackShape) -> tuple[tuple[Site, ...], ...]:
     """Block by block; many placements are predicted for one shape."""
     return tuple(
-        tuple(Site(kind=kind, block=block, stack=shape) for kind in shape.kinds) for block in range(1, shape.blocks + 1)
+        tuple(Site(kind=kind, block=block, stack=shape) for kind in shape.kinds)
+        for block in range(1, shape.blocks + 1)
     )

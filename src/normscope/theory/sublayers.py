@@ -1,7 +1,8 @@
-"""Attention and feed-forward on moments: second moments forward, gradients backward, gradients of every matrix.
+"""Attention and feed-forward on moments: second moments forward, gradients backward, gradients of
+every matrix.
 
-Gradients have products as values have (`Products`), for the mean loss of all tokens. A matrix whose inputs are x_i and
-whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
+Gradients have products as values have (`Products`), for the mean loss of all tokens. A matrix whose
+inputs are x_i and whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +13,17 @@ import numpy as np
 
 from .attending import _Alike, _AtPlaces
 from .kernels import GATED, Activation, Kernel, excess, kernel
-from .mixing import NOTHING, Entry, LinearMap, Products, make, mean_of, outer_square, squared, vanishes
+from .mixing import (
+    NOTHING,
+    Entry,
+    LinearMap,
+    Products,
+    make,
+    mean_of,
+    outer_square,
+    squared,
+    vanishes,
+)
 from .moments import Atoms, Moments, Unpredictable, single
 from .places import RANDOM, ByPlace, Differing, Factors, GradientMap, Places, gap_of
 
@@ -32,7 +43,9 @@ class Projection(NamedTuple):
     onward: float
     """From there to its input."""
     of_query: bool = False
-    """Whether it reads what queries are made of, in cross-attention another thing than keys and values are."""
+    """Whether it reads what queries are made of, in cross-attention another thing than keys and
+    values are.
+    """
 
     @property
     def length(self) -> int:
@@ -40,8 +53,12 @@ class Projection(NamedTuple):
         return self.tokens.total if isinstance(self.tokens, Places) else self.tokens
 
 
-def gradient_square(g: Products, x: Products, width: int, tokens: int | Places, sequences: int) -> float:
-    """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of that width."""
+def gradient_square(
+    g: Products, x: Products, width: int, tokens: int | Places, sequences: int
+) -> float:
+    """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of
+    that width.
+    """
     if not isinstance(tokens, Places):
         return outer_square(g, x, width, tokens, sequences)
     within, apart = tokens.sum(g, x)
@@ -86,12 +103,21 @@ def feed_forward(
     """
     places = tokens if isinstance(tokens, Places) else None
     into = width * ffn_in_std * ffn_in_std
-    scale = inner_scales(inside, "hidden", ffn_width, x.scaled(into), places=places)[0] if inside else 1.0
+    scale = (
+        inner_scales(inside, "hidden", ffn_width, x.scaled(into), places=places)[0]
+        if inside
+        else 1.0
+    )
     scaled, scaled_two = squared(scale)
     variance = x.one * into * scaled
     found = kernel(activation, variance, correlation(x.two, x.one))
     other = kernel(activation, variance, correlation(x.apart, x.one)) if apart else _UNASKED
-    hidden, kept, kept_two, left_mean = make(Products, (found.q, found.p, other.p)), 1.0, 1.0, found.mean
+    hidden, kept, kept_two, left_mean = (
+        make(Products, (found.q, found.p, other.p)),
+        1.0,
+        1.0,
+        found.mean,
+    )
     if inside and "output" in inside:
         square, pair = squared(found.mean)
         mean = Products(square, pair, pair)
@@ -100,7 +126,11 @@ def feed_forward(
         kept, kept_two = squared(inner)
         left_mean = found.mean * inner_mean
         square, pair = squared(left_mean)
-        hidden = Products(centred.one * kept + square, centred.two * kept_two + pair, centred.apart * kept_two + pair)
+        hidden = Products(
+            centred.one * kept + square,
+            centred.two * kept_two + pair,
+            centred.apart * kept_two + pair,
+        )
     out = ffn_width * ffn_out_std * ffn_out_std
     back, back_two = out * kept * scaled, out * kept_two * scaled_two
 
@@ -110,7 +140,9 @@ def feed_forward(
         return make(LinearMap, (back * one, 0.0, 0.0, back * two, back * far))
 
     slopes = passed(found.slope_q, found.slope_p, other.slope_p)
-    projections: tuple[Projection, ...] = (make(Projection, ("ffn_in", slopes, x, tokens, into, False)),)
+    projections: tuple[Projection, ...] = (
+        make(Projection, ("ffn_in", slopes, x, tokens, into, False)),
+    )
     silent: tuple[str, ...] = ()
     if activation in GATED and not vanishes(found.gate_slope_q):
         gate = passed(found.gate_slope_q, found.gate_slope_p, other.gate_slope_p)
@@ -123,7 +155,21 @@ def feed_forward(
     gap, made = gap_of(x, places), gap_of(output, places)
     turned = into * mean_of(back_two * (found.slope_p + found.gate_slope_p)) * gap
     made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
-    return make(Map, (output, spread, projections, silent, "ffn_out", hidden, ffn_width, left_mean, variance, made_of))
+    return make(
+        Map,
+        (
+            output,
+            spread,
+            projections,
+            silent,
+            "ffn_out",
+            hidden,
+            ffn_width,
+            left_mean,
+            variance,
+            made_of,
+        ),
+    )
 
 
 def correlation(two: Entry, one: Entry) -> Entry:
@@ -150,16 +196,24 @@ def attention(
     differing: Differing = RANDOM,
     inside: _InsideF = NOTHING_INSIDE,
 ) -> Map:
-    """Softmax attention of queries made of x over keys and values made of `source`, a memory's in cross-attention."""
+    """Softmax attention of queries made of x over keys and values made of `source`, a memory's in
+    cross-attention.
+    """
 
-    def scaled(made: Products, place: str, at: int | Places) -> tuple[Products, tuple[Entry, Entry]]:
+    def scaled(
+        made: Products, place: str, at: int | Places
+    ) -> tuple[Products, tuple[Entry, Entry]]:
         """By what a function within F multiplies it with."""
         if place not in inside:
             return made, _UNSCALED
-        scale, _ = inner_scales(inside, place, width, made, places=at if isinstance(at, Places) else None)
+        scale, _ = inner_scales(
+            inside, place, width, made, places=at if isinstance(at, Places) else None
+        )
         return _by_scales(made, squared(scale)), squared(scale)
 
-    def projected(read: Products, std: float, place: str, at: int | Places) -> tuple[Products, tuple[Entry, Entry]]:
+    def projected(
+        read: Products, std: float, place: str, at: int | Places
+    ) -> tuple[Products, tuple[Entry, Entry]]:
         return scaled(read.scaled(width * std * std), place, at)
 
     value, value_scales = projected(source, value_std, "value", source_tokens)
@@ -174,7 +228,10 @@ def attention(
     to_value, to_query, to_key = weights.back(out)
     at_values = _between(output_scales, to_value, value_scales)
     projections: tuple[Projection, ...] = (
-        make(Projection, ("value", at_values, source, source_tokens, width * value_std * value_std, False)),
+        make(
+            Projection,
+            ("value", at_values, source, source_tokens, width * value_std * value_std, False),
+        ),
     )
     if weights.draws:
         at_queries, at_keys = (
@@ -183,13 +240,18 @@ def attention(
         )
         projections += (
             make(Projection, ("query", at_queries, x, tokens, width * query_std * query_std, True)),
-            make(Projection, ("key", at_keys, source, source_tokens, width * key_std * key_std, False)),
+            make(
+                Projection,
+                ("key", at_keys, source, source_tokens, width * key_std * key_std, False),
+            ),
         )
     silent = () if weights.draws else ("query", "key")
     output = inputs.scaled(out)
     # Two random matrices: values' and the last.
     spread, variance, made_of = 4 * output.one * output.one, weights.variance, differing.attended()
-    return make(Map, (output, spread, projections, silent, "output", inputs, width, 0.0, variance, made_of))
+    return make(
+        Map, (output, spread, projections, silent, "output", inputs, width, 0.0, variance, made_of)
+    )
 
 
 _UNSCALED = (1.0, 1.0)
@@ -200,7 +262,9 @@ def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
     return make(Products, (products.one * one, products.two * two, products.apart * two))
 
 
-def _between(before: tuple[Entry, Entry], back: GradientMap, after: tuple[Entry, Entry]) -> GradientMap:
+def _between(
+    before: tuple[Entry, Entry], back: GradientMap, after: tuple[Entry, Entry]
+) -> GradientMap:
     """Gradients scaled, through a map, and scaled again."""
     if before is after is _UNSCALED:
         return back
@@ -221,7 +285,9 @@ def inner_scales(
     *,
     places: Places | None = None,
 ) -> tuple[Entry, Entry]:
-    """What the functions a formula applies within F multiply a projection with, and its mean over features."""
+    """What the functions a formula applies within F multiply a projection with, and its mean over
+    features.
+    """
     if place not in inside:
         return 1.0, 1.0
     atoms = Atoms(width, places=places)
@@ -231,8 +297,9 @@ def inner_scales(
     value = inside[place](x)
     if atoms.remainders:
         raise Unpredictable(
-            f"the formula has a norm inside the sub-layer (at its {place}), and theory follows dyt and derf on the "
-            "stream alone: this placement can be predicted with layer-norm or rms-norm"
+            f"the formula has a norm inside the sub-layer (at its {place}), and theory follows dyt "
+            "and derf on the stream alone: this placement can be predicted with layer-norm or "
+            "rms-norm"
         )
     if value.lane is None:
         return value.scale, value.scale

@@ -1,7 +1,9 @@
-"""Checkpoints: weights and optimiser state by parameter name, with a SHA-256 manifest over every file.
+"""Checkpoints: weights and optimiser state by parameter name, with a SHA-256 manifest over every
+file.
 
-torch.load, safetensors and DCP all accept a flipped bit without a word, and `optimizer.load_state_dict` accepts swapped
-parameters because its state is keyed by position. Here names, shapes and every byte are checked.
+torch.load, safetensors and DCP all accept a flipped bit without a word, and
+`optimizer.load_state_dict` accepts swapped parameters because its state is keyed by position. Here
+names, shapes and every byte are checked.
 """
 
 import hashlib
@@ -36,43 +38,64 @@ class Checkpoint:
         return int(self.folder.name.removeprefix("step-"))
 
     def verify(self, run: str | None = None) -> None:
-        """Compare every file with the manifest, and the run that it is of with the identity `run` where that is given.
+        """Compare every file with the manifest, and the run that it is of with the identity `run`
+        where that is given.
 
         Raises UserError naming the first file that differs; OSError where the disk fails.
         """
         try:
             manifest = (self.folder / _MANIFEST).read_text(encoding="ascii")
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UnicodeDecodeError) as error:
+        except (
+            FileNotFoundError,
+            IsADirectoryError,
+            NotADirectoryError,
+            UnicodeDecodeError,
+        ) as error:
             raise UserError(
-                f"{self.folder / _MANIFEST} is missing or damaged; this checkpoint cannot be trusted"
+                f"{self.folder / _MANIFEST} is missing or damaged; this checkpoint cannot be "
+                "trusted"
             ) from error
         lines = []
         for name in _FILES:
             if not (self.folder / name).is_file():
-                raise UserError(f"{self.folder / name} is missing; this checkpoint cannot be trusted")
+                raise UserError(
+                    f"{self.folder / name} is missing; this checkpoint cannot be trusted"
+                )
             lines.append(_line(self.folder / name))
             if lines[-1] not in manifest.splitlines():
-                raise UserError(f"{self.folder / name} is damaged: its SHA-256 is not the one in {_MANIFEST}")
+                raise UserError(
+                    f"{self.folder / name} is damaged: its SHA-256 is not the one in {_MANIFEST}"
+                )
         if manifest != _manifest(lines):
-            raise UserError(f"{self.folder / _MANIFEST} is damaged; this checkpoint cannot be trusted")
+            raise UserError(
+                f"{self.folder / _MANIFEST} is damaged; this checkpoint cannot be trusted"
+            )
         of_run = self.state().get("run") if run is not None else None
         if run is not None and not isinstance(of_run, str):
-            raise UserError(f"{self.folder}: its state.json was written by another version: it names no run")
+            raise UserError(
+                f"{self.folder}: its state.json was written by another version: it names no run"
+            )
         if of_run != run:
             raise UserError(
-                f"{self.folder} is not a checkpoint of this run: it was saved with another configuration, seed or "
-                "corpus; move it out of the folder"
+                f"{self.folder} is not a checkpoint of this run: it was saved with another "
+                "configuration, seed or corpus; move it out of the folder"
             )
 
     def state(self) -> dict[str, Any]:
-        """What was saved beside the tensors. Raises UserError where it is not what this version saves."""
+        """What was saved beside the tensors. Raises UserError where it is not what this version
+        saves.
+        """
         file = self.folder / "state.json"
         try:
             state = json.loads(file.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{self.folder}: its state.json was written by another version: {error}") from error
+            raise UserError(
+                f"{self.folder}: its state.json was written by another version: {error}"
+            ) from error
         if not isinstance(state, dict):
-            raise UserError(f"{self.folder}: its state.json was written by another version: it is no table")
+            raise UserError(
+                f"{self.folder}: its state.json was written by another version: it is no table"
+            )
         return state
 
     def load_model(self, model: nn.Module) -> None:
@@ -86,11 +109,16 @@ class Checkpoint:
         with torch.no_grad():
             for name, tensor in wanted.items():
                 if tensor.shape != saved[name].shape:
-                    raise UserError(f"{file}: {name} is {tuple(saved[name].shape)}, the model's {tuple(tensor.shape)}")
+                    raise UserError(
+                        f"{file}: {name} is {tuple(saved[name].shape)}, the model's "
+                        f"{tuple(tensor.shape)}"
+                    )
                 tensor.copy_(saved[name])
 
     def load_optimizer(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Restore the optimiser's state of every parameter by name. Raises UserError where it does not fit."""
+        """Restore the optimiser's state of every parameter by name. Raises UserError where it does
+        not fit.
+        """
         file = self.folder / _FILES[1]
         parameters = dict(model.named_parameters())
         optimizer.state.clear()
@@ -99,14 +127,22 @@ class Checkpoint:
             if name not in parameters:
                 raise UserError(f"{file} has state of {name}, which the model does not have")
             parameter = parameters[name]
-            # torch's optimisers count steps in a scalar; everything else they keep has the parameter's shape.
+            # torch's optimisers count steps in a scalar; everything else they keep has the
+            # parameter's shape.
             if tensor.shape != (() if what == "step" else parameter.shape):
-                raise UserError(f"{file}: {key} is {tuple(tensor.shape)}, the parameter {tuple(parameter.shape)}")
+                raise UserError(
+                    f"{file}: {key} is {tuple(tensor.shape)}, the parameter "
+                    f"{tuple(parameter.shape)}"
+                )
             optimizer.state[parameter][what] = tensor.to(parameter.device)
 
 
 def save(
-    folder: Path, update: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+    folder: Path,
+    update: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
 ) -> Checkpoint:
     """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
     moments = {
@@ -118,25 +154,44 @@ def save(
     target = folder / f"step-{update}"
     with disk_errors(f"saving {target}"), whole_folder(target) as temporary:
         for name, tensors in zip(_FILES, (_tensors(model), moments), strict=False):
-            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, temporary / name)
+            save_file(
+                {key: tensor.detach().contiguous() for key, tensor in tensors.items()},
+                temporary / name,
+            )
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-        (temporary / _MANIFEST).write_text(_manifest(_line(temporary / name) for name in _FILES), encoding="ascii")
+        (temporary / _MANIFEST).write_text(
+            _manifest(_line(temporary / name) for name in _FILES), encoding="ascii"
+        )
     return Checkpoint(target)
 
 
 def existing(folder: Path) -> list[Checkpoint]:
     """Checkpoints of a run, oldest first."""
-    found = [Checkpoint(path) for path in folder.glob("step-*") if path.name.removeprefix("step-").isdecimal()]
+    found = [
+        Checkpoint(path)
+        for path in folder.glob("step-*")
+        if path.name.removeprefix("step-").isdecimal()
+    ]
     return sorted(found, key=lambda checkpoint: checkpoint.update)
 
 
 def metrics_bytes(folder: Path) -> int:
-    """How many bytes of metrics.jsonl the newest checkpoint counts on; 0 where there is none, or a damaged one."""
+    """How many bytes of metrics.jsonl the newest checkpoint counts on; 0 where there is none, or a
+    damaged one.
+    """
     try:
         state = existing(folder)[-1].state()
         # A run that goes on beyond its former end has dropped what it did there.
         return int((state["before_end"] or state)["metrics_bytes"])
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, UserError, LookupError, TypeError, ValueError):
+    except (
+        FileNotFoundError,
+        IsADirectoryError,
+        NotADirectoryError,
+        UserError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):
         return 0
 
 
@@ -160,12 +215,16 @@ def _from_step(update: int) -> str:
 
 
 def intact(
-    folder: Path, *, update: int | None = None, run: str | None = None, asking: Callable[[int], str] = _from_step
+    folder: Path,
+    *,
+    update: int | None = None,
+    run: str | None = None,
+    asking: Callable[[int], str] = _from_step,
 ) -> Checkpoint | None:
     """The newest checkpoint, or that of `update`, verified; None where there is none yet.
 
-    run: the identity of the run that it must be of. Raises UserError naming the damaged file, and every intact
-    checkpoint, newest first, with the words that ask for the newest of them.
+    run: the identity of the run that it must be of. Raises UserError naming the damaged file, and
+    every intact checkpoint, newest first, with the words that ask for the newest of them.
     asking: how the caller's user asks for an update's checkpoint.
     """
     found = existing(folder)
@@ -188,8 +247,9 @@ def _offer(others: list[Checkpoint], run: str | None, asking: Callable[[int], st
     whole = [checkpoint.update for checkpoint in others if _is_intact(checkpoint, run)]
     if not whole:
         return (
-            "No other checkpoint of the run is intact. Its config.toml and metrics.jsonl are as they were: train that "
-            "configuration again in another folder, or put a copy of a checkpoint back"
+            "No other checkpoint of the run is intact. Its config.toml and metrics.jsonl are as "
+            "they were: train that configuration again in another folder, or put a copy of a "
+            "checkpoint back"
         )
     names = ", ".join(f"step-{update}" for update in whole)
     return f"Intact, newest first: {names}. Add {asking(whole[0])} to take the newest of them"
@@ -215,7 +275,9 @@ def persistent_buffers(model: nn.Module) -> dict[str, Tensor]:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """Every tensor of a safetensors file. Raises UserError where it is damaged, or the disk does not give it."""
+    """Every tensor of a safetensors file. Raises UserError where it is damaged, or the disk does
+    not give it.
+    """
     with disk_errors(f"reading {file}"):
         try:
             return load_file(file)

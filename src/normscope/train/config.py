@@ -1,4 +1,6 @@
-"""How long and how to train, and the rule by which a run stops early once its outcome is decided."""
+"""How long and how to train, and the rule by which a run stops early once its outcome is
+decided.
+"""
 
 import math
 from collections.abc import Iterable
@@ -14,7 +16,9 @@ from .run_folder import RunFolder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """How long and how to train. A duration is in updates (600 or "600 updates") or epochs ("8 epochs")."""
+    """How long and how to train. A duration is in updates (600 or "600 updates") or epochs ("8
+    epochs").
+    """
 
     duration: int | str = "10 epochs"
     accumulation: int = 1
@@ -22,29 +26,40 @@ class TrainConfig:
     clip_norm: float = math.inf
     """Largest norm of an update's gradient; inf for no clipping."""
     clip_update_rms: float = math.inf
-    """Largest root mean square of a parameter's step, as a multiple of its rate; inf for no clipping."""
+    """Largest root mean square of a parameter's step, as a multiple of its rate; inf for no
+    clipping.
+    """
     validate_every: int | str = "1 epochs"
     checkpoint_every: int | str = "1 epochs"
     keep_checkpoints: int = 2
     """The last ones; the best by validation is kept beside them."""
     monitor_every: int = 0
-    """Updates from one measurement over depth to the next, written beside the losses; 0 for none."""
+    """Updates from one measurement over depth to the next, written beside the losses; 0 for
+    none.
+    """
     device: str = "auto"
     """auto, cpu, cuda, cuda:1 …"""
     precision: Literal["auto", "fp32", "tf32", "bf16"] = "auto"
-    """auto: bf16 autocast on CUDA, fp32 elsewhere. tf32: float32 with factors rounded in products, on CUDA alone."""
+    """auto: bf16 autocast on CUDA, fp32 elsewhere. tf32: float32 with factors rounded in products,
+    on CUDA alone.
+    """
     deterministic: bool = False
-    """On CUDA, kernels with fixed bits alone: the same seed gives the same bits. On a CPU it always does."""
+    """On CUDA, kernels with fixed bits alone: the same seed gives the same bits. On a CPU it always
+    does.
+    """
     threads: int | Literal["auto"] = "auto"
-    """CPU threads; auto for one per core. The same number gives the same bits, another number does not."""
+    """CPU threads; auto for one per core. The same number gives the same bits, another number does
+    not.
+    """
     input_workers: int | Literal["auto"] = "auto"
-    """Processes that prepare the batches of the next updates; 0 for none, auto for 2 on CUDA and none on a CPU, whose
-    cores the training has use for. Any number gives the same bits."""
+    """Processes that prepare the batches of the next updates; 0 for none, auto for 2 on CUDA and
+    none on a CPU, whose cores the training has use for. Any number gives the same bits."""
     compile: bool = False
     """torch.compile; slower than eager on the CPUs we measured."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
-    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip that update. A weight
-    or a validation loss that is not finite always stops the run: every further update would be skipped."""
+    """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip
+    that update. A weight or a validation loss that is not finite always stops the run: every
+    further update would be skipped."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -55,14 +70,22 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.monitor_every < 0:
             raise ValueError(
-                f"monitor_every is a number of updates, or 0 for no measurements; got {self.monitor_every}"
+                "monitor_every is a number of updates, or 0 for no measurements; got "
+                f"{self.monitor_every}"
             )
         if not self.clip_norm > 0:
-            raise ValueError(f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}")
+            raise ValueError(
+                f"clip_norm must be positive (inf for no clipping), got {self.clip_norm}"
+            )
         if not self.clip_update_rms > 0:
-            raise ValueError(f"clip_update_rms must be positive (inf for no clipping), got {self.clip_update_rms}")
+            raise ValueError(
+                "clip_update_rms must be positive (inf for no clipping), got "
+                f"{self.clip_update_rms}"
+            )
         if self.input_workers != "auto" and self.input_workers < 0:
-            raise ValueError(f"input_workers is a number of processes, 0 or auto; got {self.input_workers}")
+            raise ValueError(
+                f"input_workers is a number of processes, 0 or auto; got {self.input_workers}"
+            )
         if self.threads != "auto" and self.threads < 1:
             raise ValueError(f"threads must be at least 1, or auto, got {self.threads}")
 
@@ -74,17 +97,20 @@ _VALIDATIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """A run is decided once it is at chance at so many validations in a row after the peak of its schedule.
+    """A run is decided once it is at chance at so many validations in a row after the peak of its
+    schedule.
 
-    At chance: the validation loss is not below the unigram baseline, that of a model that ignores its input. A run that
-    stops at a value that is not finite needs no rule.
+    At chance: the validation loss is not below the unigram baseline, that of a model that ignores
+    its input. A run that stops at a value that is not finite needs no rule.
     """
 
     validations: int = _VALIDATIONS
 
     def __post_init__(self) -> None:
         if self.validations < 1:
-            raise UserError(f"{option('stop_when')} takes at least one validation, got {self.validations}")
+            raise UserError(
+                f"{option('stop_when')} takes at least one validation, got {self.validations}"
+            )
 
     @classmethod
     def of(cls, text: str | None) -> "StopRule | None":
@@ -94,8 +120,8 @@ class StopRule:
         name, sign, number = text.partition(":")
         if name != DECIDED or (sign and not number.isdecimal()):
             raise UserError(
-                f"{option('stop_when')} takes decided, or decided:N for N validations in a row instead of "
-                f"{_VALIDATIONS}; got {text!r}"
+                f"{option('stop_when')} takes decided, or decided:N for N validations in a row "
+                f"instead of {_VALIDATIONS}; got {text!r}"
             )
         return cls(int(number)) if sign else cls()
 
@@ -112,8 +138,15 @@ class Stopping:
     """Counts the validations of one run at which it was at chance."""
 
     def __init__(self, rule: StopRule, *, chance_nats: float, peak_update: int) -> None:
-        """chance_nats: loss of the unigram baseline per target token. peak_update: the last of the warm-up."""
-        self.rule, self.chance_nats, self.peak_update, self.in_a_row = rule, chance_nats, peak_update, 0
+        """chance_nats: loss of the unigram baseline per target token. peak_update: the last of the
+        warm-up.
+        """
+        self.rule, self.chance_nats, self.peak_update, self.in_a_row = (
+            rule,
+            chance_nats,
+            peak_update,
+            0,
+        )
 
     def restore(self, events: Iterable[Event], update: int) -> None:
         """Count those that a run has behind it that goes on after `update`."""
@@ -136,5 +169,6 @@ class Stopping:
         """Why, where it is decided."""
         several = f"{self.in_a_row} validations in a row" if self.in_a_row > 1 else "a validation"
         return (
-            f"not below the unigram baseline of {self.chance_nats:.3f} nats at {several} after the peak of the schedule"
+            f"not below the unigram baseline of {self.chance_nats:.3f} nats at {several} after the "
+            "peak of the schedule"
         )

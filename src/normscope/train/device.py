@@ -1,7 +1,9 @@
-"""Where, how precisely and with which random numbers a run computes, and what `environment.json` says of that.
+"""Where, how precisely and with which random numbers a run computes, and what `environment.json`
+says of that.
 
-Nothing here happens on import; the loop calls each function once, and writes down what it returned. Random numbers are
-derived from the run's seed and the number of the batch: there is nothing to save and nothing to restore.
+Nothing here happens on import; the loop calls each function once, and writes down what it returned.
+Random numbers are derived from the run's seed and the number of the batch: there is nothing to save
+and nothing to restore.
 """
 
 import ctypes
@@ -23,15 +25,22 @@ Precision = Literal["fp32", "tf32", "bf16"]
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """`auto` is the first CUDA device, or else the CPU; other names are torch's. Raises UserError for an absent one."""
+    """`auto` is the first CUDA device, or else the CPU; other names are torch's. Raises UserError
+    for an absent one.
+    """
     if name == "auto":
         return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    with user_errors(RuntimeError, said=lambda _: f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N"):
+    with user_errors(
+        RuntimeError, said=lambda _: f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N"
+    ):
         device = torch.device(name)
     if device.type not in ("cpu", "cuda"):
         raise UserError(f"device {name!r} is not supported; choose auto, cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; use auto or cpu")
+        raise UserError(
+            f"no device {name!r}: torch sees {torch.cuda.device_count()} CUDA devices; use auto or "
+            "cpu"
+        )
     return device
 
 
@@ -39,8 +48,9 @@ def refuse_several() -> None:
     """Raise UserError in one of several processes that a launcher has started to train together."""
     if (count := launched_together()) > 1:
         raise UserError(
-            f"torchrun or a launcher like it has started {count} processes for one run, which NormScope trains in one: "
-            "leave the launcher out; `normscope compare` trains several runs side by side"
+            f"torchrun or a launcher like it has started {count} processes for one run, which "
+            "NormScope trains in one: leave the launcher out; `normscope compare` trains several "
+            "runs side by side"
         )
 
 
@@ -51,26 +61,33 @@ def available_cores() -> int:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """fp32, tf32: as written. bf16: factors and results of products in bfloat16; weights and sums stay float32."""
+    """fp32, tf32: as written. bf16: factors and results of products in bfloat16; weights and sums
+    stay float32.
+    """
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 def refuse_precision(device: torch.device, precision: Precision) -> None:
     """Raise UserError for a precision that the device's products do not have."""
     if precision == "tf32" and device.type != "cuda":
-        raise UserError(f'precision "tf32" is of CUDA devices, and this is {device}; choose fp32 or bf16')
+        raise UserError(
+            f'precision "tf32" is of CUDA devices, and this is {device}; choose fp32 or bf16'
+        )
 
 
 def prepare_cuda(precision: Precision, *, deterministic: bool) -> None:
-    """Set for this process how CUDA multiplies float32 matrices, and whether kernels without fixed bits are allowed.
+    """Set for this process how CUDA multiplies float32 matrices, and whether kernels without fixed
+    bits are allowed.
 
-    tf32: factors have 11 significant bits, sums 24. Both settings are made whatever they were before, so that a run
-    computes as its configuration says and not as the run before it did.
+    tf32: factors have 11 significant bits, sums 24. Both settings are made whatever they were
+    before, so that a run computes as its configuration says and not as the run before it did.
     """
-    # torch's older name for it: torch.compile asks by that name, and a mixture of both names is an error.
+    # torch's older name for it: torch.compile asks by that name, and a mixture of both names is an
+    # error.
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     if deterministic:
-        # cuBLAS reads it when it is first used; where that was earlier, torch refuses the first product and says this.
+        # cuBLAS reads it when it is first used; where that was earlier, torch refuses the first
+        # product and says this.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(deterministic)
 
@@ -79,10 +96,12 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # <malloc.h>
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep freed memory for the next allocation; False where it has no such setting (not glibc).
+    """Have the C library keep freed memory for the next allocation; False where it has no such
+    setting (not glibc).
 
-    By default glibc gives large blocks back to the system at once, and every step pays again for the zeroing of the
-    same pages: a tenth of a step and more. The process then keeps its peak, which is reached after a few steps.
+    By default glibc gives large blocks back to the system at once, and every step pays again for
+    the zeroing of the same pages: a tenth of a step and more. The process then keeps its peak,
+    which is reached after a few steps.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -100,8 +119,12 @@ OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from", "instructions"})
 """`made_from` is of runs that an earlier version made of other weights."""
 
 
-def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_matmul: bool) -> dict[str, Any]:
-    """Versions, hardware, threads, data and seed: with the configuration, all that a run's numbers depend on."""
+def describe(
+    *, device: torch.device, seed: int, data_fingerprint: str, fast_matmul: bool
+) -> dict[str, Any]:
+    """Versions, hardware, threads, data and seed: with the configuration, all that a run's numbers
+    depend on.
+    """
     return {
         **provenance(),
         "python": platform.python_version(),
@@ -120,11 +143,23 @@ def describe(*, device: torch.device, seed: int, data_fingerprint: str, fast_mat
 
 
 def changes_of_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What has changed of the machine since the run began that can change its bits, one line each."""
-    keys: tuple[str, ...] = ("torch", "processor", "threads", "device", "accelerator", "fast_matmul")
-    # A processor of the same name may be told to use fewer of its instructions; earlier versions did not record them.
+    """What has changed of the machine since the run began that can change its bits, one line
+    each.
+    """
+    keys: tuple[str, ...] = (
+        "torch",
+        "processor",
+        "threads",
+        "device",
+        "accelerator",
+        "fast_matmul",
+    )
+    # A processor of the same name may be told to use fewer of its instructions; earlier versions
+    # did not record them.
     keys += ("instructions",) if "instructions" in before else ()
-    return [f"{key}: {before.get(key)} -> {now[key]}" for key in keys if before.get(key) != now[key]]
+    return [
+        f"{key}: {before.get(key)} -> {now[key]}" for key in keys if before.get(key) != now[key]
+    ]
 
 
 def change_of_source(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -137,7 +172,10 @@ def change_of_source(before: dict[str, Any], now: dict[str, Any]) -> str:
     old, new = _commit(before), _commit(now)
     if old and new and old != new:
         return f"commit {old} → {new}"
-    return f"SHA-256 {(before.get('source_sha256') or 'not recorded')[:12]} → {now['source_sha256'][:12]}"
+    return (
+        f"SHA-256 {(before.get('source_sha256') or 'not recorded')[:12]} → "
+        f"{now['source_sha256'][:12]}"
+    )
 
 
 def _commit(environment: dict[str, Any]) -> str:
@@ -169,7 +207,9 @@ def seed_micro_batch(seed: int, number: int) -> None:
 
 
 def seed_data(*numbers: int) -> None:
-    """Seed torch, numpy and `random` for code of a user's that draws data: of a batch by its seed and number."""
+    """Seed torch, numpy and `random` for code of a user's that draws data: of a batch by its seed
+    and number.
+    """
     derived = _derive(numbers[0], _DATA, *numbers[1:])
     torch.manual_seed(derived)
     np.random.seed(derived % 2**32)

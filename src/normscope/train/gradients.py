@@ -17,16 +17,22 @@ from .protocol import Feed, Objective
 
 
 class NonFinite(Exception):
-    """A run was stopped at a number that is not finite: before the optimiser moves on it, or a checkpoint keeps it."""
+    """A run was stopped at a number that is not finite: before the optimiser moves on it, or a
+    checkpoint keeps it.
+    """
 
 
 def first_bad_weight(model: nn.Module) -> str | None:
     """The first parameter, in the model's order, that is not finite."""
-    return next((name for name, parameter in model.named_parameters() if not _finite(parameter)), None)
+    return next(
+        (name for name, parameter in model.named_parameters() if not _finite(parameter)), None
+    )
 
 
 def unfit_to_keep(model: nn.Module, optimizer: torch.optim.Optimizer) -> str | None:
-    """What of a training that goes on from here would not be finite: weights, buffers or the optimiser's state."""
+    """What of a training that goes on from here would not be finite: weights, buffers or the
+    optimiser's state.
+    """
     weight = first_bad_weight(model)
     if weight is not None:
         return f"the weights of {weight} are not finite after the optimiser's step"
@@ -45,7 +51,8 @@ def _finite(tensor: Tensor) -> bool:
 
 
 def _first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str:
-    """The first parameter, in the order of a backward pass, whose gradient is not finite; "" without one.
+    """The first parameter, in the order of a backward pass, whose gradient is not finite; ""
+    without one.
 
     recompute: runs the forward and backward of a micro-batch.
     """
@@ -72,7 +79,9 @@ def _first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> st
 
 
 def what_went_first(loss: float, bad: str) -> str:
-    """In words, where finite weights gave a loss or a gradient that is not finite. bad: as `first_bad` says it."""
+    """In words, where finite weights gave a loss or a gradient that is not finite. bad: as
+    `first_bad` says it.
+    """
     what = "the gradient" if math.isfinite(loss) else f"the loss ({loss})"
     if bad:
         return f"{what} is not finite; first seen in {bad}"
@@ -94,9 +103,11 @@ class _Losses:
 
 
 class TreeSum:
-    """Adds lists of tensors in one fixed binary tree over their order; of n it holds at most log2(n) + 1 at a time.
+    """Adds lists of tensors in one fixed binary tree over their order; of n it holds at most
+    log2(n) + 1 at a time.
 
-    The error of such a sum grows with log2(n), and not with n as when they are added one behind the other.
+    The error of such a sum grows with log2(n), and not with n as when they are added one behind the
+    other.
     """
 
     def __init__(self) -> None:
@@ -139,13 +150,21 @@ class UpdateGradients:
         precision: Precision,
     ) -> None:
         """forward_model: `model`, or what torch.compile has made of it."""
-        self.model, self.objective, self.forward_model, self.feed = model, objective, forward_model, feed
+        self.model, self.objective, self.forward_model, self.feed = (
+            model,
+            objective,
+            forward_model,
+            feed,
+        )
         self.seed, self.device, self.precision = seed, device, precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def __call__(self, numbers: range) -> _Losses:
-        """The gradients of the micro-batches of these numbers, added in one tree over their order."""
-        # An update's batches are known before its first backward pass, so each is divided by the tokens of all.
+        """The gradients of the micro-batches of these numbers, added in one tree over their
+        order.
+        """
+        # An update's batches are known before its first backward pass, so each is divided by the
+        # tokens of all.
         batches = {number: self.feed(number) for number in numbers}
         tokens = sum(map(self.objective.target_tokens, batches.values()))
         loss_sum = nll_sum = 0.0
@@ -161,9 +180,13 @@ class UpdateGradients:
         return _Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
 
     def first_bad(self, numbers: range) -> str:
-        """Compute each micro-batch's own gradients again; in words, where the first is that is not finite, or ""."""
+        """Compute each micro-batch's own gradients again; in words, where the first is that is not
+        finite, or "".
+        """
         for number in numbers:  # counted from 0 over all epochs
-            if parameter := _first_bad_gradient(self.model, lambda number=number: self._alone(number)):  # type: ignore[misc]
+            if parameter := _first_bad_gradient(
+                self.model, lambda number=number: self._alone(number)
+            ):  # type: ignore[misc]
                 return f"the gradient of {parameter}, in micro-batch {number}"
         return ""
 
@@ -173,7 +196,9 @@ class UpdateGradients:
         self._backward(number, batch, self.objective.target_tokens(batch))
 
     def _backward(self, number: int, batch: Any, tokens: int) -> tuple[float, float]:
-        """Add the batch's part to `.grad`; its loss and negative log-likelihood, summed over its target tokens."""
+        """Add the batch's part to `.grad`; its loss and negative log-likelihood, summed over its
+        target tokens.
+        """
         self.model.train()
         seed_micro_batch(self.seed, number)
         with autocast(self.device, self.precision):
@@ -183,6 +208,8 @@ class UpdateGradients:
 
 
 def _taken(parameter: nn.Parameter) -> Tensor:
-    """The parameter's gradient, of zeros where the backward pass did not reach it; the parameter is left without."""
+    """The parameter's gradient, of zeros where the backward pass did not reach it; the parameter is
+    left without.
+    """
     gradient, parameter.grad = parameter.grad, None
     return torch.zeros_like(parameter) if gradient is None else gradient

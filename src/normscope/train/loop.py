@@ -26,10 +26,11 @@ from .saving import Progress, Saving
 class Trainer:
     """Trains one model in one run folder. Build it with the model on its device, then `run`.
 
-    groups: parameter groups of the optimiser, where the model has its own. probe: called once, with the first update's
-    gradients in place and before the optimiser moves; what it returns is logged as update 0. extra_validation: further
-    numbers for each validation (such as BLEU). stopping: ends the run where its outcome is decided. listeners: see
-    every event, with timings added. say: takes notes for the user.
+    groups: parameter groups of the optimiser, where the model has its own. probe: called once, with
+    the first update's gradients in place and before the optimiser moves; what it returns is logged
+    as update 0. extra_validation: further numbers for each validation (such as BLEU). stopping:
+    ends the run where its outcome is decided. listeners: see every event, with timings added. say:
+    takes notes for the user.
     """
 
     def __init__(
@@ -52,7 +53,13 @@ class Trainer:
         listeners: Iterable[Callable[[Event], None]] = (),
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.model, self.objective, self.folder, self.train, self.seed = model, objective, folder, train, seed
+        self.model, self.objective, self.folder, self.train, self.seed = (
+            model,
+            objective,
+            folder,
+            train,
+            seed,
+        )
         self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
         forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
         updates_of = durations(objective, train)
@@ -64,7 +71,13 @@ class Trainer:
             device=device,
         )
         self.gradients = UpdateGradients(
-            model, objective, forward_model=forward_model, feed=self.feed, seed=seed, device=device, precision=precision
+            model,
+            objective,
+            forward_model=forward_model,
+            feed=self.feed,
+            seed=seed,
+            device=device,
+            precision=precision,
         )
         self.optimizer = make_optimizer(model, optimizer, groups)
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
@@ -75,7 +88,9 @@ class Trainer:
         self.updates_per_epoch = updates_of.updates_per_epoch
         self.probe, self.extra_validation = probe, extra_validation
         self.stopping, self.say, self.listeners = stopping, say, list(listeners)
-        self.saving = Saving(folder, model, self.optimizer, keep_last=train.keep_checkpoints, say=say)
+        self.saving = Saving(
+            folder, model, self.optimizer, keep_last=train.keep_checkpoints, say=say
+        )
 
     @property
     def progress(self) -> Progress:
@@ -85,29 +100,40 @@ class Trainer:
     def run(self, *, from_step: int | None = None, identity: str = "") -> Progress:
         """Train to the end, from the newest checkpoint (or `from_step`) where there is one.
 
-        identity: of the run, which every checkpoint keeps; one that has another is refused. A run whose outcome is
-        decided ends before that, saved, and goes on from there where it is asked to without `stopping`.
+        identity: of the run, which every checkpoint keeps; one that has another is refused. A run
+        whose outcome is decided ends before that, saved, and goes on from there where it is asked
+        to without `stopping`.
 
-        The caller holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP, having saved; NonFinite
-        where the run must stop; UserError where the checkpoint is damaged or the disk full.
+        The caller holds `folder.lock()`. Raises Interrupted after SIGINT, SIGTERM or SIGHUP, having
+        saved; NonFinite where the run must stop; UserError where the checkpoint is damaged or the
+        disk full.
         """
         mark = self.saving.restore(from_step=from_step, identity=identity, updates=self.updates)
         if mark is None:
             self._begin()
-        with closing(self.feed), closing(MetricsLog(self.folder.metrics_file, mark or LogMark())) as self.log:
+        with (
+            closing(self.feed),
+            closing(MetricsLog(self.folder.metrics_file, mark or LogMark())) as self.log,
+        ):
             if self.stopping is not None:
                 self.stopping.restore(self.folder.events(), self.progress.update)
             self.started, self.tokens_since_start = time.perf_counter(), 0
             with StopRequest() as stop:
                 while self.progress.update < self.updates:
                     self._one_update()
-                    if self.progress.update < self.updates and self.stopping is not None and self.stopping.is_decided:
+                    if (
+                        self.progress.update < self.updates
+                        and self.stopping is not None
+                        and self.stopping.is_decided
+                    ):
                         self._stop_early(self.stopping)
                         return self.progress
                     if stop.signal_number is not None and self.progress.update < self.updates:
                         self._stop_if_unfit()
                         self.saving.save(self.log.mark)
-                        raise Interrupted(stop.signal_number, f"after update {self.progress.update}; saved")
+                        raise Interrupted(
+                            stop.signal_number, f"after update {self.progress.update}; saved"
+                        )
                 self._end()
         return self.progress
 
@@ -115,18 +141,23 @@ class Trainer:
         """Before the first update: what the model asks for, of the first batch."""
         with autocast(self.device, self.precision):
             objective = self.objective
-            self.hooks.before_first_batch(lambda: objective.loss_sums(self.model, objective.micro_batch(0)))
+            self.hooks.before_first_batch(
+                lambda: objective.loss_sums(self.model, objective.micro_batch(0))
+            )
 
     def _end(self) -> None:
-        # Nobody clears up in a finished run, so what was removed is gone from the disk before it says so; and after the
-        # last checkpoint, so that a run that says so is finished whatever kills it.
+        # Nobody clears up in a finished run, so what was removed is gone from the disk before it
+        # says so; and after the last checkpoint, so that a run that says so is finished whatever
+        # kills it.
         self.saving.prune()
         files.sync(self.folder.checkpoints)
         self._emit({"event": "finished", "update": self.progress.update, **self._totals()})
         self.log.mark()
 
     def _stop_early(self, stopping: Stopping) -> None:
-        """Behind the checkpoint, which a run that goes on after all is continued from: it never had this event."""
+        """Behind the checkpoint, which a run that goes on after all is continued from: it never had
+        this event.
+        """
         self.saving.save(self.log.mark)
         reason = {"reason": stopping.reason, "validations": stopping.in_a_row}
         self._emit({"event": DECIDED, "update": self.progress.update, **reason, **self._totals()})
@@ -161,7 +192,12 @@ class Trainer:
         self.progress.target_tokens += losses.tokens
         self.tokens_since_start += losses.tokens
         if finite:
-            line = {"event": "update", "update": update, "epoch": self._epoch(update), "lr": learning_rate}
+            line = {
+                "event": "update",
+                "update": update,
+                "epoch": self._epoch(update),
+                "lr": learning_rate,
+            }
             line |= {"loss_nats": losses.loss, "nll_nats": losses.nll, "gradient_norm": float(norm)}
             self._emit(line | {"target_tokens": losses.tokens} | scheduled | clipped)
             if measured:
@@ -178,7 +214,9 @@ class Trainer:
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
         weight = first_bad_weight(self.model)
         if weight is not None:
-            self._stop(update, f"the weights of {weight} are not finite, nor then is the loss ({loss})")
+            self._stop(
+                update, f"the weights of {weight} are not finite, nor then is the loss ({loss})"
+            )
         reason = what_went_first(loss, self.gradients.first_bad(numbers))
         if self.train.on_nonfinite == "stop":
             self._stop(update, reason)
@@ -192,7 +230,8 @@ class Trainer:
     def _validate_and_save(self, update: int) -> None:
         last, validate = update == self.updates, _due(update, self.validate_every)
         if last and not validate:
-            # A longer run does not validate here; this is what lets it go on as if it had been longer from the start.
+            # A longer run does not validate here; this is what lets it go on as if it had been
+            # longer from the start.
             self.saving.note_before_end(self.log.mark())
         validate, save = validate or last, last or _due(update, self.checkpoint_every)
         if validate or save:
@@ -203,10 +242,16 @@ class Trainer:
                 if self.extra_validation is not None:
                     numbers |= self.extra_validation(self.model)
             if not math.isfinite(numbers["nll_nats"]):
-                self._stop(update, f"the validation loss ({numbers['nll_nats']}) is not finite, though every weight is")
+                self._stop(
+                    update,
+                    f"the validation loss ({numbers['nll_nats']}) is not finite, though every "
+                    "weight is",
+                )
             if numbers["nll_nats"] < self.progress.best_nll_nats:
                 self.progress.best_nll_nats, self.progress.best_update = numbers["nll_nats"], update
-            self._emit({"event": "validation", "update": update, "epoch": self._epoch(update)} | numbers)
+            self._emit(
+                {"event": "validation", "update": update, "epoch": self._epoch(update)} | numbers
+            )
             if self.stopping is not None:
                 self.stopping.take(update, numbers["nll_nats"])
         if save or self.progress.best_update == update:
@@ -222,7 +267,9 @@ class Trainer:
         }
 
     def _stop_if_unfit(self) -> None:
-        """Raise NonFinite where what would be validated or kept is not finite. Comes before `_save`, once an update."""
+        """Raise NonFinite where what would be validated or kept is not finite. Comes before
+        `_save`, once an update.
+        """
         reason = unfit_to_keep(self.model, self.optimizer)
         if reason is not None:
             self._stop(self.progress.update, reason)
@@ -231,7 +278,11 @@ class Trainer:
         self.log.append(event)
         elapsed = time.perf_counter() - self.started
         rate = self.tokens_since_start / elapsed if elapsed else 0.0
-        timed = event | {"elapsed_seconds": elapsed, "target_tokens_per_second": rate, "updates": self.updates}
+        timed = event | {
+            "elapsed_seconds": elapsed,
+            "target_tokens_per_second": rate,
+            "updates": self.updates,
+        }
         timed["input_wait_share"] = self.feed.waited_seconds / elapsed if elapsed else 0.0
         for listener in self.listeners:
             listener(timed)

@@ -1,7 +1,8 @@
 """metrics.jsonl: one JSON line an event, and no clock in it, so that runs compare by bytes.
 
-Every line ends in a guard, a hash over the line and the guard of the line before: a line that was changed, lost,
-repeated or moved is found. A checkpoint keeps its place in the file, and with it the guard of all lines up to there.
+Every line ends in a guard, a hash over the line and the guard of the line before: a line that was
+changed, lost, repeated or moved is found. A checkpoint keeps its place in the file, and with it the
+guard of all lines up to there.
 """
 
 import errno
@@ -22,8 +23,8 @@ _GUARD_BYTES = 8
 _SEAL = ', "guard": "{}"}}'
 _SEAL_LENGTH = len(_SEAL.format("0" * 2 * _GUARD_BYTES))
 _ADVICE = (
-    f"put the file back as it was, go on from an older checkpoint with {option('from_step')}, or start in another "
-    "folder"
+    f"put the file back as it was, go on from an older checkpoint with {option('from_step')}, or "
+    "start in another folder"
 )
 
 
@@ -48,12 +49,16 @@ class DamagedMetrics(UserError):
 
 
 def read_events(file: Path, *, after_bytes: int = 0) -> list[Event]:
-    """All events; a last line still being written is left out. Raises DamagedMetrics naming the line.
+    """All events; a last line still being written is left out. Raises DamagedMetrics naming the
+    line.
 
-    after_bytes: where the lines end that a checkpoint counts on, which must be there; with none, the file need not be.
+    after_bytes: where the lines end that a checkpoint counts on, which must be there; with none,
+    the file need not be.
     """
     content = file.read_bytes() if file.is_file() else b""
-    events = [_event(file, number, body) for number, (body, _) in enumerate(_lines(content, file), 1)]
+    events = [
+        _event(file, number, body) for number, (body, _) in enumerate(_lines(content, file), 1)
+    ]
     if (whole := content.rfind(b"\n") + 1) < after_bytes:
         raise DamagedMetrics(_lines_are_missing(file, whole, after_bytes))
     return events
@@ -63,11 +68,18 @@ def _event(file: Path, number: int, body: bytes) -> Event:
     """Raises DamagedMetrics for a line that has a right guard and is nothing that a run writes."""
     try:
         event = json.loads(body + b"}")
-        if isinstance(event["event"], str) and type(event["update"]) is int and event["update"] >= 0:
+        if (
+            isinstance(event["event"], str)
+            and type(event["update"]) is int
+            and event["update"] >= 0
+        ):
             return cast(Event, event)
     except (ValueError, RecursionError, KeyError, TypeError):
         pass
-    raise DamagedMetrics(f"{file}:{number}: this line holds no event of a run and the update that it is of; {_ADVICE}")
+    raise DamagedMetrics(
+        f"{file}:{number}: this line holds no event of a run and the update that it is of; "
+        f"{_ADVICE}"
+    )
 
 
 class MetricsLog:
@@ -76,14 +88,17 @@ class MetricsLog:
     def __init__(self, file: Path, mark: LogMark) -> None:
         """Keep the file up to `mark`, which is what a checkpoint has seen, and append from there.
 
-        Raises UserError where the file is not as the checkpoint has seen it: its lines cannot be written again.
+        Raises UserError where the file is not as the checkpoint has seen it: its lines cannot be
+        written again.
         """
         self.file, self._guard = file, mark.guard
         with disk_errors(f"opening {file}"):
-            # Unbuffered, so that nothing is left to write, and to fail again, when the file is closed.
+            # Unbuffered, so that nothing is left to write, and to fail again, when the file is
+            # closed.
             self._stream = file.open("ab", buffering=0)
             try:
-                # A checkpoint counts on the file's lines, and a power cut may take a name that its folder never kept.
+                # A checkpoint counts on the file's lines, and a power cut may take a name that its
+                # folder never kept.
                 sync(file.parent)
                 _refuse_other_beginning(file, mark)
                 self._stream.truncate(mark.bytes)
@@ -127,15 +142,22 @@ def _refuse_other_beginning(file: Path, mark: LogMark) -> None:
     for _, found in _lines(content[: mark.bytes], file):
         guard = found
     if guard != mark.guard:
-        raise UserError(f"{file} does not have the lines that the checkpoint was saved after; {_ADVICE}")
+        raise UserError(
+            f"{file} does not have the lines that the checkpoint was saved after; {_ADVICE}"
+        )
 
 
 def _lines_are_missing(file: Path, found: int, wanted: int) -> str:
-    return f"{file} has {found} bytes, but the checkpoint was saved after {wanted}: lines are missing; {_ADVICE}"
+    return (
+        f"{file} has {found} bytes, but the checkpoint was saved after {wanted}: lines are "
+        f"missing; {_ADVICE}"
+    )
 
 
 def _lines(content: bytes, file: Path) -> Iterator[tuple[bytes, str]]:
-    """Of each whole line the event's JSON without its closing brace, and the guard. Raises DamagedMetrics."""
+    """Of each whole line the event's JSON without its closing brace, and the guard. Raises
+    DamagedMetrics.
+    """
     *rows, rest = content.split(b"\n")
     guard = ""
     for number, row in enumerate(rows, 1):
@@ -143,8 +165,9 @@ def _lines(content: bytes, file: Path) -> Iterator[tuple[bytes, str]]:
         guard = _guard(guard, body)
         if row[-_SEAL_LENGTH:] != _seal(guard):
             raise DamagedMetrics(
-                f"{file}:{number}: this line is damaged, was edited, or does not belong here (lines may be missing, "
-                f"repeated or moved, or another version wrote them); {_ADVICE}"
+                f"{file}:{number}: this line is damaged, was edited, or does not belong here "
+                "(lines may be missing, repeated or moved, or another version wrote them); "
+                f"{_ADVICE}"
             )
         yield body, guard
     body = rest[: -_SEAL_LENGTH - 1]

@@ -1,4 +1,5 @@
-"""What the training loop trains: batches with their loss, and what the model asks for around its updates.
+"""What the training loop trains: batches with their loss, and what the model asks for around its
+updates.
 
 The batches of the next updates may be prepared by other processes while the device computes.
 """
@@ -39,7 +40,8 @@ class Objective(ABC):
     def prepare(self, number: int) -> Any:
         """The batch of that number, counted from 0 over all epochs, in the machine's memory.
 
-        Other processes may be asked for it too: it depends on the number alone. Its `to` moves it to a device.
+        Other processes may be asked for it too: it depends on the number alone. Its `to` moves it
+        to a device.
         """
 
     def micro_batch(self, number: int) -> Any:
@@ -51,7 +53,9 @@ class Objective(ABC):
 
     @abstractmethod
     def loss_sums(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
-        """Loss to minimise and negative log-likelihood, each summed over the batch's target tokens, in nats."""
+        """Loss to minimise and negative log-likelihood, each summed over the batch's target tokens,
+        in nats.
+        """
 
     @abstractmethod
     def validate(self, model: nn.Module) -> dict[str, float]:
@@ -62,19 +66,23 @@ class Hooks:
     """What is done around updates beside the optimiser's step. This class does nothing."""
 
     def before_first_batch(self, forward: Callable[[], object]) -> None:
-        """Called once, before the first update of a run that begins. `forward` passes the first batch through."""
+        """Called once, before the first update of a run that begins. `forward` passes the first
+        batch through.
+        """
 
     def before_update(self, update: int) -> dict[str, float]:
         """Called before the gradients of each update; returns numbers that are logged with it."""
         return {}
 
     def before_step(self, update: int) -> dict[str, float]:
-        """Called with the update's complete gradients in place, before they are clipped; returns measurements, which
-        are an event of their own."""
+        """Called with the update's complete gradients in place, before they are clipped; returns
+        measurements, which are an event of their own."""
         return {}
 
     def after_step(self, update: int) -> dict[str, float]:
-        """Called after the step that the optimiser took; returns further measurements of the update."""
+        """Called after the step that the optimiser took; returns further measurements of the
+        update.
+        """
         return {}
 
 
@@ -90,10 +98,12 @@ _PARENT_DIED = 1
 
 
 class Feed:
-    """Hands out micro-batches by their numbers, on the device, and knows how long the device has waited for them.
+    """Hands out micro-batches by their numbers, on the device, and knows how long the device has
+    waited for them.
 
-    With no workers each is prepared when it is asked for. With some, those of the numbers ahead are prepared by torch's
-    `DataLoader`; a batch is a function of its number alone, so the bits are the same.
+    With no workers each is prepared when it is asked for. With some, those of the numbers ahead are
+    prepared by torch's `DataLoader`; a batch is a function of its number alone, so the bits are the
+    same.
     """
 
     def __init__(
@@ -105,8 +115,16 @@ class Feed:
         device: torch.device,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """end: the number at which the training is over; those up to there will be asked for, rising."""
-        self.objective, self.workers, self.end, self.device, self.clock = objective, workers, end, device, clock
+        """end: the number at which the training is over; those up to there will be asked for,
+        rising.
+        """
+        self.objective, self.workers, self.end, self.device, self.clock = (
+            objective,
+            workers,
+            end,
+            device,
+            clock,
+        )
         self.waited_seconds = 0.0
         """For all batches so far."""
         self._ahead: Iterator[Any] = iter(())
@@ -115,7 +133,11 @@ class Feed:
     def __call__(self, number: int) -> Any:
         """The micro-batch of that number. Raises UserError where a worker was killed."""
         since = self.clock()
-        batch = self._prepared(number).to(self.device) if self.workers else self.objective.micro_batch(number)
+        batch = (
+            self._prepared(number).to(self.device)
+            if self.workers
+            else self.objective.micro_batch(number)
+        )
         self.waited_seconds += self.clock() - since
         return batch
 
@@ -135,8 +157,9 @@ class Feed:
             if "DataLoader worker" not in str(error):
                 raise
             raise UserError(
-                "a process that prepares batches was ended from outside, as the system does where memory is short; go "
-                f"on from the last checkpoint with {option('set', 'train.input_workers=0')}, which starts none"
+                "a process that prepares batches was ended from outside, as the system does where "
+                "memory is short; go on from the last checkpoint with "
+                f"{option('set', 'train.input_workers=0')}, which starts none"
             ) from error
 
     def _started(self, number: int) -> Iterator[Any]:
@@ -169,12 +192,16 @@ class _Numbered(Dataset[Any]):
 
 def _begin_work(_: int) -> None:
     """In a worker: it ends with the process that started it and with nothing else."""
-    # A terminal and a scheduler signal all processes, and the training needs batches until its update is over.
+    # A terminal and a scheduler signal all processes, and the training needs batches until its
+    # update is over.
     for number in HANDLED:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
-        # It has inherited the lock of the run folder, which a killed training must let go of at once.
-        ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True).prctl(_PARENT_DIED, signal.SIGKILL)
+        # It has inherited the lock of the run folder, which a killed training must let go of at
+        # once.
+        ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True).prctl(
+            _PARENT_DIED, signal.SIGKILL
+        )
         parent = multiprocessing.parent_process()
         if parent is None or os.getppid() != parent.pid:  # killed before it was asked for
             os.kill(os.getpid(), signal.SIGKILL)

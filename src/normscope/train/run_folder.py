@@ -1,4 +1,6 @@
-"""A run is a folder: config.toml, environment.json, metrics.jsonl, checkpoints/. Everything shown is read from here."""
+"""A run is a folder: config.toml, environment.json, metrics.jsonl, checkpoints/. Everything shown
+is read from here.
+"""
 
 import hashlib
 import json
@@ -19,15 +21,18 @@ from .device import KEYS, OPTIONAL_KEYS
 from .metrics import DamagedMetrics, Event as Event, read_events
 
 MAY_CHANGE = ("duration", "checkpoint_every", "keep_checkpoints", "input_workers")
-"""Settings of [train] that a run may get another value of, since no update of it depends on them."""
+"""Settings of [train] that a run may get another value of, since no update of it depends on
+them.
+"""
 
 _ENVIRONMENT = SealedJson(
     format_name="normscope-environment",
     version=1,
     keys=KEYS,
     optional=OPTIONAL_KEYS,
-    again="put it back as it was. Or remove it: the command that trains the run then writes it for this machine, and "
-    "still refuses another configuration and other data, by what the checkpoints hold",
+    again="put it back as it was. Or remove it: the command that trains the run then writes it for "
+    "this machine, and still refuses another configuration and other data, by what the "
+    "checkpoints hold",
 )
 
 
@@ -50,17 +55,23 @@ class RunFolder:
 
     @property
     def is_free(self) -> bool:
-        """True where a new run may begin: no folder yet, an empty one, or what a kill left of one that never began."""
+        """True where a new run may begin: no folder yet, an empty one, or what a kill left of one
+        that never began.
+        """
         with disk_errors(f"reading {self.path}"):
             if not self.path.is_dir():
                 return not self.path.exists()
             ours = {LOCK, "vocabularies", "checkpoints"}
             begun = self.checkpoints.is_dir() and any(self.checkpoints.iterdir())
-            return not begun and all(p.name in ours or is_unfinished(p) for p in self.path.iterdir())
+            return not begun and all(
+                p.name in ours or is_unfinished(p) for p in self.path.iterdir()
+            )
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the run for this process; its folder is made if need be. Raises UserError naming who has it."""
+        """Hold the run for this process; its folder is made if need be. Raises UserError naming who
+        has it.
+        """
         with ExitStack() as held:
             try:
                 with disk_errors(f"opening the run folder {self.path}"):
@@ -70,7 +81,8 @@ class RunFolder:
                     clear_unfinished(self.checkpoints, listed_files)
             except Held as error:
                 raise UserError(
-                    f"{self.path} is being trained by another process{error.holder}; wait for it or stop it"
+                    f"{self.path} is being trained by another process{error.holder}; wait for it "
+                    "or stop it"
                 ) from error
             self._held = self.path.stat()
             try:
@@ -82,17 +94,22 @@ class RunFolder:
                 self._held = None
 
     def refuse_moved(self) -> None:
-        """Raise UserError where the folder that this process holds is no longer at its path: nothing is saved there."""
+        """Raise UserError where the folder that this process holds is no longer at its path:
+        nothing is saved there.
+        """
         with suppress(FileNotFoundError, NotADirectoryError):  # any other says that the disk fails
             if self._held is None or os.path.samestat(self._held, self.path.stat()):
                 return
         raise UserError(
-            f"{self.path} was renamed or removed while its run was trained, and another folder of that name is not its "
-            "own; put it back, and the same command goes on from its newest checkpoint"
+            f"{self.path} was renamed or removed while its run was trained, and another folder of "
+            "that name is not its own; put it back, and the same command goes on from its newest "
+            "checkpoint"
         ) from None
 
     def write_config(self, toml: str) -> None:
-        """Write the configuration, which makes the folder a run, with its own SHA-256 in the last line."""
+        """Write the configuration, which makes the folder a run, with its own SHA-256 in the last
+        line.
+        """
         write_atomically(self.config_file, sealed_lines(toml))
 
     def config_table(self) -> dict[str, Any]:
@@ -100,23 +117,29 @@ class RunFolder:
         with disk_errors(f"reading {self.config_file}"):
             if self.config_file.is_file():
                 refuse_broken_seal(
-                    self.config_file, again="put it back as it was; to train with other settings, choose another folder"
+                    self.config_file,
+                    again="put it back as it was; to train with other settings, choose another folder",
                 )
             return read_toml(self.config_file)
 
     def identity(self, data_fingerprint: str) -> str:
-        """A SHA-256 of all that the run's numbers depend on by its user's choice: its configuration and its data.
+        """A SHA-256 of all that the run's numbers depend on by its user's choice: its configuration
+        and its data.
 
-        Each of its checkpoints keeps it. Settings that may change (MAY_CHANGE) are left out. Of the file as it stands,
-        so that a later version, which may know more settings, finds the same.
+        Each of its checkpoints keeps it. Settings that may change (MAY_CHANGE) are left out. Of the
+        file as it stands, so that a later version, which may know more settings, finds the same.
         """
         table = self.config_table()
-        train = {key: value for key, value in table.get("train", {}).items() if key not in MAY_CHANGE}
+        train = {
+            key: value for key, value in table.get("train", {}).items() if key not in MAY_CHANGE
+        }
         text = json.dumps([table | {"train": train}, data_fingerprint], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def write_environment(self, environment: dict[str, Any]) -> None:
-        """Write down what the run is made on, and what binds its other files to it: `identity` and vocabularies."""
+        """Write down what the run is made on, and what binds its other files to it: `identity` and
+        vocabularies.
+        """
         bound = {
             "run": self.identity(environment["data_fingerprint"]),
             "vocabularies_sha256": _sha256_of(self.vocabularies),
@@ -125,7 +148,9 @@ class RunFolder:
             write_atomically(self.environment_file, _ENVIRONMENT.text(environment | bound))
 
     def environment(self) -> dict[str, Any]:
-        """What the run was made on; empty before the first update. Raises UserError for a damaged file."""
+        """What the run was made on; empty before the first update. Raises UserError for a damaged
+        file.
+        """
         with disk_errors(f"reading {self.environment_file}"):
             if not self.environment_file.is_file():
                 return {}
@@ -141,12 +166,15 @@ class RunFolder:
         """Raise UserError where the vocabularies are not those that the run began with."""
         if not self.has_its_vocabularies():
             raise UserError(
-                f"{self.vocabularies} is damaged: it is not as it was when the run began. Run the command that trained "
-                "the run again: it writes the vocabularies again from the corpus"
+                f"{self.vocabularies} is damaged: it is not as it was when the run began. Run the "
+                "command that trained the run again: it writes the vocabularies again from the "
+                "corpus"
             )
 
     def checkpoint(self, which: str) -> Checkpoint:
-        """`last`, `best` (lowest validation loss) or an update's number, verified. Raises UserError."""
+        """`last`, `best` (lowest validation loss) or an update's number, verified. Raises
+        UserError.
+        """
         refuse_no_run(self.path)
         if which not in ("last", "best") and not which.isdecimal():
             raise UserError(f"a checkpoint is `last`, `best` or an update's number, got {which!r}")
@@ -157,8 +185,9 @@ class RunFolder:
             if found is None:
                 if self.is_finished:
                     raise UserError(
-                        f"{self.path} is finished and has lost its checkpoints ({self.checkpoints} holds none): put "
-                        f"them back, or move its {self.metrics_file.name} away, and the same command trains it again"
+                        f"{self.path} is finished and has lost its checkpoints ({self.checkpoints} "
+                        f"holds none): put them back, or move its {self.metrics_file.name} away, "
+                        "and the same command trains it again"
                     )
                 raise UserError(f"{self.path} has no checkpoint yet; train it first")
             best = found.state()["best_update"]
@@ -168,7 +197,9 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """True where the run has reached its end; the line that says so is written after the last checkpoint."""
+        """True where the run has reached its end; the line that says so is written after the last
+        checkpoint.
+        """
         return self.last_event == "finished"
 
     @property
@@ -182,7 +213,8 @@ class RunFolder:
     def events(self) -> list[Event]:
         """All metrics lines; one still being written is left out.
 
-        Raises UserError for a damaged file, and for one that lacks lines which the newest checkpoint counts on.
+        Raises UserError for a damaged file, and for one that lacks lines which the newest
+        checkpoint counts on.
         """
         with disk_errors(f"reading {self.metrics_file}"):
             return read_events(self.metrics_file, after_bytes=metrics_bytes(self.checkpoints))
@@ -193,7 +225,9 @@ def _which(update: int) -> str:
 
 
 def _sha256_of(folder: Path) -> str:
-    """SHA-256 over the names and contents of a folder's files, with those below it; of nothing where it is absent."""
+    """SHA-256 over the names and contents of a folder's files, with those below it; of nothing
+    where it is absent.
+    """
     found = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MARK):
         content = hashlib.sha256(file.read_bytes()).hexdigest()

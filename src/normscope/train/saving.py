@@ -38,7 +38,12 @@ class Progress:
         """Raises KeyError for a state that lacks something."""
         values = {name: state[name] for name in cls.__slots__}
         return cls(
-            **values | {"best_nll_nats": math.inf if values["best_nll_nats"] is None else values["best_nll_nats"]}
+            **values
+            | {
+                "best_nll_nats": math.inf
+                if values["best_nll_nats"] is None
+                else values["best_nll_nats"]
+            }
         )
 
 
@@ -65,10 +70,11 @@ class Saving:
         self._saved_update = 0
 
     def restore(self, *, from_step: int | None, identity: str, updates: int) -> LogMark | None:
-        """Go back to the newest checkpoint, or to that of an update; None where there is none to go back to.
+        """Go back to the newest checkpoint, or to that of an update; None where there is none to go
+        back to.
 
-        identity: of the run that it must be of. updates: of the whole run. Returns where its metrics stood. Raises
-        UserError for a checkpoint that is damaged, or of another run.
+        identity: of the run that it must be of. updates: of the whole run. Returns where its
+        metrics stood. Raises UserError for a checkpoint that is damaged, or of another run.
         """
         self.identity = identity
         found = checkpoint.intact(self.folder, update=from_step, run=identity)
@@ -77,17 +83,21 @@ class Saving:
         return None if found is None else self._restore(found, updates)
 
     def _keep_metrics(self) -> None:
-        """Put what was logged aside where nothing is left to go on from: a machine may not give these numbers again."""
+        """Put what was logged aside where nothing is left to go on from: a machine may not give
+        these numbers again.
+        """
         if not self._metrics.is_file() or not self._metrics.stat().st_size:
             return
-        numbered = (self._metrics.with_name(f"metrics-{number}.jsonl") for number in itertools.count(1))
+        numbered = (
+            self._metrics.with_name(f"metrics-{number}.jsonl") for number in itertools.count(1)
+        )
         kept = next(file for file in numbered if not file.exists())
         with files.disk_errors(f"renaming {self._metrics}"):
             self._metrics.rename(kept)
             files.sync(kept.parent)
         self.say(
-            f"note: {self.folder} holds no checkpoint of the updates in {self._metrics}; they are done again, and the "
-            f"file is kept as {kept.name}"
+            f"note: {self.folder} holds no checkpoint of the updates in {self._metrics}; they are "
+            f"done again, and the file is kept as {kept.name}"
         )
 
     def note_before_end(self, mark: LogMark) -> None:
@@ -97,11 +107,17 @@ class Saving:
         self._before_end = best | mark.to_state()
 
     def save(self, mark: Callable[[], LogMark]) -> None:
-        """Save, unless this update is saved. mark: says where the metrics on disk stand. Raises UserError."""
+        """Save, unless this update is saved. mark: says where the metrics on disk stand. Raises
+        UserError.
+        """
         if self._saved_update == self.progress.update:
             return
         self._refuse_moved()
-        bound = {"run": self.identity, "source_sha256": source_sha256(), "before_end": self._before_end}
+        bound = {
+            "run": self.identity,
+            "source_sha256": source_sha256(),
+            "before_end": self._before_end,
+        }
         state = self.progress.to_state() | mark().to_state() | bound
         checkpoint.save(self.folder, self.progress.update, self.model, self.optimizer, state)
         self.prune()
@@ -109,12 +125,19 @@ class Saving:
 
     def prune(self) -> None:
         """Remove the checkpoints that need not be kept; what the disk refuses to remove is said."""
-        keep = {self.progress.best_update} | ({self._before_end["best_update"]} if self._before_end else set())
+        keep = {self.progress.best_update} | (
+            {self._before_end["best_update"]} if self._before_end else set()
+        )
         try:
             checkpoint.prune(self.folder, keep_last=self.keep_last, keep_updates=keep)
-            files.clear_unfinished(self.folder, checkpoint.listed_files)  # what the disk refused to remove before
+            files.clear_unfinished(
+                self.folder, checkpoint.listed_files
+            )  # what the disk refused to remove before
         except (OSError, UserError) as error:
-            self.say(f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the run goes on")
+            self.say(
+                f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the "
+                "run goes on"
+            )
 
     def _restore(self, found: checkpoint.Checkpoint, updates: int) -> LogMark:
         found.load_model(self.model)
@@ -124,10 +147,14 @@ class Saving:
             if found.update >= updates:
                 self._before_end = state["before_end"]
             elif state["before_end"] is not None:
-                state |= state["before_end"]  # what was done because the run ended there has not been done
+                state |= state[
+                    "before_end"
+                ]  # what was done because the run ended there has not been done
             self.progress, mark = Progress.of_state(state), LogMark.of_state(state)
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{found.folder}: its state.json was written by another version: {error!r}") from error
+            raise UserError(
+                f"{found.folder}: its state.json was written by another version: {error!r}"
+            ) from error
         self._saved_update = found.update
         for later in checkpoint.existing(self.folder):
             if later.update > found.update:

@@ -1,6 +1,8 @@
-"""The stream followed through a model's own forward: sums with it become the formula's, and what reads it reads F's x.
+"""The stream followed through a model's own forward: sums with it become the formula's, and what
+reads it reads F's x.
 
-Everything else that a block does, with masks, caches, positions, dropout and tuples, goes on as it was written.
+Everything else that a block does, with masks, caches, positions, dropout and tuples, goes on as it
+was written.
 """
 
 import sys
@@ -22,22 +24,77 @@ class TransplantRefused(UserError):
 _ADDS = {torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__, Tensor.add_}
 _WRITES = {Tensor.__iadd__, Tensor.add_}
 _LOOKS = {
-    *(Tensor.size, Tensor.dim, Tensor.ndimension, Tensor.numel, Tensor.nelement, Tensor.is_contiguous, Tensor.stride),
-    *(Tensor.element_size, Tensor.__len__, Tensor.is_floating_point, Tensor.is_complex, Tensor.get_device),
-    *(torch.is_floating_point, torch.is_complex, torch.numel, torch.is_tensor, Tensor.__hash__, Tensor.__repr__),
+    *(
+        Tensor.size,
+        Tensor.dim,
+        Tensor.ndimension,
+        Tensor.numel,
+        Tensor.nelement,
+        Tensor.is_contiguous,
+        Tensor.stride,
+    ),
+    *(
+        Tensor.element_size,
+        Tensor.__len__,
+        Tensor.is_floating_point,
+        Tensor.is_complex,
+        Tensor.get_device,
+    ),
+    *(
+        torch.is_floating_point,
+        torch.is_complex,
+        torch.numel,
+        torch.is_tensor,
+        Tensor.__hash__,
+        Tensor.__repr__,
+    ),
 }
 """What tells of a tensor its shape, dtype and place, and nothing of its numbers."""
 _LOOKED_AT = (
-    *("shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda", "is_cpu", "is_meta", "is_nested"),
+    *(
+        "shape",
+        "dtype",
+        "device",
+        "ndim",
+        "layout",
+        "requires_grad",
+        "is_cuda",
+        "is_cpu",
+        "is_meta",
+        "is_nested",
+    ),
     *("is_sparse", "is_quantized", "is_mps", "is_xpu", "is_leaf", "itemsize", "nbytes", "names"),
 )
 # Sets of functions, made once: torch.compile can look a function up, and not read its name.
 _LOOKS |= {getattr(Tensor, name).__get__ for name in _LOOKED_AT if hasattr(Tensor, name)}
 _MOVES = {
-    *(Tensor.view, Tensor.reshape, Tensor.flatten, Tensor.unflatten, Tensor.squeeze, Tensor.unsqueeze),
-    *(Tensor.contiguous, Tensor.clone, Tensor.to, Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.double),
+    *(
+        Tensor.view,
+        Tensor.reshape,
+        Tensor.flatten,
+        Tensor.unflatten,
+        Tensor.squeeze,
+        Tensor.unsqueeze,
+    ),
+    *(
+        Tensor.contiguous,
+        Tensor.clone,
+        Tensor.to,
+        Tensor.float,
+        Tensor.half,
+        Tensor.bfloat16,
+        Tensor.double,
+    ),
     *(Tensor.type_as, Tensor.view_as, Tensor.reshape_as, Tensor.transpose, Tensor.permute),
-    *(torch.reshape, torch.flatten, torch.squeeze, torch.unsqueeze, torch.transpose, torch.permute, torch.clone),
+    *(
+        torch.reshape,
+        torch.flatten,
+        torch.squeeze,
+        torch.unsqueeze,
+        torch.transpose,
+        torch.permute,
+        torch.clone,
+    ),
 }
 """What leaves the numbers of a tensor as they are."""
 _READS_ONLY = ("__index__", "__int__", "__invert__", "requires_grad_", "record_stream")
@@ -46,25 +103,37 @@ _WRITING = {
     for name in dir(Tensor)
     if name not in _READS_ONLY
     and callable(getattr(Tensor, name))
-    and (name == "__setitem__" or name.startswith("__i") or (name.endswith("_") and not name.endswith("__")))
+    and (
+        name == "__setitem__"
+        or name.startswith("__i")
+        or (name.endswith("_") and not name.endswith("__"))
+    )
 }
 """What writes into its first argument, by name."""
-_NORMS = {torch.nn.functional.layer_norm, torch.layer_norm, torch.nn.functional.rms_norm, torch.rms_norm}
+_NORMS = {
+    torch.nn.functional.layer_norm,
+    torch.layer_norm,
+    torch.nn.functional.rms_norm,
+    torch.rms_norm,
+}
 
 PASSED_OVER: Callable[[Tensor], Tensor] = torch.positive
-"""What a norm before F calls in place of itself: of the stream it gives what F reads, of anything else that itself.
+"""What a norm before F calls in place of itself: of the stream it gives what F reads, of anything
+else that itself.
 
-So F is handed what it reads, and may read it where nothing can be followed: under checkpoints, in compiled code.
+So F is handed what it reads, and may read it where nothing can be followed: under checkpoints, in
+compiled code.
 """
 
 _Move = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Following(TorchFunctionMode):
-    """Follows the stream of one block by identity, through whatever only gives it another shape or dtype.
+    """Follows the stream of one block by identity, through whatever only gives it another shape or
+    dtype.
 
-    stream: the tensor that stands for it in the block's forward. passes_norms: whether norms that are called as
-    functions, on the stream itself, are the old placement's, and passed over.
+    stream: the tensor that stands for it in the block's forward. passes_norms: whether norms that
+    are called as functions, on the stream itself, are the old placement's, and passed over.
     """
 
     def __init__(self, run: Run, stream: Tensor, block: str, *, passes_norms: bool) -> None:
@@ -73,18 +142,26 @@ class Following(TorchFunctionMode):
         self.has_gradients, self.compiled = torch.is_grad_enabled(), torch.compiler.is_compiling()
         self.hooks = self._hooks()
         self.places: list[tuple[Tensor, tuple[_Move, ...]]] = [(stream, ())]
-        """Every tensor that stands for the stream as it is now, and how it came of the block's own."""
+        """Every tensor that stands for the stream as it is now, and how it came of the block's
+        own.
+        """
         self.past: list[Tensor] = []
         """What stood for it before the last sum."""
         self.has_read = False
         """Whether the next sub-layer has begun."""
         self.values: list[tuple[Tensor, Tensor, int]] = []
-        """What the sub-layer reads in place of each tensor that stands for the stream, and that value's version."""
+        """What the sub-layer reads in place of each tensor that stands for the stream, and that
+        value's version.
+        """
         self.needed = self._versions()
         """What the formula still has to read, and the version of each."""
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Any = None,
     ) -> Any:
         kwargs = kwargs or {}
         place = self._first_place(args, kwargs)
@@ -124,7 +201,9 @@ class Following(TorchFunctionMode):
                 self.refuse("it reads the residual stream of before its last sum")
         return None
 
-    def _moved(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _moved(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         moved = func(*args, **kwargs)
         moves = self.moves_of(args[0])
         if moved is not args[0] and moves is not None:
@@ -140,18 +219,25 @@ class Following(TorchFunctionMode):
             return None
         return args[1] if ours[0] else args[0]  # type: ignore[no-any-return]
 
-    def _joined(self, func: Callable[..., Any], args: tuple[Any, ...], branch: Tensor, kwargs: Any) -> Tensor:
+    def _joined(
+        self, func: Callable[..., Any], args: tuple[Any, ...], branch: Tensor, kwargs: Any
+    ) -> Tensor:
         stream = args[1] if args[0] is branch else args[0]
         if self.run.joins == len(self.run.program.reads):
             self.refuse(f"it has more than {self.run.joins} residual sums")
         if kwargs:
             self.refuse(f"its sum is made with {', '.join(kwargs)}")
         if torch.is_grad_enabled() != self.has_gradients:
-            self.refuse("its sum is made within an autograd.Function, or where gradients are switched off")
+            self.refuse(
+                "its sum is made within an autograd.Function, or where gradients are switched off"
+            )
         self._refuse_elsewhere("its sum is made")
         moves = self.moves_of(stream) or ()
         if moves:  # it is added in another shape than the stream's own
-            if any(move in (Tensor.transpose, torch.transpose, Tensor.permute, torch.permute) for move, _, _ in moves):
+            if any(
+                move in (Tensor.transpose, torch.transpose, Tensor.permute, torch.permute)
+                for move, _, _ in moves
+            ):
                 self.refuse("its sum is made with the dimensions of the stream in another order")
             branch = branch.reshape(self.places[0][0].shape)
         self.check_unwritten()
@@ -171,7 +257,11 @@ class Following(TorchFunctionMode):
             moves = self.moves_of(value)
             return value if moves is None else self._read_as(value, moves)
         if isinstance(value, tuple | list):
-            return type(value)([self._read(one) for one in value]) if type(value) in (tuple, list) else value
+            return (
+                type(value)([self._read(one) for one in value])
+                if type(value) in (tuple, list)
+                else value
+            )
         if isinstance(value, dict):
             return {name: self._read(one) for name, one in value.items()}
         return value
@@ -191,13 +281,27 @@ class Following(TorchFunctionMode):
         return read
 
     def _refuse_elsewhere(self, what: str) -> None:
-        """Raise TransplantRefused where what is computed now is computed, or derived, again without us."""
+        """Raise TransplantRefused where what is computed now is computed, or derived, again without
+        us.
+        """
         if torch.compiler.is_compiling() != self.compiled:
-            self.refuse(f"{what} within a part of it that is compiled: compile the whole model after the transplant")
+            self.refuse(
+                f"{what} within a part of it that is compiled: compile the whole model after the "
+                "transplant"
+            )
         if self._hooks() != self.hooks:
-            self.refuse(f"{what} within torch.utils.checkpoint, or other hooks on saved tensors, inside of its forward")
-        if torch.is_grad_enabled() != self.has_gradients and not self.compiled and _is_within_function():
-            self.refuse(f"{what} within an autograd.Function, such as a checkpoint's, inside of its forward")
+            self.refuse(
+                f"{what} within torch.utils.checkpoint, or other hooks on saved tensors, inside of "
+                "its forward"
+            )
+        if (
+            torch.is_grad_enabled() != self.has_gradients
+            and not self.compiled
+            and _is_within_function()
+        ):
+            self.refuse(
+                f"{what} within an autograd.Function, such as a checkpoint's, inside of its forward"
+            )
 
     def _hooks(self) -> Any:
         """What packs tensors that are saved for gradients; None where nothing does."""
@@ -211,12 +315,16 @@ class Following(TorchFunctionMode):
         return [(x, self._version(x)) for x in self.run.needed() if isinstance(x, Tensor)]
 
     def check_unwritten(self) -> None:
-        """Raise TransplantRefused where something has been written into that the formula still has to read."""
+        """Raise TransplantRefused where something has been written into that the formula still has
+        to read.
+        """
         if any(self._version(x) != version for x, version in self.needed):
             self.refuse("a sub-layer writes into what it reads, which is the residual stream")
 
     def given_back(self, output: Any, state: Tensor) -> tuple[Any, bool]:
-        """A block's output with the state in place of the stream, and whether the stream was in it."""
+        """A block's output with the state in place of the stream, and whether the stream was in
+        it.
+        """
         if isinstance(output, Tensor):
             moves = self.moves_of(output)
             if moves is None:
@@ -229,7 +337,9 @@ class Following(TorchFunctionMode):
         if isinstance(output, dict):
             parts = {name: self.given_back(one, state) for name, one in output.items()}
             found = any(one for _, one in parts.values())
-            return (type(output)(**{name: one for name, (one, _) in parts.items()}) if found else output), found
+            return (
+                type(output)(**{name: one for name, (one, _) in parts.items()}) if found else output
+            ), found
         if isinstance(output, tuple | list):
             values = [self.given_back(one, state) for one in output]
             found = any(one for _, one in values)

@@ -1,7 +1,8 @@
-"""Modules under another class: blocks whose forward is followed, norms that are passed over, and what a formula adds.
+"""Modules under another class: blocks whose forward is followed, norms that are passed over, and
+what a formula adds.
 
-Classes are swapped, and forwards of instances left alone: checkpointing that a library puts into a class's forward,
-deep copies, pickles and the hooks of FSDP then go on as for any module.
+Classes are swapped, and forwards of instances left alone: checkpointing that a library puts into a
+class's forward, deep copies, pickles and the hooks of FSDP then go on as for any module.
 """
 
 import functools
@@ -30,7 +31,9 @@ class _AddedNorms(nn.ModuleDict):
 class _AddedPart(nn.Module):
     """What a formula adds at one place of a block: norms and numbers."""
 
-    def __init__(self, norms: Mapping[str, nn.Module], numbers: Mapping[str, ParameterSpec]) -> None:
+    def __init__(
+        self, norms: Mapping[str, nn.Module], numbers: Mapping[str, ParameterSpec]
+    ) -> None:
         super().__init__()
         self.norms = _AddedNorms(norms)
         self.numbers = PlacedParameters(numbers)
@@ -55,7 +58,11 @@ class Added(nn.Module):
     def number(self, kind: str, part: Part) -> Tensor:
         """A trained or a scheduled number of the formula."""
         place, name = part
-        return self.schedules.value(name) if kind == "scheduled" else getattr(self, place).numbers[name]
+        return (
+            self.schedules.value(name)
+            if kind == "scheduled"
+            else getattr(self, place).numbers[name]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +80,9 @@ class Wiring:
 
     def norms(self, added: Added) -> dict[Part, Callable[..., Any]]:
         """Every norm of the formula as it is applied."""
-        made: dict[Part, Callable[..., Any]] = {part: _applied(norm) for part, norm in self.reused.items()}
+        made: dict[Part, Callable[..., Any]] = {
+            part: _applied(norm) for part, norm in self.reused.items()
+        }
         own = ((place, getattr(added, place).norms.items()) for place in added.places)
         return made | {(place, name): norm for place, norms in own for name, norm in norms}
 
@@ -88,7 +97,9 @@ _MADE: dict[tuple[str, type], type] = {}
 
 
 def swapped_class(kind: str, original: type) -> type:
-    """The class "block", "norm" or "inner norm" that stands for another one: a subclass of the same name, made once."""
+    """The class "block", "norm" or "inner norm" that stands for another one: a subclass of the same
+    name, made once.
+    """
     if (kind, original) not in _MADE:
         forward = _FORWARDS[kind](original)
         _MADE[kind, original] = type(
@@ -108,11 +119,14 @@ def swapped_class(kind: str, original: type) -> type:
 
 
 def swap(module: nn.Module, kind: str) -> None:
-    """Give a module the class of a kind. Raises TransplantRefused where its own forward would hide it."""
+    """Give a module the class of a kind. Raises TransplantRefused where its own forward would hide
+    it.
+    """
     if "forward" in vars(module):
         raise TransplantRefused(
-            f"a {type(module).__name__} has a forward of its own beside its class's, such as hooks of accelerate or a "
-            "patch put there: take it away (accelerate.hooks.remove_hook_from_module), and put it back afterwards"
+            f"a {type(module).__name__} has a forward of its own beside its class's, such as hooks "
+            "of accelerate or a patch put there: take it away "
+            "(accelerate.hooks.remove_hook_from_module), and put it back afterwards"
         )
     module.__class__ = swapped_class(kind, type(module))
 
@@ -132,7 +146,9 @@ def _blank(kind: str, original: type) -> Any:
     return made.__new__(made)  # type: ignore[call-overload]
 
 
-def _forward_of_norm(original: type, applied: Callable[[Tensor], Tensor] = lambda x: x) -> Callable[..., Any]:
+def _forward_of_norm(
+    original: type, applied: Callable[[Tensor], Tensor] = lambda x: x
+) -> Callable[..., Any]:
     @functools.wraps(original.forward)  # type: ignore[attr-defined]
     def forward(self: nn.Module, x: Tensor, *others: Any, **named: Any) -> Tensor:
         if others or named:
@@ -153,7 +169,8 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
         entered = wiring.seat.find(args, kwargs)
         if getattr(entered, "holds_streams", count) != count:
             raise TransplantRefused(
-                f"{wiring.name}: a block before it did not run, so that its streams are not all there"
+                f"{wiring.name}: a block before it did not run, so that its streams are not all "
+                "there"
             )
         streams = _unpacked(entered, count)
         run = Run(wiring.program, streams, wiring.norms(added), added.number)
@@ -162,7 +179,9 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
         with mode:
             output = original.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
         if not run.joins and mode.given_back(output, entered)[1]:
-            mode.refuse("it returned without any residual sum, as blocks do that are left out at random")
+            mode.refuse(
+                "it returned without any residual sum, as blocks do that are left out at random"
+            )
         if run.joins != len(run.program.reads):
             raise TransplantRefused(
                 f"{wiring.name}: {run.joins} sums with the residual stream were seen and it has "
@@ -172,7 +191,9 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
         left = run.outputs()
         output, found = mode.given_back(output, _packed(left))
         if not found:
-            raise TransplantRefused(f"{wiring.name}: what it returns is not the sum that was followed through it")
+            raise TransplantRefused(
+                f"{wiring.name}: what it returns is not the sum that was followed through it"
+            )
         return output
 
     return forward
@@ -183,7 +204,9 @@ _HANDED: list[tuple[Tensor, Sequence[Tensor]]] | None = None
 
 
 def _packed(streams: Sequence[Tensor]) -> Tensor:
-    """Several streams as one tensor, which whatever stands between blocks hands on: one batch after the other."""
+    """Several streams as one tensor, which whatever stands between blocks hands on: one batch after
+    the other.
+    """
     if len(streams) == 1:
         return streams[0]
     packed = torch.cat(list(streams))
@@ -204,9 +227,11 @@ def _unpacked(entered: Tensor, count: int) -> Sequence[Tensor]:
 
 @contextmanager
 def handed_on() -> Iterator[None]:
-    """Streams come from block to block as they were, wherever the tensor that they are packed in arrives unchanged.
+    """Streams come from block to block as they were, wherever the tensor that they are packed in
+    arrives unchanged.
 
-    For whoever reads the operations of a pass, to whom packing would hide that they are the same streams.
+    For whoever reads the operations of a pass, to whom packing would hide that they are the same
+    streams.
     """
     global _HANDED
     _HANDED = []

@@ -1,4 +1,6 @@
-"""What a transplant will do, from the doctor's record alone: which modules are blocks, and what part each norm has."""
+"""What a transplant will do, from the doctor's record alone: which modules are blocks, and what
+part each norm has.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,13 +54,17 @@ class StackPlan:
     kinds: tuple[SublayerKind, ...]
     blocks: tuple[BlockPlan, ...]
     final_norm: str
-    """The model's own final norm where it is passed over; "" where it stays, or where there is none."""
+    """The model's own final norm where it is passed over; "" where it stays, or where there is
+    none.
+    """
     norms_like_the_models: bool
     """Whether norms of the model and norms that are made like them can be the placement's."""
     norms_embedding: bool
     """Whether what enters the first block has to be normed afterwards."""
     norms_end: bool | None
-    """Whether what leaves the last block has to be, by a norm that its blocks do not have; None where either may be."""
+    """Whether what leaves the last block has to be, by a norm that its blocks do not have; None
+    where either may be.
+    """
 
     @property
     def is_same(self) -> bool:
@@ -67,13 +73,17 @@ class StackPlan:
 
     @property
     def all_norms(self) -> list[str]:
-        """Modules of the norms that are passed over in the model's own forward, each as often as it is used."""
+        """Modules of the norms that are passed over in the model's own forward, each as often as it
+        is used.
+        """
         norms = [norm.module for block in self.blocks for norm in block.norms]
         return norms + ([self.final_norm] if self.final_norm else [])
 
     def is_inner(self, module: str) -> bool:
         """Whether nothing but F reads such a norm."""
-        uses = [norm.inner for block in self.blocks for norm in block.norms if norm.module == module]
+        uses = [
+            norm.inner for block in self.blocks for norm in block.norms if norm.module == module
+        ]
         return all(uses) and module != self.final_norm
 
 
@@ -85,21 +95,28 @@ def chosen_stacks(stacks: Sequence[Stack], stack: str | None) -> list[int]:
     names = [one.name for one in stacks]
     if stack is not None:
         if stack not in names:
-            raise TransplantRefused(f"there is no stack {stack!r}; the model has {', '.join(map(repr, names))}")
+            raise TransplantRefused(
+                f"there is no stack {stack!r}; the model has {', '.join(map(repr, names))}"
+            )
         return [names.index(stack)]
-    pair = {n for n, one in enumerate(stacks) if one.memory is not None} | {one.memory for one in stacks}
+    pair = {n for n, one in enumerate(stacks) if one.memory is not None} | {
+        one.memory for one in stacks
+    }
     if len(stacks) > 1 and pair - {None} != set(range(len(stacks))):
         raise TransplantRefused(
-            f"the model has several stacks: name one of {', '.join(map(repr, names))} by stack= (--stack)"
+            f"the model has several stacks: name one of {', '.join(map(repr, names))} by stack= "
+            "(--stack)"
         )
     return list(range(len(stacks)))
 
 
-def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Placement], *, reset: bool) -> StackPlan:
+def plan(
+    model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Placement], *, reset: bool
+) -> StackPlan:
     """How a stack comes under a placement.
 
-    reset: whether weights are drawn anew, so that a norm may take another part than it had. Raises TransplantRefused
-    with the reason and the place.
+    reset: whether weights are drawn anew, so that a norm may take another part than it had. Raises
+    TransplantRefused with the reason and the place.
     """
     found = stacks[number]
     rows = _rows(found)
@@ -122,15 +139,20 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
             given_finish=same or final is not None or wants_finish,
         )
     except UnfitFormula as error:
-        raise TransplantRefused(f"placement {target.name!r} cannot be put on a model of yours: {error}") from error
+        raise TransplantRefused(
+            f"placement {target.name!r} cannot be put on a model of yours: {error}"
+        ) from error
     paths = _block_paths(model, found, rows, list(norms.values()))
     for path, row in zip(paths, norms.values(), strict=True):
         for norm in row:
             if norm.module and not _is_around(path, norm.module):
                 raise TransplantRefused(
-                    f"{norm.module}: {path} reads this norm, which stands outside of it and cannot be passed over there"
+                    f"{norm.module}: {path} reads this norm, which stands outside of it and cannot "
+                    "be passed over there"
                 )
-    fits = same or (found.norm in ("layer-norm", "rms-norm") and target.default_norm == "layer-norm")
+    fits = same or (
+        found.norm in ("layer-norm", "rms-norm") and target.default_norm == "layer-norm"
+    )
     blocks = [
         _block(path, program, some, kinds, reset=reset, fits=fits)
         for path, program, some in zip(paths, made, norms.values(), strict=True)
@@ -141,7 +163,8 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
         blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
     elif passed:
         blocks[-1] = replace(blocks[-1], idle=(*blocks[-1].idle, passed))
-    # An end that weighs the normed stream against itself, by a number that follows a schedule, may be either.
+    # An end that weighs the normed stream against itself, by a number that follows a schedule, may
+    # be either.
     weighs = not finish and ("finish", "main") in dict(made[-1].norms)
     open_end = weighs or any(len(program.outputs) > 1 for program in made)
     wanted = found.final_norm if same else finish and (found.final_norm or not wants_finish)
@@ -158,7 +181,9 @@ def plan(model: nn.Module, stacks: Sequence[Stack], number: int, target: type[Pl
 
 
 def _keeps_final(last: Program, ends_in_norm: bool) -> bool:
-    """Whether the model's final norm stays where it is: the formula ends in one, which the program leaves to it."""
+    """Whether the model's final norm stays where it is: the formula ends in one, which the program
+    leaves to it.
+    """
     return ends_in_norm and ("finish", "main") not in dict(last.norms)
 
 
@@ -167,7 +192,9 @@ def _ends_of(placement: str, shape: StackShape) -> tuple[bool, bool]:
     if not placement:
         return False, False
     try:
-        whole = programs(named(placement)(shape), shape.kinds, given_start=False, given_finish=False)
+        whole = programs(
+            named(placement)(shape), shape.kinds, given_start=False, given_finish=False
+        )
         bare = programs(named(placement)(shape), shape.kinds, given_start=True, given_finish=True)
     except ValueError:
         return False, False
@@ -176,31 +203,43 @@ def _ends_of(placement: str, shape: StackShape) -> tuple[bool, bool]:
 
 
 def _rows(found: Stack) -> list[list[Sublayer]]:
-    """The sub-layers of every block. Raises TransplantRefused where they are wired in a way that is not followed."""
+    """The sub-layers of every block. Raises TransplantRefused where they are wired in a way that is
+    not followed.
+    """
     rows: dict[int, list[Sublayer]] = {}
     for sublayer in found.sublayers:
         if sublayer.block:
             rows.setdefault(sublayer.block, []).append(sublayer)
-        unknown = [term for term in sublayer.formula.segment.terms if term.kind not in ("norm", "branch", "sum")]
+        unknown = [
+            term
+            for term in sublayer.formula.segment.terms
+            if term.kind not in ("norm", "branch", "sum")
+        ]
         beside = len(sublayer.formula.segment.branches) > 1
         if unknown or beside or found.streams > 1:
             where = f"{sublayer.name or found.name}: {sublayer.formula} is wired"
             if sublayer.parallel:
                 raise TransplantRefused(
-                    f"{where} in parallel: its block adds both sub-layers after both have run, so that none can read "
-                    "a sum with the other. Build it with one after the other, where its configuration has a switch "
-                    "(use_parallel_residual=False of GPT-NeoX, parallel_attn=False of Falcon), or give the block a "
-                    "forward of two sums, x = x + attention(norm(x)); x = x + feed_forward(norm(x)): the weights fit"
+                    f"{where} in parallel: its block adds both sub-layers after both have run, so "
+                    "that none can read a sum with the other. Build it with one after the other, "
+                    "where its configuration has a switch (use_parallel_residual=False of "
+                    "GPT-NeoX, parallel_attn=False of Falcon), or give the block a forward of two "
+                    "sums, x = x + attention(norm(x)); x = x + feed_forward(norm(x)): the weights "
+                    "fit"
                 )
             raise TransplantRefused(
-                f"{where} {'with factors' if unknown else 'with skips over sub-layers'}; models with one plain sum a "
-                "sub-layer can be transplanted, with norms on the stream, on the branch or on the sum"
+                f"{where} {'with factors' if unknown else 'with skips over sub-layers'}; models "
+                "with one plain sum a sub-layer can be transplanted, with norms on the stream, on "
+                "the branch or on the sum"
             )
     return [rows[block] for block in sorted(rows)]
 
 
 def _kinds(found: Stack, rows: Sequence[Sequence[Sublayer]]) -> tuple[SublayerKind, ...]:
-    known: dict[str, SublayerKind] = {"feed_forward": "feed_forward", "cross_attention": "cross_attention"}
+    known: dict[str, SublayerKind] = {
+        "feed_forward": "feed_forward",
+        "cross_attention": "cross_attention",
+    }
     kinds = [tuple(known.get(one.kind, "attention") for one in row) for row in rows]
     allowed: tuple[tuple[SublayerKind, ...], ...] = (
         ("attention", "feed_forward"),
@@ -209,14 +248,18 @@ def _kinds(found: Stack, rows: Sequence[Sequence[Sublayer]]) -> tuple[SublayerKi
     if len(set(kinds)) != 1 or kinds[0] not in allowed:
         every = "; ".join(dict.fromkeys(", ".join(row) for row in kinds))
         raise TransplantRefused(
-            f"{found.name or 'the model'}: blocks of {every}; placements are defined for blocks of attention and "
-            "feed_forward, with cross_attention between them in a decoder"
+            f"{found.name or 'the model'}: blocks of {every}; placements are defined for blocks of "
+            "attention and feed_forward, with cross_attention between them in a decoder"
         )
     return kinds[0]
 
 
 def _shape(
-    stacks: Sequence[Stack], number: int, kinds: tuple[SublayerKind, ...], blocks: int, target: type[Placement]
+    stacks: Sequence[Stack],
+    number: int,
+    kinds: tuple[SublayerKind, ...],
+    blocks: int,
+    target: type[Placement],
 ) -> StackShape:
     found = stacks[number]
     shape = StackShape(kind="encoder", width=found.width, encoder_blocks=blocks)
@@ -232,7 +275,9 @@ def _shape(
 
 
 def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[_OldNorm]:
-    """The norms of a block's sub-layers by their part, those without a module of their own under the name ""."""
+    """The norms of a block's sub-layers by their part, those without a module of their own under
+    the name "".
+    """
     uses = {use.at: use for use in found.norm_uses}
     norms = []
     for sublayer in row:
@@ -241,7 +286,9 @@ def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[_
             if term.kind == "norm" and term.at in uses:
                 role = _role(term, segment)
                 module = _module_of(model, uses[term.at], role)
-                named_kind: SublayerKind = kind if kind in ("feed_forward", "cross_attention") else "attention"
+                named_kind: SublayerKind = (
+                    kind if kind in ("feed_forward", "cross_attention") else "attention"
+                )
                 read = any(term in one.arguments for one in segment.terms if one.kind != "branch")
                 inner = role == "before" and not read
                 norms.append(_OldNorm(module=module, kind=named_kind, role=role, inner=inner))
@@ -255,31 +302,42 @@ def _role(norm: Term, segment: Segment) -> str:
     branches = {id(branch) for branch in segment.branches}
     if id(inner) in branches:
         return "after"
-    return "outer" if any(id(term) in branches for term in ordered(inner, segment.start)) else "before"
+    return (
+        "outer" if any(id(term) in branches for term in ordered(inner, segment.start)) else "before"
+    )
 
 
 def _module_of(model: nn.Module, use: NormUse, role: str) -> str:
-    """The module that is the norm and nothing else; "" for one without parameters, which may be called as a function.
+    """The module that is the norm and nothing else; "" for one without parameters, which may be
+    called as a function.
 
     Raises TransplantRefused where it cannot be passed over.
     """
     if not use.parameters:
         if role == "after":
-            raise TransplantRefused("a norm after a sub-layer has no parameters, and cannot be told from others")
+            raise TransplantRefused(
+                "a norm after a sub-layer has no parameters, and cannot be told from others"
+            )
         return ""
     path = use.parameters[0].rpartition(".")[0]
     own = {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
     if not own <= set(use.parameters):
         raise TransplantRefused(
-            f"{path or 'the model'}: the norm with {use.parameters[0]} is computed within a forward that does more "
-            "than that, such as a fused sum and norm; make it a module of its own"
+            f"{path or 'the model'}: the norm with {use.parameters[0]} is computed within a "
+            "forward that does more than that, such as a fused sum and norm; make it a module of "
+            "its own"
         )
     return path
 
 
 def _final_norm(found: Stack) -> str | None:
     """The module of the norm after the stack, where it has one that the blocks do not."""
-    inside = {term.at for one in found.sublayers for term in one.formula.segment.terms if term.kind == "norm"}
+    inside = {
+        term.at
+        for one in found.sublayers
+        for term in one.formula.segment.terms
+        if term.kind == "norm"
+    }
     last = found.norm_uses[-1] if found.norm_uses else None
     if not found.final_norm or last is None or last.at in inside or not last.parameters:
         return None
@@ -287,7 +345,10 @@ def _final_norm(found: Stack) -> str | None:
 
 
 def _block_paths(
-    model: nn.Module, found: Stack, rows: Sequence[Sequence[Sublayer]], norms: Sequence[Sequence[_OldNorm]]
+    model: nn.Module,
+    found: Stack,
+    rows: Sequence[Sequence[Sublayer]],
+    norms: Sequence[Sequence[_OldNorm]],
 ) -> list[str]:
     paths = []
     for row, some in zip(rows, norms, strict=True):
@@ -297,10 +358,13 @@ def _block_paths(
         while path and type(model.get_submodule(path)).forward is nn.Module.forward:
             path = path.rpartition(".")[0]
         paths.append(path)
-    if len(set(paths)) < len(paths) or any(_is_around(one, other) for one in paths for other in paths):
+    if len(set(paths)) < len(paths) or any(
+        _is_around(one, other) for one in paths for other in paths
+    ):
         raise TransplantRefused(
-            f"{found.name or 'the model'}: its blocks are no modules of their own, or share their weights "
-            f"({paths[0] or 'the model'} holds several): make a block a module that takes and returns the stream"
+            f"{found.name or 'the model'}: its blocks are no modules of their own, or share their "
+            f"weights ({paths[0] or 'the model'} holds several): make a block a module that takes "
+            "and returns the stream"
         )
     return paths
 
@@ -310,7 +374,13 @@ def _is_around(outer: str, inner: str) -> bool:
 
 
 def _block(
-    path: str, program: Program, norms: Sequence[_OldNorm], kinds: Sequence[SublayerKind], *, reset: bool, fits: bool
+    path: str,
+    program: Program,
+    norms: Sequence[_OldNorm],
+    kinds: Sequence[SublayerKind],
+    *,
+    reset: bool,
+    fits: bool,
 ) -> BlockPlan:
     free = [norm for norm in norms if norm.module]
     reused: dict[Part, str] = {}

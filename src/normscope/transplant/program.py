@@ -1,8 +1,9 @@
-"""A placement's formula as a program that stops wherever F is called, so that the model's own forward can be F.
+"""A placement's formula as a program that stops wherever F is called, so that the model's own
+forward can be F.
 
-The formula calls its sub-layers; a model that exists calls nothing, it is followed. So the formula is read once over
-values that are computed later, and cut in pieces: what each sub-layer reads, from the state before the block and the
-branches so far, and the state after it.
+The formula calls its sub-layers; a model that exists calls nothing, it is followed. So the formula
+is read once over values that are computed later, and cut in pieces: what each sub-layer reads, from
+the state before the block and the branches so far, and the state after it.
 """
 
 import operator
@@ -17,7 +18,9 @@ from ..placement import Placement, Site, SublayerKind, operations
 from ..placement.base import Initial, State
 
 Part = tuple[str, str]
-"""A place of a block, such as attention, start or finish, and the name of a norm or a number of it there."""
+"""A place of a block, such as attention, start or finish, and the name of a norm or a number of it
+there.
+"""
 
 
 class UnfitFormula(ValueError):
@@ -29,7 +32,9 @@ _Method = Callable[["_Later", Any], "_Later"]
 
 def _of_two(function: Callable[..., Any]) -> tuple[_Method, _Method]:
     """The methods by which a value stands on the left and on the right of an operator."""
-    return lambda self, other: _Later(function, (self, other)), lambda self, other: _Later(function, (other, self))
+    return lambda self, other: _Later(function, (self, other)), lambda self, other: _Later(
+        function, (other, self)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +63,9 @@ class _Later:
 
 @dataclass(frozen=True, slots=True)
 class _NormOf:
-    """A norm of the formula, which also stands for itself where attention over depth is given it for its keys."""
+    """A norm of the formula, which also stands for itself where attention over depth is given it
+    for its keys.
+    """
 
     part: Part
 
@@ -70,7 +77,9 @@ class _NormOf:
 
 @dataclass(frozen=True, slots=True)
 class _LaterNorms:
-    """The norms of one place. `given`: those that the model applies itself, outside of what is followed."""
+    """The norms of one place. `given`: those that the model applies itself, outside of what is
+    followed.
+    """
 
     place: str
     given: bool = False
@@ -90,7 +99,9 @@ class _LaterEnd:
     def __init__(self, place: str, *, given: bool = False) -> None:
         self.place, self.norm = place, _LaterNorms(place, given)
 
-    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0) -> _Later:
+    def parameter(
+        self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
+    ) -> _Later:
         return _Later("parameter", ((self.place, name),), shape)
 
     def scheduled(self, name: str, *, initial: float) -> _Later:
@@ -106,7 +117,9 @@ class _LaterSublayer(_LaterEnd):
 
     def __call__(self, x: _Later, /, **inside: Callable[[Any], Any]) -> _Later:
         if inside:
-            raise UnfitFormula(f"it applies functions within {self.site.kind} ({', '.join(sorted(inside))})")
+            raise UnfitFormula(
+                f"it applies functions within {self.site.kind} ({', '.join(sorted(inside))})"
+            )
         self._branches.append(_Later("branch", (x, self.site.kind)))
         return self._branches[-1]
 
@@ -134,7 +147,9 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One block: `steps[k]` computes what sub-layer k reads, the last of them the state after the block."""
+    """One block: `steps[k]` computes what sub-layer k reads, the last of them the state after the
+    block.
+    """
 
     inputs: tuple[int, ...]
     branches: tuple[int, ...]
@@ -145,7 +160,9 @@ class Program:
     needed: tuple[tuple[int, ...], ...] = ()
     """Of what `steps[k]` and those before it have computed, what is read again after them."""
     norms: tuple[tuple[Part, str], ...] = field(default=())
-    """Every norm, with its role: before F, after F, outer, of a sum with F, or key, of attention over depth."""
+    """Every norm, with its role: before F, after F, outer, of a sum with F, or key, of attention
+    over depth.
+    """
 
 
 def programs(
@@ -153,22 +170,32 @@ def programs(
 ) -> list[Program]:
     """Every block of the stack, the first with the formula's start and the last with its finish.
 
-    given_start, given_finish: whether the model norms the embedding, and what leaves the stack, by itself; then the
-    program leaves these norms to it. Raises UnfitFormula where the formula cannot be followed from outside of F.
+    given_start, given_finish: whether the model norms the embedding, and what leaves the stack, by
+    itself; then the program leaves these norms to it. Raises UnfitFormula where the formula cannot
+    be followed from outside of F.
     """
     stack, made = placement.stack, []
     inputs: list[_Later] = [_Later("input")]
     state: State = placement.start(inputs[0], _LaterEnd("start", given=given_start))
     for block in range(1, stack.blocks + 1):
         branches: list[_Later] = []
-        sublayers = [_LaterSublayer(Site(kind=kind, block=block, stack=stack), branches) for kind in kinds]
+        sublayers = [
+            _LaterSublayer(Site(kind=kind, block=block, stack=stack), branches) for kind in kinds
+        ]
         state = placement.block(state, sublayers)
         called = [branch.arguments[1] for branch in branches]
         if called != list(kinds):
-            raise UnfitFormula(f"it calls {', '.join(called) or 'no sub-layer'} where a block has {', '.join(kinds)}")
+            raise UnfitFormula(
+                f"it calls {', '.join(called) or 'no sub-layer'} where a block has "
+                f"{', '.join(kinds)}"
+            )
         if block == stack.blocks:
             state = placement.finish(state, _LaterEnd("finish"))
-            if given_finish and state.function == "norm" and state.arguments[0] == ("finish", "main"):
+            if (
+                given_finish
+                and state.function == "norm"
+                and state.arguments[0] == ("finish", "main")
+            ):
                 state = state.arguments[1]
         outputs = list(leaves(state))
         made.append(_program(inputs, branches, outputs))
@@ -187,10 +214,16 @@ def leaves(state: State) -> Iterator[Any]:
 
 
 def _renewed(state: State, values: Iterator[_Later]) -> State:
-    return tuple(_renewed(part, values) for part in state) if isinstance(state, tuple) else next(values)
+    return (
+        tuple(_renewed(part, values) for part in state)
+        if isinstance(state, tuple)
+        else next(values)
+    )
 
 
-def _program(inputs: Sequence[_Later], branches: Sequence[_Later], outputs: Sequence[_Later]) -> Program:
+def _program(
+    inputs: Sequence[_Later], branches: Sequence[_Later], outputs: Sequence[_Later]
+) -> Program:
     levels: dict[int, int] = {id(value): 0 for value in inputs}
     found: list[_Later] = []
     norms: dict[Part, str] = {}
@@ -223,14 +256,17 @@ def _program(inputs: Sequence[_Later], branches: Sequence[_Later], outputs: Sequ
         ),
         size=len(slots),
         needed=tuple(
-            tuple(at for at, until in last.items() if known[at] <= piece < until) for piece in range(len(branches) + 1)
+            tuple(at for at, until in last.items() if known[at] <= piece < until)
+            for piece in range(len(branches) + 1)
         ),
         norms=tuple(norms.items()),
     )
 
 
 def _level(value: Any, levels: dict[int, int], found: list[_Later], norms: dict[Part, str]) -> int:
-    """How many branches have to be known before a value can be computed; what it is computed from is found too."""
+    """How many branches have to be known before a value can be computed; what it is computed from
+    is found too.
+    """
     if isinstance(value, tuple):
         return max((_level(part, levels, found, norms) for part in value), default=0)
     if isinstance(value, _NormOf):
@@ -254,9 +290,15 @@ def _slotted(value: Any, slots: Mapping[int, int]) -> Any:
 
 
 def _role(x: Any, kind: str) -> str:
-    """What a norm of a sub-layer norms: F's output alone, however scaled, a sum with it, or what has none of it."""
+    """What a norm of a sub-layer norms: F's output alone, however scaled, a sum with it, or what
+    has none of it.
+    """
     while isinstance(x, _Later) and x.function in (operator.mul, operator.truediv):
-        inner = [part for part in x.arguments if isinstance(part, _Later) and part.function != "parameter"]
+        inner = [
+            part
+            for part in x.arguments
+            if isinstance(part, _Later) and part.function != "parameter"
+        ]
         if len(inner) != 1:
             break
         x = inner[0]
@@ -288,7 +330,9 @@ class Run:
         norms: Mapping[Part, Callable[..., Any]],
         numbers: Callable[[str, Part], Any],
     ) -> None:
-        """norms: as they are applied; numbers: of a kind (parameter, scheduled) and a part, its value."""
+        """norms: as they are applied; numbers: of a kind (parameter, scheduled) and a part, its
+        value.
+        """
         self.program, self._norms, self._numbers = program, norms, numbers
         self._slots: list[Any] = [None] * program.size
         for at, value in zip(program.inputs, values, strict=True):
@@ -353,15 +397,21 @@ def _joined(x: _Later, *others: _Later, epsilon: float = 1e-6) -> _Later:
     return _Later(partial(operations.joined, epsilon=epsilon), (x, *others))
 
 
-def _connect(x: _Later, weight: _Later, bias: Any = 0.0, scale: Any = 1.0, *, name: str = "") -> tuple[_Later, ...]:
+def _connect(
+    x: _Later, weight: _Later, bias: Any = 0.0, scale: Any = 1.0, *, name: str = ""
+) -> tuple[_Later, ...]:
     whole = _Later(operations.connect, (x, weight, bias, scale))
     return tuple(_Later(operator.getitem, (whole, row)) for row in range(weight.shape[0]))
 
 
-def _sinkhorn(first: _Later, logits: tuple[_Later, ...], rounds: int, epsilon: float) -> tuple[tuple[_Later, ...], ...]:
+def _sinkhorn(
+    first: _Later, logits: tuple[_Later, ...], rounds: int, epsilon: float
+) -> tuple[tuple[_Later, ...], ...]:
     whole, size = _Later(operations.sinkhorn, (first, logits, rounds, epsilon)), isqrt(len(logits))
     rows = [_Later(operator.getitem, (whole, row)) for row in range(size)]
-    return tuple(tuple(_Later(operator.getitem, (row, column)) for column in range(size)) for row in rows)
+    return tuple(
+        tuple(_Later(operator.getitem, (row, column)) for column in range(size)) for row in rows
+    )
 
 
 def _later(operation: Callable[..., Any]) -> Callable[..., _Later]:

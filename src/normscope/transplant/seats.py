@@ -1,4 +1,6 @@
-"""Where the stream enters each block, from one pass: which of its arguments a block changes and the next one takes."""
+"""Where the stream enters each block, from one pass: which of its arguments a block changes and the
+next one takes.
+"""
 
 import inspect
 from collections import Counter
@@ -26,7 +28,9 @@ class Seat:
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return kwargs[self.name] if self.name in kwargs else args[self.position]
 
-    def put(self, args: tuple[Any, ...], kwargs: dict[str, Any], x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def put(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], x: Any
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if self.name in kwargs:
             return args, {**kwargs, self.name: x}
         return (*args[: self.position], x, *args[self.position + 1 :]), kwargs
@@ -46,7 +50,8 @@ class _Entered:
 def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[str, Seat]:
     """Of every block.
 
-    Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms other things too.
+    Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms
+    other things too.
     """
     entered: dict[str, list[_Entered]] = {}
     found: dict[str, list[_Entered]] = {}
@@ -56,7 +61,9 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
     norms = Counter(name for one in plans for name in one.all_norms)
 
     def enter(name: str, block: nn.Module, args: Any, kwargs: Any) -> None:
-        before = [] if name in first else left  # a decoder's is not handed the memory by a block of its own
+        before = (
+            [] if name in first else left
+        )  # a decoder's is not handed the memory by a block of its own
         entered[name] = [
             _Entered(seat, value, _version(value), any(_same(value, one) for one in before))
             for seat, value in _arguments(block, args, kwargs)
@@ -64,10 +71,17 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
 
     def leave(name: str, block: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         left[:] = [one for one in _flat(output) if one.is_floating_point()]
-        fitting = [one for one in entered[name] if any(one.value.shape == other.shape for other in left)]
-        # What a block returns as it came goes through it: positions, a context, or the stream where it is left out.
+        fitting = [
+            one for one in entered[name] if any(one.value.shape == other.shape for other in left)
+        ]
+        # What a block returns as it came goes through it: positions, a context, or the stream where
+        # it is left out.
         returned = {id(one.value) for one in fitting if any(one.value is other for other in left)}
-        changed = [one for one in fitting if id(one.value) not in returned or one.version != _version(one.value)]
+        changed = [
+            one
+            for one in fitting
+            if id(one.value) not in returned or one.version != _version(one.value)
+        ]
         changed = changed or fitting
         found[name] = [one for one in changed if one.handed] or changed
 
@@ -78,11 +92,18 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
 
     blocks = [block.module for one in plans for block in one.blocks]
     handles = [
-        model.get_submodule(n).register_forward_pre_hook(partial(enter, n), with_kwargs=True, prepend=True)
+        model.get_submodule(n).register_forward_pre_hook(
+            partial(enter, n), with_kwargs=True, prepend=True
+        )
         for n in blocks
     ]
-    handles += [model.get_submodule(n).register_forward_hook(partial(leave, n), with_kwargs=True) for n in blocks]
-    handles += [model.get_submodule(n).register_forward_pre_hook(partial(note_normed, n)) for n in norms]
+    handles += [
+        model.get_submodule(n).register_forward_hook(partial(leave, n), with_kwargs=True)
+        for n in blocks
+    ]
+    handles += [
+        model.get_submodule(n).register_forward_pre_hook(partial(note_normed, n)) for n in norms
+    ]
     try:
         with torch.no_grad(), looked_at(model):
             call_with(model, inputs)
@@ -92,19 +113,27 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
     for name, count in norms.items():
         if len(normed.get(name, ())) > count:
             raise TransplantRefused(
-                f"{name}: this norm is of the residual stream and of other things, which it must stay"
+                f"{name}: this norm is of the residual stream and of other things, which it must "
+                "stay"
             )
     if missing := [name for name in blocks if not found.get(name)]:
-        raise TransplantRefused(f"{missing[0]}: none of its arguments has the shape of what it returns")
+        raise TransplantRefused(
+            f"{missing[0]}: none of its arguments has the shape of what it returns"
+        )
     # The first block is handed nothing by another: its seat is that of most others.
     chosen = Counter(one.seat for name in blocks for one in found[name] if one.handed)
     return {name: max(found[name], key=lambda one: chosen[one.seat]).seat for name in blocks}
 
 
-def _arguments(block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[Seat, Tensor]]:
+def _arguments(
+    block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[Seat, Tensor]]:
     names = list(inspect.signature(block.forward).parameters)
     given = [(n, names[min(n, len(names) - 1)], value) for n, value in enumerate(args)]
-    given += [(names.index(name) if name in names else len(names), name, value) for name, value in kwargs.items()]
+    given += [
+        (names.index(name) if name in names else len(names), name, value)
+        for name, value in kwargs.items()
+    ]
     for position, name, value in given:
         if isinstance(value, Tensor) and value.is_floating_point():
             yield Seat(position=position, name=name), value
@@ -113,7 +142,13 @@ def _arguments(block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any])
 def _flat(output: Any) -> list[Tensor]:
     if isinstance(output, Tensor):
         return [output]
-    parts = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple | list) else ()
+    parts = (
+        output.values()
+        if isinstance(output, Mapping)
+        else output
+        if isinstance(output, tuple | list)
+        else ()
+    )
     return [tensor for part in parts for tensor in _flat(part)]
 
 

@@ -1,4 +1,6 @@
-"""A model under another placement, in place: planned, done, and read again by the doctor, or left as it was."""
+"""A model under another placement, in place: planned, done, and read again by the doctor, or left
+as it was.
+"""
 
 import copy
 from collections import defaultdict
@@ -48,8 +50,8 @@ class _Transplanted:
     frozen: tuple[str, ...]
     """Parameters that nothing reads any more, and that are not trained until `untransplant`."""
     change: float | None
-    """How much the outputs on the batch changed, the root mean square of the difference over that of what they were:
-    0 where they are the same bits; None where weights were drawn."""
+    """How much the outputs on the batch changed, the root mean square of the difference over that
+    of what they were: 0 where they are the same bits; None where weights were drawn."""
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -60,23 +62,35 @@ class _Transplanted:
         """What was done, in words."""
         where = ", ".join(one or "the model" for one in self.stacks)
         known = self.before or "no placement that has a name"
-        told = [f"{where}: from {known} to {self.placement}, named by the doctor in each of {len(self.blocks)} blocks"]
+        told = [
+            f"{where}: from {known} to {self.placement}, named by the doctor in each of "
+            f"{len(self.blocks)} blocks"
+        ]
         if self.frozen:
-            told.append(f"frozen, since nothing reads them any more: {len(self.frozen)} parameters of norms")
+            told.append(
+                f"frozen, since nothing reads them any more: {len(self.frozen)} parameters of norms"
+            )
         if self.change is None:
             told.append("weights of the sub-layers are drawn as the placement wants them")
         else:
-            told.append(f"weights are kept; outputs on the batch change by {self.change:.2g} of their size")
+            told.append(
+                f"weights are kept; outputs on the batch change by {self.change:.2g} of their size"
+            )
         return told
 
 
 def transplant(
-    model: nn.Module, target: type[Placement], inputs: Inputs, *, initialise: Literal["draw", "keep"], stack: str | None
+    model: nn.Module,
+    target: type[Placement],
+    inputs: Inputs,
+    *,
+    initialise: Literal["draw", "keep"],
+    stack: str | None,
 ) -> _Transplanted:
     """Put a model under a placement, in place.
 
-    Raises TransplantRefused, with the reason and the place, where that cannot be done or where the doctor does not name
-    the placement in every block afterwards; then the model is as it was.
+    Raises TransplantRefused, with the reason and the place, where that cannot be done or where the
+    doctor does not name the placement in every block afterwards; then the model is as it was.
     """
     if hasattr(model, "transplanted"):
         raise TransplantRefused("the model is transplanted already: call untransplant(model) first")
@@ -96,7 +110,8 @@ def transplant(
         change = None if initialise == "draw" else _change(before, _outputs(model, inputs))
         if change and all(one.is_same for one in plans):
             raise TransplantRefused(
-                f"{type(model).__name__} is {target.name} already, and would give other outputs (by {change:.1e})"
+                f"{type(model).__name__} is {target.name} already, and would give other outputs "
+                f"(by {change:.1e})"
             )
         undo.pop_all()  # nothing has failed: it stays
     for one, some in zip(plans, matrices, strict=False):
@@ -116,12 +131,15 @@ def transplant(
         model.get_parameter(name).requires_grad_(False)
     model.transplanted = done  # type: ignore[assignment]
     if hasattr(getattr(model, "config", None), "to_json_string"):
-        setattr(model.config, RECIPE, done.recipe)  # `save_pretrained` of transformers writes it with the weights
+        setattr(
+            model.config, RECIPE, done.recipe
+        )  # `save_pretrained` of transformers writes it with the weights
     return done
 
 
 def untransplant(model: nn.Module) -> nn.Module:
-    """Give a transplanted model its own placement again, with the weights that it has now; what was added is dropped.
+    """Give a transplanted model its own placement again, with the weights that it has now; what was
+    added is dropped.
 
     Raises TransplantRefused for a model that is not transplanted.
     """
@@ -146,7 +164,9 @@ def _place(model: nn.Module, one: StackPlan, entered: Mapping[str, Seat], undo: 
     for number, (block, specs) in enumerate(zip(one.blocks, reading.blocks, strict=True)):
         module = model.get_submodule(block.module)
         if hasattr(module, PLACED) or hasattr(module, "wiring"):
-            raise TransplantRefused(f"{block.module} has something called {PLACED!r} or 'wiring' already")
+            raise TransplantRefused(
+                f"{block.module} has something called {PLACED!r} or 'wiring' already"
+            )
         asked: dict[str, SymbolEnd | SymbolSublayer] = {spec.site.kind: spec for spec in specs}
         asked |= {"start": reading.start} if number == 0 else {}
         asked |= {"finish": reading.finish} if number == len(one.blocks) - 1 else {}
@@ -185,7 +205,11 @@ def _added(
     norms: dict[str, dict[str, nn.Module]] = {}
     numbers = defaultdict[str, dict[str, ParameterSpec]](dict)
     for place, spec in asked.items():
-        added = {name: width for name, width in spec.norm.widths.items() if _is_added((place, name), used, block)}
+        added = {
+            name: width
+            for name, width in spec.norm.widths.items()
+            if _is_added((place, name), used, block)
+        }
         norms[place] = {name: template(width) for name, width in added.items()}
         for name, number in spec.parameters.items():
             numbers["block" if number.shared_by_block else place][name] = number
@@ -199,7 +223,9 @@ def _is_added(part: Part, used: Mapping[Part, str], block: BlockPlan) -> bool:
 
 
 def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
-    """Makes a new norm as those of the model are, or as the placement has them where the model has none like that."""
+    """Makes a new norm as those of the model are, or as the placement has them where the model has
+    none like that.
+    """
     own = next((name for block in one.blocks for name in (norm.module for norm in block.norms)), "")
     if own and one.norms_like_the_models:
         made = copy.deepcopy(model.get_submodule(own))
@@ -209,7 +235,9 @@ def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
 
 
 def _prove(model: nn.Module, inputs: Inputs, stacks: Any, plans: list[StackPlan]) -> None:
-    """Let the doctor read the result. Raises TransplantRefused where it does not name the target in every block."""
+    """Let the doctor read the result. Raises TransplantRefused where it does not name the target in
+    every block.
+    """
     try:
         with handed_on():
             after = find_stacks(model, inputs)
@@ -217,17 +245,26 @@ def _prove(model: nn.Module, inputs: Inputs, stacks: Any, plans: list[StackPlan]
         cause = error.__cause__
         if isinstance(cause, TransplantRefused):
             raise cause from None
-        raise TransplantRefused(f"the transplanted model cannot be run: {in_one_line(cause or error)}") from error
-    # The doctor looks without gradients and at evaluation: what a training does otherwise must be followed too.
+        raise TransplantRefused(
+            f"the transplanted model cannot be run: {in_one_line(cause or error)}"
+        ) from error
+    # The doctor looks without gradients and at evaluation: what a training does otherwise must be
+    # followed too.
     with left_unchanged(model), torch.enable_grad():
         call_with(model, inputs)
     _prove_training(model, inputs, [block.module for one in plans for block in one.blocks])
     for one in plans:
         was = one.found
-        alike = (now for now in after if now.name == was.name and len(now.sublayers) == len(was.sublayers))
+        alike = (
+            now
+            for now in after
+            if now.name == was.name and len(now.sublayers) == len(was.sublayers)
+        )
         found = next(alike, None)
         if found is None:
-            raise TransplantRefused(f"{one.found.name}: the doctor finds no such stack after the transplant")
+            raise TransplantRefused(
+                f"{one.found.name}: the doctor finds no such stack after the transplant"
+            )
         _prove_stack(found, one)
 
 
@@ -236,7 +273,9 @@ def _prove_training(model: nn.Module, inputs: Inputs, blocks: Sequence[str]) -> 
     ran: set[str] = set()
     with left_unchanged(model, [*model.buffers()]), torch.enable_grad():
         for name in blocks:
-            model.get_submodule(name).register_forward_pre_hook(lambda block, args, name=name: ran.add(name))
+            model.get_submodule(name).register_forward_pre_hook(
+                lambda block, args, name=name: ran.add(name)
+            )
         for module in model.modules():
             module.training = True
         try:
@@ -246,7 +285,9 @@ def _prove_training(model: nn.Module, inputs: Inputs, blocks: Sequence[str]) -> 
         except Exception:
             return  # of a training, a model may ask for more than these inputs
     if left := [name for name in blocks if name not in ran]:
-        raise TransplantRefused(f"{left[0]}: a training leaves it out, at random or always, as LayerDrop does")
+        raise TransplantRefused(
+            f"{left[0]}: a training leaves it out, at random or always, as LayerDrop does"
+        )
 
 
 def _prove_stack(found: Stack, one: StackPlan) -> None:
@@ -254,20 +295,29 @@ def _prove_stack(found: Stack, one: StackPlan) -> None:
         names = (sublayer.placement, *sublayer.also)
         if sublayer.block and (one.placement.name not in names or sublayer.kind != old.kind):
             raise TransplantRefused(
-                f"{sublayer.name or found.name}: after the transplant the doctor reads {sublayer.formula} in block "
-                f"{sublayer.block}, which is {sublayer.placement or 'no placement that has a name'} and not "
+                f"{sublayer.name or found.name}: after the transplant the doctor reads "
+                f"{sublayer.formula} in block {sublayer.block}, which is "
+                f"{sublayer.placement or 'no placement that has a name'} and not "
                 f"{one.placement.name}"
             )
     where, name = found.name or "the model", one.placement.name
     if one.norms_embedding and not found.embedding_norm:
-        raise TransplantRefused(f"{where}: after the transplant nothing norms what enters it, as {name} does")
+        raise TransplantRefused(
+            f"{where}: after the transplant nothing norms what enters it, as {name} does"
+        )
     if one.norms_end not in (None, found.final_norm):
         raise TransplantRefused(
-            f"{where}: after the transplant {'a' if found.final_norm else 'no'} norm follows its last block, and "
-            f"{name} has {'none' if found.final_norm else 'one'} there"
+            f"{where}: after the transplant {'a' if found.final_norm else 'no'} norm follows its "
+            f"last block, and {name} has {'none' if found.final_norm else 'one'} there"
         )
-    if one.norms_like_the_models and _kinds_of_norms(one.found) and _kinds_of_norms(found) - _kinds_of_norms(one.found):
-        raise TransplantRefused(f"{where}: after the transplant it has norms of another kind or ε than the model's")
+    if (
+        one.norms_like_the_models
+        and _kinds_of_norms(one.found)
+        and _kinds_of_norms(found) - _kinds_of_norms(one.found)
+    ):
+        raise TransplantRefused(
+            f"{where}: after the transplant it has norms of another kind or ε than the model's"
+        )
 
 
 def _kinds_of_norms(stack: Stack) -> set[tuple[str, str]]:
@@ -282,7 +332,11 @@ def _outputs(model: nn.Module, inputs: Inputs) -> list[Tensor]:
 
 
 def _change(before: list[Tensor], after: list[Tensor]) -> float:
-    pairs = [(a.double(), b.double()) for a, b in zip(before, after, strict=False) if a.is_floating_point()]
+    pairs = [
+        (a.double(), b.double())
+        for a, b in zip(before, after, strict=False)
+        if a.is_floating_point()
+    ]
     if all(torch.equal(a, b) for a, b in pairs):
         return 0.0
     moved = sum(float((a - b).square().sum()) for a, b in pairs if a.shape == b.shape)

@@ -21,7 +21,8 @@ _Named = tuple[str, str]
 def matrices_in(model: nn.Module, one: StackPlan) -> list[tuple[Site, list[_Named]]]:
     """The weight matrices of every sub-layer by their parts in it.
 
-    Raises TransplantRefused where a part cannot be told and the placement draws parts in different ways.
+    Raises TransplantRefused where a part cannot be told and the placement draws parts in different
+    ways.
     """
     found = []
     for sublayer in one.found.sublayers:
@@ -33,21 +34,29 @@ def matrices_in(model: nn.Module, one: StackPlan) -> list[tuple[Site, list[_Name
 
 
 def _parts(model: nn.Module, one: StackPlan, sublayer: Sublayer, site: Site) -> list[_Named]:
-    matrices = [name for name in sublayer.measured.matrices if model.get_parameter(name).dim() in (2, 3)]
+    matrices = [
+        name for name in sublayer.measured.matrices if model.get_parameter(name).dim() in (2, 3)
+    ]
     if not matrices:
-        raise TransplantRefused(f"{sublayer.name}: no weight matrices are found to draw: take initialise='keep'")
+        raise TransplantRefused(
+            f"{sublayer.name}: no weight matrices are found to draw: take initialise='keep'"
+        )
     *others, last = matrices
     if site.kind == "feed_forward":
         return [*((name, "ffn_in") for name in others), (last, "ffn_out")]
     parts = [called(name.split(".")[-2]) if "." in name else "" for name in others]
     if sorted(parts) != ["key", "query", "value"]:
         scheme = SCHEMES[one.placement.initialisation]
-        alike = {(scheme.draws[part], one.placement.gain(part, site)) for part in ("query", "key", "value")}
+        alike = {
+            (scheme.draws[part], one.placement.gain(part, site))
+            for part in ("query", "key", "value")
+        }
         packed = len(others) == 1 and 3 * one.found.width in model.get_parameter(others[0]).shape
         if len(alike) > 1 and not packed:
             raise TransplantRefused(
-                f"{sublayer.name}: which of {', '.join(others) or last} makes queries, keys and values cannot be told, "
-                f"and {one.placement.name} draws them in different ways: draw them yourself and take initialise='keep'"
+                f"{sublayer.name}: which of {', '.join(others) or last} makes queries, keys and "
+                f"values cannot be told, and {one.placement.name} draws them in different ways: "
+                "draw them yourself and take initialise='keep'"
             )
         parts = ["query, key, value" if packed else "value"] * len(others)
     return [*zip(others, parts, strict=True), (last, "output")]
@@ -55,7 +64,9 @@ def _parts(model: nn.Module, one: StackPlan, sublayer: Sublayer, site: Site) -> 
 
 @torch.no_grad()
 def draw(model: nn.Module, one: StackPlan, matrices: Sequence[tuple[Site, list[_Named]]]) -> None:
-    """Draw the matrices of a stack from torch's global generator, and put its norms back to where they start."""
+    """Draw the matrices of a stack from torch's global generator, and put its norms back to where
+    they start.
+    """
     scheme = SCHEMES[one.placement.initialisation]
     for site, named in matrices:
         for name, parts in named:
@@ -100,7 +111,9 @@ def marked(norm: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def reset(norm: nn.Module, width: int) -> None:
-    """Put a layer norm or RMS norm back to where it starts: gains that change nothing, shifts of 0."""
+    """Put a layer norm or RMS norm back to where it starts: gains that change nothing, shifts of
+    0.
+    """
     marked(norm)
     gains = [p for name, p in norm.named_parameters() if "bias" not in name and "beta" not in name]
     for parameter in norm.parameters():

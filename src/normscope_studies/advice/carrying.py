@@ -1,4 +1,6 @@
-"""A rate that was best for a smaller model or a shorter training, carried to a larger or a longer one, and its cost."""
+"""A rate that was best for a smaller model or a shorter training, carried to a larger or a longer
+one, and its cost.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,11 @@ from .ladder import Ladder
 from .rules import less_by_family
 from .study import share_claim
 
-UNCHANGED, POWER, KNOWN = "as it is", "moved by a power that fits the others", "moved by the law of known rates"
+UNCHANGED, POWER, KNOWN = (
+    "as it is",
+    "moved by a power that fits the others",
+    "moved by the law of known rates",
+)
 _NEAR = float(np.log10(1.5))
 
 
@@ -71,15 +77,20 @@ def carried(
     apart: Callable[[Growth, Growth], bool],
     known: Callable[[Growth], float] | None = None,
 ) -> list[Carried]:
-    """Every growth in every way; the power is the median over growths of its group that are apart from it.
+    """Every growth in every way; the power is the median over growths of its group that are apart
+    from it.
 
-    known: by how many decades the law of known rates moves a rate. Growths of which a ladder learned at no rate are
-    left out.
+    known: by how many decades the law of known rates moves a rate. Growths of which a ladder
+    learned at no rate are left out.
     """
     there = [one for one in growths if one.smaller.learned and one.larger.learned]
     found = []
     for one in there:
-        powers = [other.moved / other.decades for other in there if other.group == one.group and apart(one, other)]
+        powers = [
+            other.moved / other.decades
+            for other in there
+            if other.group == one.group and apart(one, other)
+        ]
         ways = {UNCHANGED: 0.0, POWER: one.decades * float(np.median(powers)) if powers else 0.0}
         if known is not None:
             ways[KNOWN] = known(one)
@@ -95,14 +106,22 @@ def by_group(several: Iterable[Carried]) -> dict[tuple[str, str], list[Carried]]
     return found
 
 
-def beside_unchanged(several: Mapping[tuple[str, str], Sequence[Carried]], group: str, way: str) -> Estimate:
-    """By how much of the gain, at most all of it, less is lost than by the rate as it is: below 0 where less."""
+def beside_unchanged(
+    several: Mapping[tuple[str, str], Sequence[Carried]], group: str, way: str
+) -> Estimate:
+    """By how much of the gain, at most all of it, less is lost than by the rate as it is: below 0
+    where less.
+    """
     pairs = zip(several[group, way], several[group, UNCHANGED], strict=True)
-    return less_by_family((own.growth.cluster, min(1.0, own.lost) - min(1.0, same.lost)) for own, same in pairs)
+    return less_by_family(
+        (own.growth.cluster, min(1.0, own.lost) - min(1.0, same.lost)) for own, same in pairs
+    )
 
 
 def claims(several: Sequence[Carried]) -> list[Claim]:
-    """Whether what is lost stays small in each way, and whether moving the rate is better than carrying it as it is."""
+    """Whether what is lost stays small in each way, and whether moving the rate is better than
+    carrying it as it is.
+    """
     groups = by_group(several)
     return [
         claim
@@ -110,13 +129,18 @@ def claims(several: Sequence[Carried]) -> list[Claim]:
         for claim in (
             share_claim(
                 f"{group}, {way}: 2 % lost at most",
-                f"Over {group}: with the best rate of the smaller model or shorter training, {way}, a training loses "
-                "at most 2 % of what its best gains, in at least 80 % of cases.",
+                f"Over {group}: with the best rate of the smaller model or shorter training, "
+                f"{way}, a training loses at most 2 % of what its best gains, in at least 80 % of "
+                "cases.",
                 [(one.growth.cluster, one.lost <= 0.02) for one in own],
                 least=0.8,
             ),
             *((_near(group, own),) if way == POWER else ()),
-            *((_less(group, way, beside_unchanged(groups, group, way)),) if way != UNCHANGED else ()),
+            *(
+                (_less(group, way, beside_unchanged(groups, group, way)),)
+                if way != UNCHANGED
+                else ()
+            ),
         )
     ]
 
@@ -124,8 +148,8 @@ def claims(several: Sequence[Carried]) -> list[Claim]:
 def _near(group: str, own: Sequence[Carried]) -> Claim:
     return share_claim(
         f"{group}: a power foretells the best rate",
-        f"Over {group}: how far the best rate moves is foretold within a factor of 1.5 by a power of it, fitted to "
-        "cases apart, in at least 80 % of cases.",
+        f"Over {group}: how far the best rate moves is foretold within a factor of 1.5 by a power "
+        "of it, fitted to cases apart, in at least 80 % of cases.",
         [(one.growth.cluster, one.near) for one in own],
         least=0.8,
     )
@@ -134,8 +158,10 @@ def _near(group: str, own: Sequence[Carried]) -> Claim:
 def _less(group: str, way: str, less: Estimate) -> Claim:
     return judged(
         name=f"{group}, {way}: better than {UNCHANGED}",
-        statement=f"Over {group}: the best rate of the smaller model or shorter training loses less {way} than "
-        f"{UNCHANGED}, in the mean over cases.",
+        statement=(
+            f"Over {group}: the best rate of the smaller model or shorter training loses less "
+            f"{way} than {UNCHANGED}, in the mean over cases."
+        ),
         source="NormScope",
         found=f"{with_interval(less)} of the best's gain beside it, over {less.count} families",
         holds={"all": between(less, greatest=0.0)},
@@ -143,7 +169,9 @@ def _less(group: str, way: str, less: Estimate) -> Claim:
 
 
 def summary(own: Sequence[Carried]) -> dict[str, Any]:
-    """What is lost, as shares of the gain; how often little, and how often next to nothing is gained."""
+    """What is lost, as shares of the gain; how often little, and how often next to nothing is
+    gained.
+    """
     lost = [one.lost for one in own]
     return {
         "cases": len(own),
@@ -202,7 +230,9 @@ def data(several: Sequence[Carried]) -> dict[str, Any]:
     return {
         "carried": {
             group: {
-                way: summary(own) | _less_data(groups, group, way) for (of, way), own in groups.items() if of == group
+                way: summary(own) | _less_data(groups, group, way)
+                for (of, way), own in groups.items()
+                if of == group
             }
             for group in dict.fromkeys(group for group, _ in groups)
         },
@@ -222,16 +252,27 @@ def data(several: Sequence[Carried]) -> dict[str, Any]:
     }
 
 
-def _less_data(groups: Mapping[tuple[str, str], Sequence[Carried]], group: str, way: str) -> dict[str, float]:
+def _less_data(
+    groups: Mapping[tuple[str, str], Sequence[Carried]], group: str, way: str
+) -> dict[str, float]:
     if way == UNCHANGED:
         return {}
     less = beside_unchanged(groups, group, way)
     return {"less": float(less.mean), "less_half_width": float(less.half_width)}
 
 
-def picture(growths: Iterable[Growth], title: str, place: Callable[[Growth], float], xlabel: str) -> Panel:
+def picture(
+    growths: Iterable[Growth], title: str, place: Callable[[Growth], float], xlabel: str
+) -> Panel:
     """How far the best rate moved, a point a growth and a hue an optimiser."""
     points: dict[str, list[tuple[float, float]]] = {}
     for one in growths:
         points.setdefault(one.larger.case.optimizer, []).append((place(one), 10**one.moved))
-    return scatter(title, points, xlabel=xlabel, ylabel="best rate over the smaller one's", log_x=True, log_y=True)
+    return scatter(
+        title,
+        points,
+        xlabel=xlabel,
+        ylabel="best rate over the smaller one's",
+        log_x=True,
+        log_y=True,
+    )

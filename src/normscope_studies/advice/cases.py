@@ -1,4 +1,6 @@
-"""The cases of the study of advice: models, texts, initial weights and optimisers, and how long each is trained."""
+"""The cases of the study of advice: models, texts, initial weights and optimisers, and how long
+each is trained.
+"""
 
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -12,7 +14,9 @@ from ..engine.checks import check_least
 
 _TextName = Literal["toy", "characters", "pieces", "arithmetic", "markov", "multi30k", "digits"]
 OURS = ("decoder", "encoder", "encoder-decoder")
-"""Models of this library, which have a placement and a scheme of initial weights; others have those of their makers."""
+"""Models of this library, which have a placement and a scheme of initial weights; others have those
+of their makers.
+"""
 _NORMED = ("post-ln", "deepnorm", "residual", "b2t", "bert", "torch-post", "torch-encoder")
 """Placements, and models of others, whose residual sums are normed."""
 ITS_OWN = "its-own"
@@ -26,10 +30,12 @@ class AdviceCase:
     model: str
     """One of `OURS`, or a key of `models.FOREIGN`."""
     text: _TextName
-    """toy: the embedded language; characters, pieces: of a file of running text; arithmetic, markov: made by a rule;
-    multi30k: a prepared corpus; digits: images."""
+    """toy: the embedded language; characters, pieces: of a file of running text; arithmetic,
+    markov: made by a rule; multi30k: a prepared corpus; digits: images."""
     initialisation: str = ITS_OWN
-    """Of ours a name of `normscope.model.SCHEMES`; "zero-head" for another model whose output matrix starts at 0."""
+    """Of ours a name of `normscope.model.SCHEMES`; "zero-head" for another model whose output
+    matrix starts at 0.
+    """
     placement: str = ITS_OWN
     blocks: int
     """Of each stack."""
@@ -45,15 +51,21 @@ class AdviceCase:
     reach: int = 2
     """For how many lengths the study of horizons trains it."""
     narrower: float = 1.0
-    """How many times narrower the model is that its rates are measured by: matrices and the head take steps so much
-    smaller, and begin smaller by its root, as in µP (Yang et al. 2022, arXiv:2203.03466, table 8)."""
+    """How many times narrower the model is that its rates are measured by: matrices and the head
+    take steps so much smaller, and begin smaller by its root, as in µP (Yang et al. 2022,
+    arXiv:2203.03466, table 8)."""
 
     def __post_init__(self) -> None:
         check_choices(self)
         if self.blocks < 1 or self.width % HEAD_WIDTH:
-            raise ValueError(f"blocks must be at least 1 and width a multiple of 16, got {self.blocks}, {self.width}")
+            raise ValueError(
+                f"blocks must be at least 1 and width a multiple of 16, got {self.blocks}, "
+                f"{self.width}"
+            )
         if (self.model in OURS) != (self.placement != ITS_OWN):
-            raise ValueError(f"models of ours have a placement and others have their own, got {self.placement!r}")
+            raise ValueError(
+                f"models of ours have a placement and others have their own, got {self.placement!r}"
+            )
         if self.length < 4 or self.tokens < self.length:
             raise ValueError("length must be at least 4, and tokens at least that")
 
@@ -108,18 +120,21 @@ encoder-decoder arithmetic normal-0.02: post-ln 2x32 adamw; peri-ln 2x32 muon; p
 nanogpt markov zero-head: its-own 3x32 adamw; its-own 2x48 adam wsd; its-own 3x32 lion
 torch-pre characters its-own: its-own 3x32 adam; its-own 2x48 adamw inverse-sqrt
 """
-"""Model, text and initial weights, then placements with blocks x width, an optimiser and a decay other than cosine;
+"""Model, text and initial weights, then placements with blocks x width, an optimiser and a decay
+other than cosine;
 * and ** reach for one horizon more and for two."""
 _SHAPES = ((256, 32), (256, 64), (384, 64), (256, 128))
 """Tokens and length of the batches, in turn."""
 _ENCODERS, _SHORT = ("encoder", "bert", "torch-encoder"), 8
-"""Those that see what is beside a masked token, and the length of their sequences: of longer ones they learn no more in
-1,000 updates than how frequent tokens are."""
+"""Those that see what is beside a masked token, and the length of their sequences: of longer ones
+they learn no more in 1,000 updates than how frequent tokens are."""
 
 
 def cases(families: str = _FAMILIES) -> list[AdviceCase]:
     """All of them: the first of every family, then the second of each, and so on."""
-    found = [list(_family(number, line)) for number, line in enumerate(families.strip().splitlines())]
+    found = [
+        list(_family(number, line)) for number, line in enumerate(families.strip().splitlines())
+    ]
     return [case for some in zip_longest(*found) for case in some if case is not None]
 
 
@@ -172,7 +187,8 @@ class AdviceConfig:
     def __post_init__(self) -> None:
         if len({case.family for case in self.cases}) < 3:
             raise ValueError(
-                "cases must be of at least three families, because each is judged by a rule fitted to the others"
+                "cases must be of at least three families, because each is judged by a rule fitted "
+                "to the others"
             )
         check_least(self, updates=20, range_test_updates=1, processes=0)
         if not all(0 <= share <= 0.5 for share in self.warmup_shares):

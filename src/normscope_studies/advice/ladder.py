@@ -1,4 +1,6 @@
-"""The trainings of a case at a ladder of rates, and what became of them: the best rate, and what another one costs."""
+"""The trainings of a case at a ladder of rates, and what became of them: the best rate, and what
+another one costs.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +14,17 @@ from .training import baselines_of, train_once
 _TrainingOutcome = Mapping[str, Any]
 """What `train_once` returns."""
 HALF, NEARER_HALF = 3, 2
-"""Rungs on either side of where the search begins, at first: where nothing is known, and about a rung that was best for
-trainings like these."""
+"""Rungs on either side of where the search begins, at first: where nothing is known, and about a
+rung that was best for trainings like these."""
 MOST = 6
 """Further ones that are tried beyond an end."""
 FIRST_STEPS = {"sgd": 8, "lion": -1}
 """Where it begins, by optimiser; another begins at 0.004."""
 _FIRST = 2
 STUCK_SHARE = 0.25
-"""A training is stuck where it gained less than this share of what the best gained over the unigrams."""
+"""A training is stuck where it gained less than this share of what the best gained over the
+unigrams.
+"""
 LEARNED_NATS = 0.1
 """What the best of a ladder gains over the unigrams at least, else the case learned at no rate."""
 _HALF_STEP = 0.5 * math.log10(2)
@@ -39,8 +43,12 @@ def nats(outcome: _TrainingOutcome) -> float:
     return math.inf if outcome["valid_nats"] is None else float(outcome["valid_nats"])
 
 
-def climb(start: int, train: Callable[[int], _TrainingOutcome], half: int = HALF) -> dict[int, _TrainingOutcome]:
-    """Outcomes by rung: `half` on either side of `start`, and further ones until the best has two on either side."""
+def climb(
+    start: int, train: Callable[[int], _TrainingOutcome], half: int = HALF
+) -> dict[int, _TrainingOutcome]:
+    """Outcomes by rung: `half` on either side of `start`, and further ones until the best has two
+    on either side.
+    """
     found = {step: train(step) for step in range(start - half, start + half + 1)}
     for _ in range(MOST):
         best = _best(found)
@@ -52,9 +60,16 @@ def climb(start: int, train: Callable[[int], _TrainingOutcome], half: int = HALF
 
 
 def piece_of(
-    case: AdviceCase, name: str, config: _Texts, pieces: Pieces, measure: Callable[..., Any], **settings: Any
+    case: AdviceCase,
+    name: str,
+    config: _Texts,
+    pieces: Pieces,
+    measure: Callable[..., Any],
+    **settings: Any,
 ) -> Any:
-    """What a function measures of a case by these settings and on the texts, from its piece or now."""
+    """What a function measures of a case by these settings and on the texts, from its piece or
+    now.
+    """
     settings |= config.places
     plain = {key: value for key, value in asdict(case).items() if key != "reach"}
     return pieces.get(f"{case.name}/{name}", {**plain, **settings}, measure, case, **settings)
@@ -70,7 +85,9 @@ def at_rate(
     warmup_share: float | None = None,
     seed: int = 1,
 ) -> _TrainingOutcome:
-    """One of them, from its piece or trained now; warmup_share: of the updates, by default the case's usual one."""
+    """One of them, from its piece or trained now; warmup_share: of the updates, by default the
+    case's usual one.
+    """
     share = case.usual_warmup_share if warmup_share is None else warmup_share
     warmup = round(share * updates)
     found: _TrainingOutcome = piece_of(
@@ -120,8 +137,8 @@ class Ladder:
 
     @property
     def best(self) -> float:
-        """log10 of the rate whose loss is lowest, by a parabola through it and its neighbours, half a rung off at
-        most."""
+        """log10 of the rate whose loss is lowest, by a parabola through it and its neighbours, half
+        a rung off at most."""
         steps = sorted(self.outcomes)
         found = lowest(list(map(decades, steps)), list(map(self.nats, steps)))
         here = decades(self.best_step)
@@ -129,7 +146,9 @@ class Ladder:
 
     @property
     def gain(self) -> float:
-        """Nats that the best gains over the bigrams, or over the unigrams where it does not reach those."""
+        """Nats that the best gains over the bigrams, or over the unigrams where it does not reach
+        those.
+        """
         beyond = self.bigram_nats - self.lowest_nats
         return beyond if beyond > LEARNED_NATS else self.unigram_nats - self.lowest_nats
 
@@ -138,18 +157,30 @@ class Ladder:
         return max(0.0, loss_nats - self.lowest_nats) / self.gain
 
     def stuck(self, loss_nats: float) -> bool:
-        """Whether a training that ends there gained next to nothing of what the best gained on the unigrams."""
-        return not loss_nats < self.unigram_nats - STUCK_SHARE * (self.unigram_nats - self.lowest_nats)
+        """Whether a training that ends there gained next to nothing of what the best gained on the
+        unigrams.
+        """
+        return not loss_nats < self.unigram_nats - STUCK_SHARE * (
+            self.unigram_nats - self.lowest_nats
+        )
 
     def at(self, rate: float) -> float:
-        """The loss at a rate (log10) between rungs, by a straight line; beyond an end, of that end."""
+        """The loss at a rate (log10) between rungs, by a straight line; beyond an end, of that
+        end.
+        """
         steps = sorted(self.outcomes)
         place = (rate - decades(steps[0])) / (decades(1) - decades(0))
         low = min(max(0, math.floor(place)), len(steps) - 1)
         high = min(low + 1, len(steps) - 1)
         share = min(max(0.0, place - low), 1.0)
         ends = self.nats(steps[low]), self.nats(steps[high])
-        return ends[0] if share == 0 else ends[1] if share == 1 else ends[0] * (1 - share) + ends[1] * share
+        return (
+            ends[0]
+            if share == 0
+            else ends[1]
+            if share == 1
+            else ends[0] * (1 - share) + ends[1] * share
+        )
 
 
 def decades(step: int) -> float:
@@ -160,21 +191,36 @@ def decades(step: int) -> float:
 def _trained(
     case: AdviceCase, updates: int, start: int, half: int, config: _Texts, pieces: Pieces
 ) -> dict[int, _TrainingOutcome]:
-    return climb(start, lambda step: at_rate(case, rate_of(step), config, pieces, updates=updates), half)
+    return climb(
+        start, lambda step: at_rate(case, rate_of(step), config, pieces, updates=updates), half
+    )
 
 
 def ladder_from(
-    case: AdviceCase, start: int | None, updates: int, config: _Texts, pieces: Pieces, *, twice: bool = True
+    case: AdviceCase,
+    start: int | None,
+    updates: int,
+    config: _Texts,
+    pieces: Pieces,
+    *,
+    twice: bool = True,
 ) -> Ladder:
-    """start: the best rung of trainings like these, about which fewer are tried; None where none is known.
+    """start: the best rung of trainings like these, about which fewer are tried; None where none is
+    known.
 
     twice: whether the best rung and its neighbours are trained with a second seed.
     """
-    first, half = (FIRST_STEPS.get(case.optimizer, _FIRST), HALF) if start is None else (start, NEARER_HALF)
+    first, half = (
+        (FIRST_STEPS.get(case.optimizer, _FIRST), HALF) if start is None else (start, NEARER_HALF)
+    )
     outcomes = _trained(case, updates, first, half, config, pieces)
     best = _best(outcomes)
-    near: Sequence[int] = [step for step in (best - 1, best, best + 1) if step in outcomes] if twice else []
-    again = {step: at_rate(case, rate_of(step), config, pieces, updates=updates, seed=2) for step in near}
+    near: Sequence[int] = (
+        [step for step in (best - 1, best, best + 1) if step in outcomes] if twice else []
+    )
+    again = {
+        step: at_rate(case, rate_of(step), config, pieces, updates=updates, seed=2) for step in near
+    }
     known = piece_of(case, "baselines", config, pieces, baselines_of)
     return Ladder(case=case, updates=updates, outcomes=outcomes, again=again, **known)
 
@@ -184,7 +230,8 @@ def _best(outcomes: Mapping[int, _TrainingOutcome]) -> int:
 
 
 def bottom(x: Sequence[float], y: Sequence[float]) -> float:
-    """Where the parabola through three points is lowest; the middle one's place where it has no bottom.
+    """Where the parabola through three points is lowest; the middle one's place where it has no
+    bottom.
 
     x: rising. Beyond the outer points only where the middle one is not the lowest.
     """
@@ -196,7 +243,8 @@ def bottom(x: Sequence[float], y: Sequence[float]) -> float:
 def lowest(x: Sequence[float], y: Sequence[float]) -> float:
     """Where a curve is lowest, by the parabola through its lowest point and the neighbours of that.
 
-    x: rising. That point itself where it is the first or the last, or where a neighbour is not finite.
+    x: rising. That point itself where it is the first or the last, or where a neighbour is not
+    finite.
     """
     at = min(range(len(y)), key=y.__getitem__)
     if not 0 < at < len(y) - 1 or not all(map(math.isfinite, y[at - 1 : at + 2])):

@@ -21,12 +21,16 @@ _WEIGHTS_SEED = 1
 
 
 def facts_about(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, Any]:
-    """What the doctor asks known rates with, and how many parameters there are beside tables of tokens."""
+    """What the doctor asks known rates with, and how many parameters there are beside tables of
+    tokens.
+    """
     task = task_of(case, text_file, corpus, 1)
     model, batch = model_of(case, task, _WEIGHTS_SEED), task.batch(0)
     _, streams = streams_in(model, batch.run)
     inner = sum(
-        weight.numel() for name, weight in model.named_parameters() if not {"embedding", "head"} & set(name.split("."))
+        weight.numel()
+        for name, weight in model.named_parameters()
+        if not {"embedding", "head"} & set(name.split("."))
     )
     return {"facts": asdict(facts_of(as_stacks(streams), case.optimizer)), "parameters": inner}
 
@@ -42,9 +46,11 @@ _SMOOTHING = 0.05
 """pytorch-lr-finder's: what a new loss counts."""
 
 
-def range_test(case: AdviceCase, *, updates: int, text_file: str, corpus: str) -> dict[str, float | None]:
-    """What two well-known tools would suggest after a training whose rate grows by a constant factor in each update,
-    as Smith 2017 (arXiv:1506.01186) has it."""
+def range_test(
+    case: AdviceCase, *, updates: int, text_file: str, corpus: str
+) -> dict[str, float | None]:
+    """What two well-known tools would suggest after a training whose rate grows by a constant
+    factor in each update, as Smith 2017 (arXiv:1506.01186) has it."""
     task = task_of(case, text_file, corpus, LOOK_SEED)
     model = model_of(case, task, _WEIGHTS_SEED)
     optimizer = make_optimizer(model, optimizer_of(case, 1.0))
@@ -54,7 +60,9 @@ def range_test(case: AdviceCase, *, updates: int, text_file: str, corpus: str) -
 
 
 def lightning_suggestion(rates: Sequence[float], losses: Sequence[float]) -> float | None:
-    """Where the smoothed loss falls fastest by the rate, the first ten updates and the last left out: Lightning 2.5."""
+    """Where the smoothed loss falls fastest by the rate, the first ten updates and the last left
+    out: Lightning 2.5.
+    """
     mean, smoothed = 0.0, []
     for number, loss in enumerate(losses):
         mean = _BETA * mean + (1 - _BETA) * loss

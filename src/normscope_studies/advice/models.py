@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from normscope.errors import UserError, installation
-from normscope.model import DecoderConfig, EncoderConfig, EncoderDecoder, LanguageModel, MaskedEncoder, ModelConfig
+from normscope.model import (
+    DecoderConfig,
+    EncoderConfig,
+    EncoderDecoder,
+    LanguageModel,
+    MaskedEncoder,
+    ModelConfig,
+)
 from normscope.optim.groups import roles
 
 from .cases import HEAD_WIDTH, OURS, AdviceCase
@@ -81,12 +88,17 @@ def _heads(case: AdviceCase) -> int:
 
 
 class _NanoGpt(nn.Module):
-    """A decoder as one writes it by hand: Pre-LN, GELU, learned positions, GPT-2's initial weights."""
+    """A decoder as one writes it by hand: Pre-LN, GELU, learned positions, GPT-2's initial
+    weights.
+    """
 
     def __init__(self, case: AdviceCase, vocabulary: int) -> None:
         super().__init__()
         width = case.width
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(case.length, width)
+        self.tokens, self.positions = (
+            nn.Embedding(vocabulary, width),
+            nn.Embedding(case.length, width),
+        )
         self.blocks = nn.ModuleList(_NanoBlock(width) for _ in range(case.blocks))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
         for name, weight in self.named_parameters():
@@ -110,7 +122,9 @@ class _NanoBlock(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        q, k, v = self.qkv(self.first(x_BTD)).unflatten(-1, (3, -1, HEAD_WIDTH)).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.first(x_BTD)).unflatten(-1, (3, -1, HEAD_WIDTH)).permute(2, 0, 3, 1, 4)
+        )
         attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x_BTD = x_BTD + self.out(attended.transpose(1, 2).flatten(2))
         changed: Tensor = x_BTD + self.down(functional.gelu(self.up(self.second(x_BTD))))
@@ -120,13 +134,23 @@ class _NanoBlock(nn.Module):
 class _Torch(nn.Module):
     """torch's own layers between an embedding and a head."""
 
-    def __init__(self, case: AdviceCase, vocabulary: int, *, norm_first: bool, causal: bool) -> None:
+    def __init__(
+        self, case: AdviceCase, vocabulary: int, *, norm_first: bool, causal: bool
+    ) -> None:
         super().__init__()
         width, self.causal = case.width, causal
-        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(case.length, width)
+        self.tokens, self.positions = (
+            nn.Embedding(vocabulary, width),
+            nn.Embedding(case.length, width),
+        )
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(
-                width, width // HEAD_WIDTH, 2 * width, dropout=0.0, batch_first=True, norm_first=norm_first
+                width,
+                width // HEAD_WIDTH,
+                2 * width,
+                dropout=0.0,
+                batch_first=True,
+                norm_first=norm_first,
             )
             for _ in range(case.blocks)
         )
@@ -158,13 +182,20 @@ def _of_transformers(name: str, settings: Callable[[AdviceCase, int], dict[str, 
 
 def _llama(case: AdviceCase, vocabulary: int) -> dict[str, Any]:
     no_tokens = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"))
-    sizes = {"hidden_size": case.width, "intermediate_size": 3 * case.width, "num_hidden_layers": case.blocks}
+    sizes = {
+        "hidden_size": case.width,
+        "intermediate_size": 3 * case.width,
+        "num_hidden_layers": case.blocks,
+    }
     heads = {"num_attention_heads": _heads(case), "max_position_embeddings": case.length}
     return {"vocab_size": vocabulary, **sizes, **heads, **no_tokens}
 
 
 def _bert(case: AdviceCase, vocabulary: int) -> dict[str, Any]:
-    return _llama(case, vocabulary) | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    return _llama(case, vocabulary) | {
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
 
 
 def _vit(case: AdviceCase, vocabulary: int) -> dict[str, Any]:
@@ -174,13 +205,29 @@ def _vit(case: AdviceCase, vocabulary: int) -> dict[str, Any]:
 
 
 def _gpt2(case: AdviceCase, vocabulary: int) -> dict[str, Any]:
-    sizes = {"n_positions": case.length, "n_embd": case.width, "n_layer": case.blocks, "n_head": _heads(case)}
+    sizes = {
+        "n_positions": case.length,
+        "n_embd": case.width,
+        "n_layer": case.blocks,
+        "n_head": _heads(case),
+    }
     dropless = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    return {"vocab_size": vocabulary, **sizes, **dropless, "bos_token_id": None, "eos_token_id": None}
+    return {
+        "vocab_size": vocabulary,
+        **sizes,
+        **dropless,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
 
 
 def _t5(case: AdviceCase, vocabulary: int) -> dict[str, Any]:
-    sizes = {"d_model": case.width, "d_ff": 3 * case.width, "d_kv": HEAD_WIDTH, "num_layers": case.blocks}
+    sizes = {
+        "d_model": case.width,
+        "d_ff": 3 * case.width,
+        "d_kv": HEAD_WIDTH,
+        "num_layers": case.blocks,
+    }
     tokens = {"vocab_size": vocabulary, "pad_token_id": 0, "decoder_start_token_id": 0}
     return {**tokens, **sizes, "num_heads": _heads(case), "dropout_rate": 0.0}
 

@@ -24,7 +24,9 @@ class Advised:
     looks: Mapping[str, Mapping[int, Sequence[NamedRate]]]
     """By what was tried and the updates after which it was compared."""
     warmups: Mapping[AdviceCase, Mapping[float, float]]
-    """By case, then by the warm-up's share of the updates: the loss at the end, at the best rung."""
+    """By case, then by the warm-up's share of the updates: the loss at the end, at the best
+    rung.
+    """
 
 
 def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
@@ -39,12 +41,14 @@ NORMED = {"residual sums are normed": True, "residual sums are not normed": Fals
 def by_warmup(
     looked: Sequence[Looked], warmups: Mapping[AdviceCase, Mapping[float, float]]
 ) -> dict[tuple[str, float], list[NamedRate]]:
-    """Trainings at the best rung, against the best of the warm-ups that were tried: by whether sums are normed, and by
-    the warm-up's share of the updates, rising."""
+    """Trainings at the best rung, against the best of the warm-ups that were tried: by whether sums
+    are normed, and by the warm-up's share of the updates, rising."""
     shares = sorted({share for own in warmups.values() for share in own})
     return {
         (group, share): [
-            NamedRate(looked=one, rate=None, nats=one.ladder.lowest_nats + own[share] - min(own.values()))
+            NamedRate(
+                looked=one, rate=None, nats=one.ladder.lowest_nats + own[share] - min(own.values())
+            )
             for one in looked
             if (one.facts.normed_sums > 0.5) == normed
             for own in [warmups[one.case]]
@@ -64,7 +68,8 @@ def tables(found: Advised) -> list[StudyTable]:
     }
     return [
         _summed(
-            "What a training at the named rate loses, each rule by constants of cases that share nothing with it",
+            "What a training at the named rate loses, each rule by constants of cases that share "
+            "nothing with it",
             ["rule"],
             {(way,): summary(named[way], naive) for way in WAYS if way in named},
             {"median_nats": "median, nats", "high_nats": "90th percentile, nats", **half}
@@ -78,14 +83,20 @@ def tables(found: Advised) -> list[StudyTable]:
             {"median_regret": "median", "high_regret": "90th percentile", "stuck": "stuck"},
         ),
         _summed(
-            "How long one must look: trainings compared after so many updates, of which the best goes on",
+            "How long one must look: trainings compared after so many updates, of which the best "
+            "goes on",
             ["tried", "after updates"],
             {
                 (words, updates): summary(own, naive)
                 for words, by_updates in found.looks.items()
                 for updates, own in by_updates.items()
             },
-            {**half, "stuck": "stuck", "less": "mean beside the median's, %", "less_half_width": "± %"},
+            {
+                **half,
+                "stuck": "stuck",
+                "less": "mean beside the median's, %",
+                "less_half_width": "± %",
+            },
         ),
         _summed(
             "Warm-ups at the best rate, against the best of them, in % of the gain",
@@ -95,7 +106,11 @@ def tables(found: Advised) -> list[StudyTable]:
                 for (group, share), own in by_warmup(found.looked, warmups).items()
                 if own
             },
-            {"median_regret": "median", "high_regret": "90th percentile", "within_1_percent": "at most 1 %"},
+            {
+                "median_regret": "median",
+                "high_regret": "90th percentile",
+                "within_1_percent": "at most 1 %",
+            },
         ),
         table(
             "What warm-ups lose at the best rate, in % of the gain",
@@ -103,8 +118,14 @@ def tables(found: Advised) -> list[StudyTable]:
             [
                 ("case", lambda one: one.case.name),
                 ("usual, % of the updates", lambda one: 100 * one.case.usual_warmup_share),
-                ("best, %", lambda one: 100 * min(warmups[one.case], key=warmups[one.case].__getitem__)),
-                ("lost by the usual", lambda one: 100 * lost_by_usual_warmup(one, warmups[one.case])),
+                (
+                    "best, %",
+                    lambda one: 100 * min(warmups[one.case], key=warmups[one.case].__getitem__),
+                ),
+                (
+                    "lost by the usual",
+                    lambda one: 100 * lost_by_usual_warmup(one, warmups[one.case]),
+                ),
             ],
         ),
         _of_cases(found),
@@ -112,14 +133,23 @@ def tables(found: Advised) -> list[StudyTable]:
 
 
 def _summed(
-    title: str, labels: Sequence[str], rows: Mapping[tuple[Any, ...], Mapping[str, Any]], columns: Mapping[str, str]
+    title: str,
+    labels: Sequence[str],
+    rows: Mapping[tuple[Any, ...], Mapping[str, Any]],
+    columns: Mapping[str, str],
 ) -> StudyTable:
-    """rows: by their labels, summaries; columns: the headings of their values, of which shares are in %."""
+    """rows: by their labels, summaries; columns: the headings of their values, of which shares are
+    in %.
+    """
     return StudyTable(
         title=title,
         columns=[*labels, "cases", *columns.values()],
         rows=[
-            [*of, one["cases"], *(100 * one[key] if key in _SHARES else one[key] for key in columns)]
+            [
+                *of,
+                one["cases"],
+                *(100 * one[key] if key in _SHARES else one[key] for key in columns),
+            ]
             for of, one in rows.items()
         ],
     )
@@ -130,7 +160,11 @@ _SHARES = ("median_regret", "high_regret", "less", "less_half_width")
 
 def _of_cases(found: Advised) -> StudyTable:
     """What was named for each, beside what its trainings say."""
-    lost = {(one.looked.case, way): 100 * one.regret for way, several in found.named.items() for one in several}
+    lost = {
+        (one.looked.case, way): 100 * one.regret
+        for way, several in found.named.items()
+        for one in several
+    }
     return table(
         "Every case: the best rate, and what each rule loses, in % of the gain",
         found.ladders,
@@ -138,19 +172,27 @@ def _of_cases(found: Advised) -> StudyTable:
             ("case", lambda one: one.case.name),
             ("best rate", lambda one: 10**one.best if one.learned else None),
             ("gain, nats", lambda one: one.gain if one.learned else None),
-            *((way, lambda one, way=way: lost.get((one.case, way))) for way in WAYS if way in found.named),
+            *(
+                (way, lambda one, way=way: lost.get((one.case, way)))
+                for way in WAYS
+                if way in found.named
+            ),
         ],
     )
 
 
 def figures(found: Advised) -> list[StudyFigure]:
-    """Best rates, named and found, what looks lose, and how best rates move with the length of the training."""
+    """Best rates, named and found, what looks lose, and how best rates move with the length of the
+    training.
+    """
     return [
         StudyFigure.of_panels(
             name="rates",
             title="The best rate: named, and found by trainings",
-            caption="A point a case, judged by constants of cases that share neither model nor text nor initial "
-            "weights with it.",
+            caption=(
+                "A point a case, judged by constants of cases that share neither model nor text "
+                "nor initial weights with it."
+            ),
             panels=[
                 _scatter(way, found.named[way])
                 for way in WAYS
@@ -160,8 +202,10 @@ def figures(found: Advised) -> list[StudyFigure]:
         StudyFigure.of_panels(
             name="looks",
             title="How long one must look before rates can be compared",
-            caption="The mean share of the best's gain that is lost beside the median best rate of the optimiser, with "
-            "its 95 % interval over families: below 0 a look is worth it.",
+            caption=(
+                "The mean share of the best's gain that is lost beside the median best rate of the "
+                "optimiser, with its 95 % interval over families: below 0 a look is worth it."
+            ),
             panels=[_of_looks(found)],
             wide=False,
         ),
@@ -173,13 +217,18 @@ def _of_looks(found: Advised) -> Panel:
     series = []
     for hue, (words, by_updates) in enumerate(found.looks.items()):
         less = [less_than(own, found.named[NAIVE]) for own in by_updates.values()]
-        mean, half = ([100 * float(getattr(one, of)) for one in less] for of in ("mean", "half_width"))
+        mean, half = (
+            [100 * float(getattr(one, of)) for one in less] for of in ("mean", "half_width")
+        )
         series.append(measured(words, hue, list(by_updates), mean, half))
     return Panel(
         title="lost beside the median rate",
         xlabel="updates before they are compared",
         ylabel="% of the best's gain",
-        series=[*series, line("the median rate itself", "claimed", -1, [min(asked), max(asked)], 0.0)],
+        series=[
+            *series,
+            line("the median rate itself", "claimed", -1, [min(asked), max(asked)], 0.0),
+        ],
         log_x=True,
     )
 
@@ -190,7 +239,11 @@ def _scatter(way: str, named: Sequence[NamedRate]) -> Panel:
     ends = (min(found) - 0.3, max(found) + 0.3)
     return scatter(
         way,
-        _by(named, lambda one: one.looked.case.optimizer, lambda one: (one.rate, one.looked.ladder.best)),
+        _by(
+            named,
+            lambda one: one.looked.case.optimizer,
+            lambda one: (one.rate, one.looked.ladder.best),
+        ),
         xlabel="named, log10 of the rate",
         ylabel="best, log10 of the rate",
         beside=[line("named = best", "claimed", -1, ends, ends)],
@@ -219,20 +272,27 @@ def data(found: Advised) -> dict[str, Any]:
                 "facts": facts.get(ladder.case),
                 "ladders": [of_ladder(ladder)],
                 "named": {
-                    way: {"rate": None if one.rate is None else 10**one.rate, "nats": one.nats, "regret": one.regret}
+                    way: {
+                        "rate": None if one.rate is None else 10**one.rate,
+                        "nats": one.nats,
+                        "regret": one.regret,
+                    }
                     for way, all_of in found.named.items()
                     for one in all_of
                     if one.looked.case == ladder.case
                 },
                 "warmups": [
-                    {"share": share, "nats": nats} for share, nats in found.warmups.get(ladder.case, {}).items()
+                    {"share": share, "nats": nats}
+                    for share, nats in found.warmups.get(ladder.case, {}).items()
                 ],
             }
             for ladder in found.ladders
         },
         "rules": {way: summary(several, naive) for way, several in found.named.items()},
         "looks": {
-            words: {str(updates): summary(several, naive) for updates, several in by_updates.items()}
+            words: {
+                str(updates): summary(several, naive) for updates, several in by_updates.items()
+            }
             for words, by_updates in found.looks.items()
         },
         "warmups": by_group,
@@ -245,7 +305,9 @@ def data(found: Advised) -> dict[str, Any]:
 
 
 def summary(several: Sequence[NamedRate], naive: Sequence[NamedRate] = ()) -> dict[str, Any]:
-    """What trainings lost, as shares of the gain and in nats; naive: what they are compared with."""
+    """What trainings lost, as shares of the gain and in nats; naive: what they are compared
+    with.
+    """
     found = {
         "cases": len(several),
         "median_regret": quantile_of(several, lambda one: one.regret, 0.5),
@@ -276,6 +338,8 @@ def of_ladder(one: Ladder) -> dict[str, Any]:
         "learned": one.learned,
         "best_rate": 10**one.best,
         "lowest_nats": one.lowest_nats,
-        "best_nats": [nats(seen[one.best_step]) for seen in (one.outcomes, one.again) if one.best_step in seen],
+        "best_nats": [
+            nats(seen[one.best_step]) for seen in (one.outcomes, one.again) if one.best_step in seen
+        ],
         "trainings": [{"rate": rate_of(step), "nats": one.nats(step)} for step in one.outcomes],
     }

@@ -1,4 +1,6 @@
-"""The rates that rules name for a case, by constants of cases that share nothing with it, and what they cost."""
+"""The rates that rules name for a case, by constants of cases that share nothing with it, and what
+they cost.
+"""
 
 import math
 from collections import defaultdict
@@ -26,7 +28,9 @@ PACKAGED = {PRODIGY: "prodigy", SCHEDULE_FREE: "schedule-free"}
 WAYS = (KNOWN, NAIVE, CONSTANT, FOLKLORE, PRODIGY, SCHEDULE_FREE, STEP_LAW, LIGHTNING, LR_FINDER)
 """In the order in which they are shown."""
 TRAINED = (KNOWN, NAIVE, FOLKLORE)
-"""Whose rates are trained as they are named; others are rungs, or so far off that they are read between rungs."""
+"""Whose rates are trained as they are named; others are rungs, or so far off that they are read
+between rungs.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +60,13 @@ def apart(one: Looked, others: Sequence[Looked]) -> list[Looked]:
 
 
 def law_without(one: Looked, others: Sequence[Looked]) -> RateLaw:
-    """The law of recipes and of the ladders of other cases, those of the study's own earlier results left out."""
+    """The law of recipes and of the ladders of other cases, those of the study's own earlier
+    results left out.
+    """
     ours = [
-        KnownRate(family=other.case.family, facts=other.facts, rate=10**other.ladder.best, published=False)
+        KnownRate(
+            family=other.case.family, facts=other.facts, rate=10**other.ladder.best, published=False
+        )
         for other in apart(one, others)
     ]
     return RateLaw.fitted([*(known for known in known_rates() if known.published), *ours])
@@ -76,19 +84,24 @@ def naive_rate(one: Looked, others: Sequence[Looked]) -> float | None:
 
 
 def hindsight_rate(one: Looked, others: Sequence[Looked]) -> float:
-    """log10 of the rung that costs all cases of its optimiser least in the median, itself among them."""
+    """log10 of the rung that costs all cases of its optimiser least in the median, itself among
+    them.
+    """
     own = [other for other in others if other.optimizer == one.optimizer]
     rungs = {step for other in own for step in other.ladder.outcomes}
 
     def cost(step: int) -> float:
         rate = math.log10(rate_of(step))
-        return float(np.median([min(1.0, other.ladder.regret(other.ladder.at(rate))) for other in own]))
+        return float(
+            np.median([min(1.0, other.ladder.regret(other.ladder.at(rate))) for other in own])
+        )
 
     return math.log10(rate_of(min(rungs, key=lambda step: (cost(step), step))))
 
 
 def step_law(parameters: int, tokens: int) -> float:
-    """log10 of the peak rate of Li et al. 2025 (arXiv:2503.04715, eq. 1), which was fitted to AdamW.
+    """log10 of the peak rate of Li et al. 2025 (arXiv:2503.04715, eq. 1), which was fitted to
+    AdamW.
 
     parameters: without embeddings; tokens: of the whole training.
     """
@@ -104,7 +117,9 @@ def without_training(one: Looked, others: Sequence[Looked]) -> dict[str, float |
         NAIVE: naive_rate(one, others),
         CONSTANT: hindsight_rate(one, others),
         FOLKLORE: FOLKLORE_RATE,
-        STEP_LAW: step_law(one.parameters, case.tokens * one.ladder.updates) if one.optimizer == ADAM else None,
+        STEP_LAW: step_law(one.parameters, case.tokens * one.ladder.updates)
+        if one.optimizer == ADAM
+        else None,
         **tools,
     }
 
@@ -134,7 +149,9 @@ class NamedRate:
 
     def within(self, factor: float) -> bool:
         """Of the best rate."""
-        return self.rate is not None and abs(self.rate - self.looked.ladder.best) <= math.log10(factor)
+        return self.rate is not None and abs(self.rate - self.looked.ladder.best) <= math.log10(
+            factor
+        )
 
 
 OFF = (-3, -2, -1, 1, 2, 3)
@@ -156,8 +173,8 @@ Named = Mapping[str, Sequence[NamedRate]]
 
 
 def less_than(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> Estimate:
-    """By how much a rule's share of the gain that is lost, 1 at most, is below another's, over the cases that both name
-    a rate for."""
+    """By how much a rule's share of the gain that is lost, 1 at most, is below another's, over the
+    cases that both name a rate for."""
     there = {one.looked.case.name: one for one in other}
     return less_by_family(
         (one.looked.case.family, min(1.0, one.regret) - min(1.0, beside.regret))
@@ -167,15 +184,22 @@ def less_than(named: Sequence[NamedRate], other: Sequence[NamedRate]) -> Estimat
 
 
 def less_by_family(lost: Iterable[tuple[str, float]]) -> Estimate:
-    """The mean of what is lost, by family, with its interval by leaving out one family at a time."""
+    """The mean of what is lost, by family, with its interval by leaving out one family at a
+    time.
+    """
     families: defaultdict[str, list[float]] = defaultdict(list)
     for family, one in lost:
         families[family].append(one)
     if len(families) < 2:
         every = [value for own in families.values() for value in own]
-        whole, unknown, endless = (np.array(one) for one in (np.mean(every) if every else math.nan, math.nan, math.inf))
+        whole, unknown, endless = (
+            np.array(one) for one in (np.mean(every) if every else math.nan, math.nan, math.inf)
+        )
         return Estimate(count=len(families), mean=whole, deviation=unknown, half_width=endless)
-    return jackknife(list(families.values()), lambda some: float(np.mean([value for own in some for value in own])))
+    return jackknife(
+        list(families.values()),
+        lambda some: float(np.mean([value for own in some for value in own])),
+    )
 
 
 LOOKS = (25, 50, 100, 200, 400, 700)
@@ -187,7 +211,8 @@ _LAST_SHARE = 0.2
 
 
 def compared_at(one: Looked, updates: int, steps: Sequence[int] | None = None) -> NamedRate:
-    """The rung whose training has the lowest loss after so many updates, which then goes on to the end.
+    """The rung whose training has the lowest loss after so many updates, which then goes on to the
+    end.
 
     steps: the rungs that are tried; None for all of the ladder.
     """
@@ -213,6 +238,12 @@ def _loss_after(losses: Sequence[float | None], updates: int) -> float:
     return float(np.mean(kept)) if len(losses) >= updates and len(kept) == len(last) else math.inf
 
 
-def quantile_of(named: Sequence[NamedRate], of: Callable[[NamedRate], float], share: float) -> float:
+def quantile_of(
+    named: Sequence[NamedRate], of: Callable[[NamedRate], float], share: float
+) -> float:
     """One that is among them, so that trainings that ended nowhere have their place."""
-    return float(np.quantile([of(one) for one in named], share, method="higher")) if named else math.nan
+    return (
+        float(np.quantile([of(one) for one in named], share, method="higher"))
+        if named
+        else math.nan
+    )

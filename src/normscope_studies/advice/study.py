@@ -1,4 +1,6 @@
-"""The doctor's advice on rates: what it costs at the end of whole trainings, beside what others would name."""
+"""The doctor's advice on rates: what it costs at the end of whole trainings, beside what others
+would name.
+"""
 
 import itertools
 import math
@@ -32,7 +34,9 @@ def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> rules.Loo
     """What is known of a case before its whole trainings."""
     case = ladder.case
     seen = piece_of(case, "facts", config, pieces, facts_about)
-    swept = piece_of(case, "range-test", config, pieces, range_test, updates=config.range_test_updates)
+    swept = piece_of(
+        case, "range-test", config, pieces, range_test, updates=config.range_test_updates
+    )
     return rules.Looked(
         ladder=ladder,
         facts=RateFacts(**seen["facts"]),
@@ -44,7 +48,9 @@ def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> rules.Loo
 def named_for(
     config: AdviceConfig, asked: tuple[rules.Looked, Sequence[rules.Looked]], pieces: Pieces
 ) -> dict[str, rules.NamedRate]:
-    """What every rule names for a case, and what a training at it ends at. asked: the case, and all of them."""
+    """What every rule names for a case, and what a training at it ends at. asked: the case, and all
+    of them.
+    """
     one, others = asked
     found = {}
     for way, rate in rules.without_training(one, others).items():
@@ -54,14 +60,25 @@ def named_for(
         if way in rules.TRAINED:
             share = rules.FOLKLORE_WARMUP if way == rules.FOLKLORE else None
             named = float(f"{10**rate:.3g}")
-            end = nats(at_rate(one.case, named, config, pieces, updates=one.ladder.updates, warmup_share=share))
+            end = nats(
+                at_rate(
+                    one.case, named, config, pieces, updates=one.ladder.updates, warmup_share=share
+                )
+            )
         found[way] = rules.NamedRate(looked=one, rate=rate, nats=end)
     first = next(other for other in others if other.case.family == one.case.family)
     if first is one and one.optimizer == ADAM:
         for way, package in rules.PACKAGED.items():
             if package in installed():
                 given = {"package": package, "updates": one.ladder.updates}
-                end = piece_of(one.case, f"{one.ladder.updates}_{package}", config, pieces, train_package, **given)
+                end = piece_of(
+                    one.case,
+                    f"{one.ladder.updates}_{package}",
+                    config,
+                    pieces,
+                    train_package,
+                    **given,
+                )
                 found[way] = rules.NamedRate(looked=one, rate=None, nats=nats(end))
     return found
 
@@ -70,7 +87,9 @@ def compared(looked: Sequence[rules.Looked]) -> dict[str, dict[int, list[rules.N
     """Rungs that are chosen after so many updates, of all and of three, by those updates."""
     three = [(one, rules.about_naive(one, looked)) for one in looked]
     return {
-        ALL_RUNGS: {updates: [rules.compared_at(one, updates) for one in looked] for updates in rules.LOOKS},
+        ALL_RUNGS: {
+            updates: [rules.compared_at(one, updates) for one in looked] for updates in rules.LOOKS
+        },
         THREE: {
             updates: [rules.compared_at(one, updates, tried) for one, tried in three if tried]
             for updates in rules.LOOKS
@@ -96,16 +115,23 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
         task_of(case, **config.places, seed=1)
     make = partial(side_by_side, processes=config.processes, pieces=pieces)
     ladders = make(partial(_ladder, config), config.cases, stage="ladders")
-    looked = make(partial(looked_at, config), [one for one in ladders if one.learned], stage="looks")
+    looked = make(
+        partial(looked_at, config), [one for one in ladders if one.learned], stage="looks"
+    )
     each = make(partial(named_for, config), [(one, looked) for one in looked], stage="named rates")
     warmups = dict(
-        zip((one.case for one in looked), make(partial(warmed, config), looked, stage="warm-ups"), strict=True)
+        zip(
+            (one.case for one in looked),
+            make(partial(warmed, config), looked, stage="warm-ups"),
+            strict=True,
+        )
     )
     advised = Advised(
         ladders=ladders,
         looked=looked,
         named={
-            way: [one[way] for one in each if way in one] for way in dict.fromkeys(way for one in each for way in one)
+            way: [one[way] for one in each if way in one]
+            for way in dict.fromkeys(way for one in each for way in one)
         },
         looks=compared(looked),
         warmups=warmups,
@@ -135,7 +161,10 @@ def claims(advised: Advised) -> list[Claim]:
         if updates < first
     }
     tried = by_warmup(looked, warmups)
-    shares = {group: [share for (of, share), there in tried.items() if of == group and there] for group in NORMED}
+    shares = {
+        group: [share for (of, share), there in tried.items() if of == group and there]
+        for group in NORMED
+    }
     warmer = {
         (group, share, beside): rules.less_than(tried[group, share], tried[group, beside])
         for group in NORMED
@@ -145,8 +174,8 @@ def claims(advised: Advised) -> list[Claim]:
         *(
             share_claim(
                 f"Known rates: {percentage(most, 0)} lost at most",
-                f"At the rate that known rates name a training loses at most {percentage(most, 0)} of what the best "
-                f"gains, in at least {percentage(least, 0)} of cases.",
+                f"At the rate that known rates name a training loses at most {percentage(most, 0)} "
+                f"of what the best gains, in at least {percentage(least, 0)} of cases.",
                 [(one.looked.case.family, one.regret <= most) for one in own],
                 least=least,
             )
@@ -157,8 +186,8 @@ def claims(advised: Advised) -> list[Claim]:
             {
                 (
                     f"{words[0].upper()}{words[1:]} compared after {updates:,}",
-                    f"Who compares trainings at {words} after {updates:,} of {first:,} updates, and goes on with the "
-                    "one whose loss is lowest, loses",
+                    f"Who compares trainings at {words} after {updates:,} of {first:,} updates, "
+                    "and goes on with the one whose loss is lowest, loses",
                     _MEDIAN,
                 ): less
                 for (words, updates), less in early.items()
@@ -166,9 +195,13 @@ def claims(advised: Advised) -> list[Claim]:
         ),
         share_claim(
             "Warm-up",
-            "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most 1 % of what the "
-            "best gains against the best of the warm-ups that were tried, in at least 85 % of cases.",
-            [(one.case.family, lost_by_usual_warmup(one, warmups[one.case]) <= 0.01) for one in looked],
+            "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most "
+            "1 % of what the best gains against the best of the warm-ups that were tried, in at "
+            "least 85 % of cases.",
+            [
+                (one.case.family, lost_by_usual_warmup(one, warmups[one.case]) <= 0.01)
+                for one in looked
+            ],
             least=0.85,
         ),
         *less_claims(
@@ -188,8 +221,8 @@ _MEDIAN = "the median best rate of the optimiser in other families"
 
 
 def less_claims(less: Mapping[tuple[str, str, str], Estimate]) -> list[Claim]:
-    """That some things lose less than others do, in the mean over cases, judged together by Holm; less: by how much,
-    for a name, what loses, and what it is beside."""
+    """That some things lose less than others do, in the mean over cases, judged together by Holm;
+    less: by how much, for a name, what loses, and what it is beside."""
     together = holm({key: (one, -math.inf, 0.0) for key, one in less.items()})
     return [
         judged(
@@ -204,9 +237,11 @@ def less_claims(less: Mapping[tuple[str, str, str], Estimate]) -> list[Claim]:
     ]
 
 
-def share_claim(name: str, statement: str, holds: Sequence[tuple[str, bool]], *, least: float) -> Claim:
-    """That the share of cases in which it holds is at least so large; holds: of a family, since cases of one are not
-    independent."""
+def share_claim(
+    name: str, statement: str, holds: Sequence[tuple[str, bool]], *, least: float
+) -> Claim:
+    """That the share of cases in which it holds is at least so large; holds: of a family, since
+    cases of one are not independent."""
     families, answered = [family for family, _ in holds], [so for _, so in holds]
     count, total = sum(answered), len(answered)
     low, high = clustered_proportion(answered, families)
@@ -214,8 +249,8 @@ def share_claim(name: str, statement: str, holds: Sequence[tuple[str, bool]], *,
         name=name,
         statement=statement,
         source="NormScope",
-        found=f"{count} of {total} ({percentage(count / total if total else None)}; 95 % interval {percentage(low)} to "
-        f"{percentage(high)}, over {len(set(families))} families)",
+        found=f"{count} of {total} ({percentage(count / total if total else None)}; 95 % interval "
+        f"{percentage(low)} to {percentage(high)}, over {len(set(families))} families)",
         holds={"all": all_hold(answers(low, high, least, 1.0))},
     )
 
@@ -223,36 +258,62 @@ def share_claim(name: str, statement: str, holds: Sequence[tuple[str, bool]], *,
 def conditions(config: AdviceConfig, found: Sequence[Ladder]) -> dict[str, str]:
     unlearned = sorted({one.case.name for one in found if not one.learned})
     return {
-        "models": "ours with LayerNorm unless the norm is the placement's own, feed-forwards twice as wide; GPT-2, "
-        "Llama, OLMo 2, BERT, T5 and ViT of transformers, torch's layers, and one written by hand; heads of 16, no "
-        "dropout",
-        "texts": f"the toy language, characters and 400 pieces of {config.text_file}, progressions modulo 64, a chain "
-        f"of second order, Multi30k ({config.corpus}), images of digits; decoders learn the next token, encoders the "
-        f"text itself, of which {MASKED:.0%} is masked, encoder-decoders a translation or the second half of a row",
+        "models": (
+            "ours with LayerNorm unless the norm is the placement's own, feed-forwards twice as "
+            "wide; GPT-2, Llama, OLMo 2, BERT, T5 and ViT of transformers, torch's layers, and one "
+            "written by hand; heads of 16, no dropout"
+        ),
+        "texts": f"the toy language, characters and 400 pieces of {config.text_file}, progressions "
+        f"modulo 64, a chain of second order, Multi30k ({config.corpus}), images of digits; "
+        f"decoders learn the next token, encoders the text itself, of which {MASKED:.0%} is "
+        "masked, encoder-decoders a translation or the second half of a row",
         "trainings": f"{sum(len(one.outcomes) + len(one.again) for one in found)} of ladders, of "
-        f"{config.updates:,} updates; linear warm-up over 1 % of them, "
-        "8 % where residual sums are normed, then a cosine to a tenth unless the case says otherwise; nothing clipped",
-        "optimisers": f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW and Muon with "
-        f"weight decay {OPTIMIZERS['adamw'].usual_weight_decay}, no other decay",
-        "optimisers without a rate": "Prodigy at 1 under the same schedule, Schedule-Free AdamW at its own 2.5e-3 with "
-        "a tenth of the updates as warm-up, in the first case of each family that has Adam or AdamW there"
+        f"{config.updates:,} updates; linear warm-up over 1 % of them, 8 % where residual sums "
+        "are normed, then a cosine to a tenth unless the case says otherwise; nothing clipped",
+        "optimisers": (
+            f"betas (0.9, 0.98); SGD with momentum {OPTIMIZERS['sgd'].usual_momentum}, AdamW and "
+            f"Muon with weight decay {OPTIMIZERS['adamw'].usual_weight_decay}, no other decay"
+        ),
+        "optimisers without a rate": (
+            "Prodigy at 1 under the same schedule, Schedule-Free AdamW at its own 2.5e-3 with a "
+            "tenth of the updates as warm-up, in the first case of each family that has Adam or "
+            "AdamW there"
+        )
         if set(rules.PACKAGED.values()) <= set(installed())
         else "left out where their packages (prodigyopt, schedulefree) are not installed",
         "rates": "factors of two, at least seven, until the best has two on either side",
         "seeds": "two, of weights and batches, at the best rung and its neighbours; else one",
-        "loss": f"mean cross-entropy at the end in nats, on about {VALID_TOKENS:,} held-out targets; gain: over a "
-        "model of pairs of tokens, or of single ones where the best does not reach that",
-        "cases": f"{len(config.cases)} in {len({case.family for case in config.cases})} families of model, text and "
-        "initial weights; what a rule is fitted to shares none of these with the case that it is judged on. "
-        + (f"Learned at no rate: {', '.join(unlearned)}" if unlearned else "All learned at some rate"),
+        "loss": (
+            f"mean cross-entropy at the end in nats, on about {VALID_TOKENS:,} held-out targets; "
+            "gain: over a model of pairs of tokens, or of single ones where the best does not "
+            "reach that"
+        ),
+        "cases": (
+            f"{len(config.cases)} in {len({case.family for case in config.cases})} families of "
+            "model, text and initial weights; what a rule is fitted to shares none of these with "
+            "the case that it is judged on. "
+        )
+        + (
+            f"Learned at no rate: {', '.join(unlearned)}"
+            if unlearned
+            else "All learned at some rate"
+        ),
         "gradient normalisation": "of the mean loss per target token",
     }
 
 
 _SIZES: dict[str, Any] = {"blocks": 1, "width": 16, "tokens": 64, "length": 16}
 _SMALL = (
-    AdviceCase(model="decoder", text="arithmetic", initialisation="xavier-uniform", placement="post-ln", **_SIZES),
-    AdviceCase(model="encoder", text="markov", initialisation="normal-0.02", placement="pre-ln", **_SIZES),
+    AdviceCase(
+        model="decoder",
+        text="arithmetic",
+        initialisation="xavier-uniform",
+        placement="post-ln",
+        **_SIZES,
+    ),
+    AdviceCase(
+        model="encoder", text="markov", initialisation="normal-0.02", placement="pre-ln", **_SIZES
+    ),
     AdviceCase(model="nanogpt", text="toy", initialisation="zero-head", **_SIZES),
 )
 SCALES = scales(
@@ -263,8 +324,11 @@ SCALES = scales(
 )
 STUDY = Study(
     title="Advice: which learning rate is best?",
-    question="What does a training under a schedule lose at the rate that known rates or another rule name, "
-    "and how does the best rate move with the length of the training and with its warm-up?",
+    question=(
+        "What does a training under a schedule lose at the rate that known rates or another rule "
+        "name, and how does the best rate move with the length of the training and with its "
+        "warm-up?"
+    ),
     help="What does our advice on learning rates cost?",
     scales=SCALES,
     run=run,

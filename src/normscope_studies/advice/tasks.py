@@ -1,4 +1,6 @@
-"""Batches without end of a case's text, as its model is called with them, and what knows no more than frequencies."""
+"""Batches without end of a case's text, as its model is called with them, and what knows no more
+than frequencies.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -65,7 +67,8 @@ class CaseTask:
 
 
 def task_of(case: AdviceCase, text_file: str, corpus: str, seed: int) -> CaseTask:
-    """text_file: what characters and pieces are of; corpus: the folder of Multi30k; seed: of the batches' order.
+    """text_file: what characters and pieces are of; corpus: the folder of Multi30k; seed: of the
+    batches' order.
 
     Raises UserError for one that is not there.
     """
@@ -87,10 +90,14 @@ def task_of(case: AdviceCase, text_file: str, corpus: str, seed: int) -> CaseTas
         most = count * math.ceil(VALID_TOKENS / (count * case.length))
         rows = text.valid[: len(text.valid) // stretch * stretch].view(-1, stretch)[:most]
         several = [rows[start : start + count] for start in range(0, len(rows) - count + 1, count)]
-        return [asked(case, rows, text.vocabulary, (0, place)) for place, rows in enumerate(several)]
+        return [
+            asked(case, rows, text.vocabulary, (0, place)) for place, rows in enumerate(several)
+        ]
 
     mask = kind == "encoder"
-    return CaseTask(model=lambda seed: built(case, text.vocabulary + mask, seed), batch=batch, held_out=held_out)
+    return CaseTask(
+        model=lambda seed: built(case, text.vocabulary + mask, seed), batch=batch, held_out=held_out
+    )
 
 
 def _next(case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int, int]) -> CaseBatch:
@@ -104,8 +111,8 @@ def _next(case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int, int
 
 
 def _masked(case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int, int]) -> CaseBatch:
-    """The rows themselves, of which some tokens are masked. Masked tokens alone are not learnt in so short
-    trainings."""
+    """The rows themselves, of which some tokens are masked. Masked tokens alone are not learnt in
+    so short trainings."""
     targets = rows[:, 1:]
     order = np.argsort(raw_bits(targets.numel(), seeds[0], _MASK, seeds[1]), kind="stable")
     hidden = torch.zeros(targets.numel(), dtype=torch.bool)
@@ -119,7 +126,9 @@ def _masked(case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int, i
     )
 
 
-def _continued(case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int, int]) -> CaseBatch:
+def _continued(
+    case: AdviceCase, rows: Tensor, vocabulary: int, seeds: tuple[int, int]
+) -> CaseBatch:
     """The second half of each row from the first, which the encoder sees, and the tokens before."""
     half = rows.shape[1] // 2
     source, before, targets = rows[:, :half], rows[:, half:-1], rows[:, half + 1 :]
@@ -160,7 +169,11 @@ def _images(case: AdviceCase, seed: int) -> CaseTask:
         )
 
     def batch(number: int) -> CaseBatch:
-        return of(torch.from_numpy((raw_bits(count, seed, _ORDER, number) % np.uint64(held * 4)).astype("int64")))
+        return of(
+            torch.from_numpy(
+                (raw_bits(count, seed, _ORDER, number) % np.uint64(held * 4)).astype("int64")
+            )
+        )
 
     return CaseTask(
         model=lambda seed: built(case, 10, seed),
@@ -213,7 +226,8 @@ _PRIOR = 8.0
 
 
 def baselines(task: CaseTask) -> dict[str, float]:
-    """Held-out nats of the best models that know how frequent each token is, and how frequent after the one before.
+    """Held-out nats of the best models that know how frequent each token is, and how frequent after
+    the one before.
 
     Of what is hidden from the model: what it sees costs nothing.
     """
@@ -223,7 +237,11 @@ def baselines(task: CaseTask) -> dict[str, float]:
     before = 1 + int(max(batch.previous.max() for batch in (*train, *held)))
     alone = torch.bincount(targets, minlength=size).double() + 1
     alone /= alone.sum()
-    pairs = torch.bincount(previous * size + targets, minlength=before * size).double().view(before, size)
+    pairs = (
+        torch.bincount(previous * size + targets, minlength=before * size)
+        .double()
+        .view(before, size)
+    )
     after = (pairs + _PRIOR * alone) / (pairs.sum(1, keepdim=True) + _PRIOR)
     previous, targets, hidden = _together(held)
     nats = {"unigram_nats": -alone.log()[targets], "bigram_nats": -after.log()[previous, targets]}
@@ -232,5 +250,7 @@ def baselines(task: CaseTask) -> dict[str, float]:
 
 def _together(batches: Sequence[CaseBatch]) -> tuple[Tensor, Tensor, Tensor]:
     hidden = [torch.ones_like(one.targets) if one.hidden is None else one.hidden for one in batches]
-    previous, targets = ([getattr(one, what) for one in batches] for what in ("previous", "targets"))
+    previous, targets = (
+        [getattr(one, what) for one in batches] for what in ("previous", "targets")
+    )
     return torch.cat(previous), torch.cat(targets), torch.cat(hidden)

@@ -1,4 +1,6 @@
-"""What cases are trained on: running texts as one long sequence, texts made by a rule, and images of digits."""
+"""What cases are trained on: running texts as one long sequence, texts made by a rule, and images
+of digits.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -37,14 +39,17 @@ class Running:
 
 @cache
 def running(kind: str, file: str) -> Running:
-    """kind: toy, characters, pieces, arithmetic or markov. file: UTF-8 text, plain, .gz or .xz, for characters and
-    pieces.
+    """kind: toy, characters, pieces, arithmetic or markov. file: UTF-8 text, plain, .gz or .xz, for
+    characters and pieces.
 
     Raises UserError where the file cannot be read.
     """
     if kind == "toy":
         corpus = toy_corpus(_TOY_SENTENCES)
-        parts = [torch.from_numpy(corpus.splits[split].target.tokens.astype("int64")) for split in ("train", "valid")]
+        parts = [
+            torch.from_numpy(corpus.splits[split].target.tokens.astype("int64"))
+            for split in ("train", "valid")
+        ]
         return Running(parts[0], parts[1], len(corpus.target.vocabulary))
     if kind in _RULES:
         ids = torch.from_numpy(_RULES[kind]())
@@ -69,7 +74,10 @@ def _text(file: str) -> str:
 
 def _as_characters(text: str) -> Tensor:
     """The commonest characters, and one id for all others."""
-    common = {letter: number for number, (letter, _) in enumerate(Counter(text).most_common(_CHARACTERS - 1))}
+    common = {
+        letter: number
+        for number, (letter, _) in enumerate(Counter(text).most_common(_CHARACTERS - 1))
+    }
     return torch.tensor([common.get(letter, _CHARACTERS - 1) for letter in text])
 
 
@@ -78,17 +86,23 @@ def _as_pieces(text: str) -> Tensor:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=_PIECES, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+        vocab_size=_PIECES,
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator(text.splitlines(), trainer)
-    return torch.tensor([piece for line in tokenizer.encode_batch(text.splitlines()) for piece in line.ids])
+    return torch.tensor(
+        [piece for line in tokenizer.encode_batch(text.splitlines()) for piece in line.ids]
+    )
 
 
 _RUN, _MODULUS, _LARGEST_STEP = 40, 64, 8
 
 
 def _arithmetic() -> NDArray[np.int64]:
-    """Progressions of 40 numbers modulo 64, of steps from 1 to 8: the two numbers before tell the next."""
+    """Progressions of 40 numbers modulo 64, of steps from 1 to 8: the two numbers before tell the
+    next.
+    """
     bits = raw_bits(2 * (_MADE // _RUN), 1).reshape(2, -1, 1)
     starts, steps = bits[0] % np.uint64(_MODULUS), bits[1] % np.uint64(_LARGEST_STEP) + np.uint64(1)
     found = (starts + steps * np.arange(_RUN, dtype=np.uint64)) % np.uint64(_MODULUS)
@@ -99,8 +113,14 @@ _SYMBOLS, _FIRST_SHARE = 24, 0.8
 
 
 def _markov() -> NDArray[np.int64]:
-    """A chain of 24 symbols: the two before tell which of two comes next, one of them in four of five cases."""
-    table = (raw_bits(2 * _SYMBOLS**2, 2) % np.uint64(_SYMBOLS)).astype(np.int64).reshape(_SYMBOLS, _SYMBOLS, 2)
+    """A chain of 24 symbols: the two before tell which of two comes next, one of them in four of
+    five cases.
+    """
+    table = (
+        (raw_bits(2 * _SYMBOLS**2, 2) % np.uint64(_SYMBOLS))
+        .astype(np.int64)
+        .reshape(_SYMBOLS, _SYMBOLS, 2)
+    )
     choices = (raw_bits(_MADE, 3) / 2.0**64 >= _FIRST_SHARE).astype(np.int64).tolist()
     rows, found = table.tolist(), [0, 1]
     for choice in choices:
@@ -113,8 +133,8 @@ _RULES = {"arithmetic": _arithmetic, "markov": _markov}
 
 @cache
 def digits() -> tuple[Tensor, Tensor]:
-    """Images (1797, 1, 8, 8) from 0 to 1 and their digits, in an order of their own. Raises UserError without
-    scikit-learn."""
+    """Images (1797, 1, 8, 8) from 0 to 1 and their digits, in an order of their own. Raises
+    UserError without scikit-learn."""
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:

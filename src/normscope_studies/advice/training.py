@@ -1,4 +1,6 @@
-"""One training of a case: by a peak rate, a schedule and a horizon, or by an optimiser that is said to need neither."""
+"""One training of a case: by a peak rate, a schedule and a horizon, or by an optimiser that is said
+to need neither.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -26,7 +28,10 @@ _DECAY = OPTIMIZERS["adamw"].usual_weight_decay
 def schedule_of(case: AdviceCase, warmup_updates: int) -> ScheduleConfig:
     """A linear warm-up, then the decay of the case."""
     return ScheduleConfig(
-        decay=case.decay, warmup_updates=warmup_updates, decay_from_updates=warmup_updates, floor=FLOOR
+        decay=case.decay,
+        warmup_updates=warmup_updates,
+        decay_from_updates=warmup_updates,
+        floor=FLOOR,
     )
 
 
@@ -52,24 +57,37 @@ def optimizer_of(case: AdviceCase, rate: float) -> OptimizerConfig:
 
 
 def of_narrower(narrower: float) -> GroupsConfig:
-    """The rates of µP (Yang et al. 2022, arXiv:2203.03466, table 8) of a model so many times as wide as the one whose
-    rate is given."""
+    """The rates of µP (Yang et al. 2022, arXiv:2203.03466, table 8) of a model so many times as
+    wide as the one whose rate is given."""
     smaller = GroupConfig(lr_factor=1 / narrower)
-    return GroupsConfig(matrix=smaller, head=smaller, norm=GroupConfig(), gate=GroupConfig(), bias=GroupConfig())
+    return GroupsConfig(
+        matrix=smaller, head=smaller, norm=GroupConfig(), gate=GroupConfig(), bias=GroupConfig()
+    )
 
 
 def train_once(
-    case: AdviceCase, rate: float, *, updates: int, warmup_updates: int, seed: int, text_file: str, corpus: str
+    case: AdviceCase,
+    rate: float,
+    *,
+    updates: int,
+    warmup_updates: int,
+    seed: int,
+    text_file: str,
+    corpus: str,
 ) -> dict[str, Any]:
-    """Losses in nats per target: of every update's batch before it, and on held-out text at the end.
+    """Losses in nats per target: of every update's batch before it, and on held-out text at the
+    end.
 
-    "valid_nats" is None where a loss was not finite. seed: of weights and batches. Nothing is clipped.
+    "valid_nats" is None where a loss was not finite. seed: of weights and batches. Nothing is
+    clipped.
     """
     task = task_of(case, text_file, corpus, seed)
     model = model_of(case, task, seed)
     optimizer = make_optimizer(model, optimizer_of(case, rate))
     schedule = schedule_of(case, warmup_updates)
-    rates = (rate * factor(schedule, update, horizon_updates=updates) for update in range(1, updates + 1))
+    rates = (
+        rate * factor(schedule, update, horizon_updates=updates) for update in range(1, updates + 1)
+    )
     losses = losses_of(task, model, optimizer, rates)
     return _outcome(task, model, losses, updates)
 
@@ -84,9 +102,15 @@ def _outcome(task: CaseTask, model: nn.Module, losses: list[float], updates: int
 
 
 def losses_of(
-    task: CaseTask, model: nn.Module, optimizer: torch.optim.Optimizer, rates: Iterable[float], stop: float = math.inf
+    task: CaseTask,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    rates: Iterable[float],
+    stop: float = math.inf,
 ) -> list[float]:
-    """Of every update's batch before it, one update a rate, up to a loss of more than `stop` times the lowest."""
+    """Of every update's batch before it, one update a rate, up to a loss of more than `stop` times
+    the lowest.
+    """
     model.train()
     losses: list[float] = []
     for number, rate in enumerate(rates):
@@ -118,11 +142,17 @@ def baselines_of(case: AdviceCase, *, text_file: str, corpus: str) -> dict[str, 
 
 
 def _prodigy(model: nn.Module, updates: int) -> torch.optim.Optimizer:
-    """As its authors advise under a schedule with a warm-up (Mishchenko & Defazio 2024, arXiv:2306.06101)."""
+    """As its authors advise under a schedule with a warm-up (Mishchenko & Defazio 2024,
+    arXiv:2306.06101).
+    """
     from prodigyopt import Prodigy
 
     found: torch.optim.Optimizer = Prodigy(
-        model.parameters(), lr=1.0, weight_decay=_DECAY, safeguard_warmup=True, use_bias_correction=True
+        model.parameters(),
+        lr=1.0,
+        weight_decay=_DECAY,
+        safeguard_warmup=True,
+        use_bias_correction=True,
     )
     return found
 
@@ -151,15 +181,21 @@ def installed() -> list[str]:
     return [package for package in PACKAGES if find_spec(modules[package])]
 
 
-def train_package(case: AdviceCase, *, package: str, updates: int, text_file: str, corpus: str) -> dict[str, Any]:
-    """Losses as of `train_once`: Prodigy under the case's own schedule, Schedule-Free under none."""
+def train_package(
+    case: AdviceCase, *, package: str, updates: int, text_file: str, corpus: str
+) -> dict[str, Any]:
+    """Losses as of `train_once`: Prodigy under the case's own schedule, Schedule-Free under
+    none.
+    """
     task = task_of(case, text_file, corpus, 1)
     model = model_of(case, task, 1)
     optimizer: Any = PACKAGES[package](model, updates)
     rates = [SCHEDULE_FREE_RATE] * updates
     if package == "prodigy":
         schedule = schedule_of(case, round(case.usual_warmup_share * updates))
-        rates = [factor(schedule, update, horizon_updates=updates) for update in range(1, updates + 1)]
+        rates = [
+            factor(schedule, update, horizon_updates=updates) for update in range(1, updates + 1)
+        ]
     else:
         optimizer.train()
     losses = losses_of(task, model, optimizer, rates)

@@ -1,4 +1,6 @@
-"""What the study of concentration measures: squared norms of the hidden states of one initialised model, summed up."""
+"""What the study of concentration measures: squared norms of the hidden states of one initialised
+model, summed up.
+"""
 
 # N = packed tokens
 from collections.abc import Iterable, Sequence
@@ -12,7 +14,12 @@ from normscope.data.opening import DataConfig, open_corpus
 from normscope.data.parallel.corpus import Corpus
 from normscope.measure import Point, depth_points, recording
 from normscope.model import EncoderDecoder, Layout, ModelConfig, Stack, profile
-from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
+from normscope.tasks.translation import (
+    TRANSLATION,
+    TranslationConfig,
+    TranslationObjective,
+    TranslationRunConfig,
+)
 
 from ..engine.checks import check_least
 from ..theory.paper import ALPHA_0
@@ -23,7 +30,9 @@ Quantity = Literal["state", "read", "last"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcentrationConfig:
-    """Raises ValueError for what cannot be measured, UserError for a placement that no such model has."""
+    """Raises ValueError for what cannot be measured, UserError for a placement that no such model
+    has.
+    """
 
     corpus: str = "toy"
     """A folder made by `normscope data prepare`, or toy for the embedded language."""
@@ -72,26 +81,43 @@ class ConcentrationConfig:
     @property
     def epsilons(self) -> list[float]:
         """Those of the curves, with the claimed one among them."""
-        return sorted({0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2, 0.25, 0.3, self.epsilon})
+        return sorted(
+            {0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.14, 0.16, 0.18, 0.2, 0.25, 0.3, self.epsilon}
+        )
 
     def open_corpus(self) -> Corpus:
-        return open_corpus(DataConfig(corpus=self.corpus, toy_pairs=self.toy_pairs, max_tokens=self.max_tokens))
+        return open_corpus(
+            DataConfig(corpus=self.corpus, toy_pairs=self.toy_pairs, max_tokens=self.max_tokens)
+        )
 
 
 @torch.no_grad()
-def measure_model(config: ConcentrationConfig, placement: str, corpus: Corpus, seed: int) -> dict[str, Any]:
+def measure_model(
+    config: ConcentrationConfig, placement: str, corpus: Corpus, seed: int
+) -> dict[str, Any]:
     """By stack and quantity, a summary for each depth.
 
-    state: the hidden states x_0 … x_L; read: what the norm at the feed-forward of blocks 1 … L reads, where the
-    placement has one; last: what the last norm of all reads. EZ is the mean over the tokens of all batches.
+    state: the hidden states x_0 … x_L; read: what the norm at the feed-forward of blocks 1 … L
+    reads, where the placement has one; last: what the last norm of all reads. EZ is the mean over
+    the tokens of all batches.
     """
-    run = replace(TranslationRunConfig(), seed=seed, model=config.model(placement, shared=corpus.codec.joint))
+    run = replace(
+        TranslationRunConfig(), seed=seed, model=config.model(placement, shared=corpus.codec.joint)
+    )
     model = TRANSLATION.build(run, corpus.codec).train()
     task = TranslationObjective(
-        corpus, TranslationConfig(), max_tokens=config.max_tokens, seed=seed, device=torch.device("cpu")
+        corpus,
+        TranslationConfig(),
+        max_tokens=config.max_tokens,
+        seed=seed,
+        device=torch.device("cpu"),
     )
     profile(model, lambda: _forward(model, task, 0))
-    places = {f"{kind} {name}": point for kind in STACKS for name, point in _points(getattr(model, kind)).items()}
+    places = {
+        f"{kind} {name}": point
+        for kind in STACKS
+        for name, point in _points(getattr(model, kind)).items()
+    }
     with recording(places, squared_norms) as found:
         for number in range(config.batches):
             _forward(model, task, number)
@@ -102,9 +128,13 @@ def measure_model(config: ConcentrationConfig, placement: str, corpus: Corpus, s
 
 
 def summarised(values_N: Tensor, config: ConcentrationConfig) -> dict[str, Any]:
-    """Of samples of Z > 0: its mean, its spread, and how often it leaves the mean by more than each ε."""
+    """Of samples of Z > 0: its mean, its spread, and how often it leaves the mean by more than each
+    ε.
+    """
     mean = float(values_N.mean())
-    above, outside = (counts / values_N.numel() for counts in beyond(values_N, mean, config.epsilons))
+    above, outside = (
+        counts / values_N.numel() for counts in beyond(values_N, mean, config.epsilons)
+    )
     apart_N = values_N / mean - 1
     return {
         "mean": mean,
@@ -138,13 +168,16 @@ def squared_norms(x: Tensor) -> Tensor:
 
 
 def beyond(values_N: Tensor, mean: float, epsilons: Sequence[float]) -> Tensor:
-    """How many values leave (1 + ε) EZ upwards, and how many (1 ± ε) EZ, for each ε; (2, E), float64.
+    """How many values leave (1 + ε) EZ upwards, and how many (1 ± ε) EZ, for each ε; (2, E),
+    float64.
 
     Definition 1 of Xiong et al. 2020 counts the first; the proof of Theorem 1 needs the second.
     """
     apart_N = values_N.double() - mean
     limits_E1 = torch.tensor(epsilons, dtype=torch.float64)[:, None] * mean
-    return torch.stack([(side_N > limits_E1).sum(-1) for side_N in (apart_N, apart_N.abs())]).double()
+    return torch.stack(
+        [(side_N > limits_E1).sum(-1) for side_N in (apart_N, apart_N.abs())]
+    ).double()
 
 
 def _points(stack: Stack) -> dict[str, Point]:
@@ -157,7 +190,9 @@ def _points(stack: Stack) -> dict[str, Point]:
 
 
 def _by_quantity(kind: str, summed: dict[str, Any], blocks: int) -> dict[Quantity, list[Any]]:
-    reads = [summed[name] for depth in range(1, blocks + 1) if (name := f"{kind} read {depth}") in summed]
+    reads = [
+        summed[name] for depth in range(1, blocks + 1) if (name := f"{kind} read {depth}") in summed
+    ]
     last = summed.get(f"{kind} finish", reads[-1] if reads else None)
     return {
         "state": [summed[f"{kind} x_{depth}"] for depth in range(blocks + 1)],

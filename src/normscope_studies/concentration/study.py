@@ -1,4 +1,6 @@
-"""How tightly squared norms of hidden states lie around their mean: Theorem 1's condition, and what follows from it."""
+"""How tightly squared norms of hidden states lie around their mean: Theorem 1's condition, and what
+follows from it.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,8 +29,15 @@ _Concentrations = dict[str, dict[Quantity, list[dict[str, Estimate]]]]
 """Of one placement: by stack, quantity, depth, and what `summarised` names."""
 _TailSide = Literal["above", "outside"]
 
-QUANTITIES: dict[Quantity, str] = {"state": "hidden state", "read": "what the feed-forward's norm reads"}
-PAPER_NAMES = {("post-ln", "read"): "x^{post,5}", ("pre-ln", "read"): "x^{pre,3}", ("pre-ln", "state"): "x^{pre}"}
+QUANTITIES: dict[Quantity, str] = {
+    "state": "hidden state",
+    "read": "what the feed-forward's norm reads",
+}
+PAPER_NAMES = {
+    ("post-ln", "read"): "x^{post,5}",
+    ("pre-ln", "read"): "x^{pre,3}",
+    ("pre-ln", "state"): "x^{pre}",
+}
 """Table 1's names for these."""
 _SIDES: dict[_TailSide, str] = {"above": "Z > (1 + ε) EZ", "outside": "|Z − EZ| > ε EZ"}
 _CONSTANT = 1e-3
@@ -37,7 +46,9 @@ _SECTION = "Xiong et al. 2020, section 3.4"
 
 
 def bounded(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -> list[Claim]:
-    """(ε, δ)-boundedness of each placement's quantities: as Definition 1 has it, and with both sides."""
+    """(ε, δ)-boundedness of each placement's quantities: as Definition 1 has it, and with both
+    sides.
+    """
     made = []
     for placement, stacks in found.items():
         for quantity in QUANTITIES:
@@ -49,25 +60,38 @@ def bounded(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -
     return made
 
 
-def _places(stacks: _Concentrations, quantity: Quantity) -> dict[tuple[str, int], dict[str, Estimate]]:
-    """By stack and completed blocks, or block: without the embedding, which is no hidden state of a layer."""
+def _places(
+    stacks: _Concentrations, quantity: Quantity
+) -> dict[tuple[str, int], dict[str, Estimate]]:
+    """By stack and completed blocks, or block: without the embedding, which is no hidden state of a
+    layer.
+    """
     first = 0 if quantity == "state" else 1
     return {
-        (stack, depth): one for stack in STACKS for depth, one in enumerate(stacks[stack][quantity], first) if depth
+        (stack, depth): one
+        for stack in STACKS
+        for depth, one in enumerate(stacks[stack][quantity], first)
+        if depth
     }
 
 
 def constant(stacks: _Concentrations, quantity: Quantity) -> bool:
     """Whether it is the same for all tokens behind the embedding, as a norm's output is."""
-    return all(float(one["deviation"].mean) < _CONSTANT for one in _places(stacks, quantity).values())
+    return all(
+        float(one["deviation"].mean) < _CONSTANT for one in _places(stacks, quantity).values()
+    )
 
 
-def _delta_of(config: ConcentrationConfig, one: Mapping[str, Estimate], side: _TailSide) -> Estimate:
+def _delta_of(
+    config: ConcentrationConfig, one: Mapping[str, Estimate], side: _TailSide
+) -> Estimate:
     """δ at the claimed ε, over models."""
     return part(one[side], config.epsilons.index(config.epsilon))
 
 
-def _within_delta(config: ConcentrationConfig, one: Mapping[str, Estimate], side: _TailSide) -> Answer:
+def _within_delta(
+    config: ConcentrationConfig, one: Mapping[str, Estimate], side: _TailSide
+) -> Answer:
     """Whether δ at the claimed ε is at most the claimed one."""
     return between(_delta_of(config, one, side), greatest=config.delta)
 
@@ -86,30 +110,45 @@ def _constant_claim(
         name=f"Bounded: {name}",
         statement=f"‖x‖² is ({config.epsilon:g}, {config.delta:g})-bounded.",
         source=_SECTION,
-        found=f"Trivially: a norm's output has the same squared norm in every token, up to a standard deviation of "
-        f"{deviation:.1e} of it. What Theorem 1 needs is asked of what norms read.",
-        holds={"every depth": all_hold([_within_delta(config, one, "outside") for one in found.values()])},
+        found=(
+            "Trivially: a norm's output has the same squared norm in every token, up to a standard "
+            f"deviation of {deviation:.1e} of it. What Theorem 1 needs is asked of what norms read."
+        ),
+        holds={
+            "every depth": all_hold(
+                [_within_delta(config, one, "outside") for one in found.values()]
+            )
+        },
     )
 
 
 def _bounded_claim(
-    config: ConcentrationConfig, name: str, found: Mapping[tuple[str, int], dict[str, Estimate]], side: _TailSide
+    config: ConcentrationConfig,
+    name: str,
+    found: Mapping[tuple[str, int], dict[str, Estimate]],
+    side: _TailSide,
 ) -> Claim:
     deltas = {place: _delta_of(config, one, side) for place, one in found.items()}
     means = {place: float(delta.mean) for place, delta in deltas.items()}
     worst = max(means, key=lambda place: means[place])
     needed = max(float(one[f"epsilon_{side}"].mean) for one in found.values())
-    sign, sides = ("Z > (1 + ε) EZ", "one-sided") if side == "above" else ("|Z - EZ| > ε EZ", "two-sided")
+    sign, sides = (
+        ("Z > (1 + ε) EZ", "one-sided") if side == "above" else ("|Z - EZ| > ε EZ", "two-sided")
+    )
     return judged(
         name=f"Bounded, {sides}: {name}",
         statement=f"‖x‖² is ({config.epsilon:g}, {config.delta:g})-bounded: Pr[{sign}] ≤ δ.",
-        source=f"{_SECTION}, definition 1" if side == "above" else f"{_SECTION}, with both sides: corrected",
+        source=f"{_SECTION}, definition 1"
+        if side == "above"
+        else f"{_SECTION}, with both sides: corrected",
         found=f"δ at ε = {config.epsilon:g} lies between {min(means.values()):.3f} and "
         f"{with_interval(deltas[worst])} ({worst[0]}, l = {worst[1]}); "
-        f"{sum(delta <= config.delta for delta in means.values())} of {len(means)} depths have a mean of at most "
-        f"{config.delta:g}, all would at ε = {needed:.3f}. "
-        f"A Gaussian vector of that width has δ = {_gaussian_delta(config, config.epsilon, side):.3f}.",
-        holds=_by_stack({place: between(delta, greatest=config.delta) for place, delta in deltas.items()}),
+        f"{sum(delta <= config.delta for delta in means.values())} of {len(means)} depths have "
+        f"a mean of at most {config.delta:g}, all would at ε = {needed:.3f}. A Gaussian vector "
+        f"of that width has δ = {_gaussian_delta(config, config.epsilon, side):.3f}.",
+        holds=_by_stack(
+            {place: between(delta, greatest=config.delta) for place, delta in deltas.items()}
+        ),
     )
 
 
@@ -133,8 +172,13 @@ def _by_stack(holds: Mapping[tuple[str, int], Answer]) -> dict[str, Answer]:
 
 def chi_square(config: ConcentrationConfig, gaussian: Mapping[str, Any]) -> Claim:
     """Eq. (66) against the exact tail, and both against samples."""
-    claimed = np.array([paper.chi_square_delta(width=config.width, epsilon=epsilon) for epsilon in config.epsilons])
-    upper, both = (np.array([_gaussian_delta(config, epsilon, side) for epsilon in config.epsilons]) for side in _SIDES)
+    claimed = np.array(
+        [paper.chi_square_delta(width=config.width, epsilon=epsilon) for epsilon in config.epsilons]
+    )
+    upper, both = (
+        np.array([_gaussian_delta(config, epsilon, side) for epsilon in config.epsilons])
+        for side in _SIDES
+    )
     found, error = np.array(gaussian["above"]), np.array(gaussian["above_error"])
     sampled = answers(found - NORMAL * error, found + NORMAL * error, -math.inf, claimed)
     at = config.epsilons.index(config.epsilon)
@@ -142,9 +186,9 @@ def chi_square(config: ConcentrationConfig, gaussian: Mapping[str, Any]) -> Clai
         name="χ²: eq. (66)",
         statement="‖Y‖², Y ~ N(0, I_d), is (ε, δ)-bounded with δ = exp(-d ε² / 8).",
         source="Xiong et al. 2020, section 3.3 and appendix G",
-        found=f"At d = {config.width}, ε = {config.epsilon:g} it allows δ = {claimed[at]:.3f}; exactly it is "
-        f"{upper[at]:.4f}, among {config.vectors:,} vectors {found[at]:.4f} ± {error[at]:.4f} (standard error), and "
-        f"both sides together {both[at]:.4f}.",
+        found=f"At d = {config.width}, ε = {config.epsilon:g} it allows δ = {claimed[at]:.3f}; "
+        f"exactly it is {upper[at]:.4f}, among {config.vectors:,} vectors {found[at]:.4f} ± "
+        f"{error[at]:.4f} (standard error), and both sides together {both[at]:.4f}.",
         holds={"every ε": all_hold([bool((claimed >= upper).all()), *sampled])},
     )
 
@@ -158,20 +202,27 @@ def lower_tail(config: ConcentrationConfig) -> Claim:
     values, probabilities = [1.0, HUGE], [1 - RARE, RARE]
     mean = 1 - RARE + HUGE * RARE
     one_sided, two_sided = (
-        kind.is_bounded(values, probabilities, epsilon=config.epsilon, delta=RARE) for kind in (paper, corrected)
+        kind.is_bounded(values, probabilities, epsilon=config.epsilon, delta=RARE)
+        for kind in (paper, corrected)
     )
     shrunk = sum(p for z, p in zip(values, probabilities, strict=True) if z <= paper.ALPHA_0 * mean)
     sample = torch.rand(100_000, generator=torch.Generator().manual_seed(1)) < RARE
-    sampled = float(torch.where(sample, HUGE, 1.0).double().le(paper.ALPHA_0 * mean).double().mean())
+    sampled = float(
+        torch.where(sample, HUGE, 1.0).double().le(paper.ALPHA_0 * mean).double().mean()
+    )
     limit = paper.shrink_probability(epsilon=config.epsilon)
     return judged(
         name="Lower tail: eq. (43)",
-        statement=f"An (ε, δ)-bounded Z is at most α₀ EZ with probability at most ε / (1 + ε - α₀) = {limit:.3g}.",
+        statement=(
+            "An (ε, δ)-bounded Z is at most α₀ EZ with probability at most ε / (1 + ε - α₀) = "
+            f"{limit:.3g}."
+        ),
         source="Xiong et al. 2020, appendix E, eq. (41) to (44)",
-        found=f"Z = 1, or a million once in a thousand, is {'' if one_sided else 'not '}({config.epsilon:g}, {RARE:g})-"
-        f"bounded, and at most EZ / 10 with probability {shrunk:.3f} ({sampled:.4f} of 100,000 samples). Definition 1 "
-        "looks upwards only, and Lemma 5 needs a ceiling that is never exceeded; with both sides in the definition "
-        f"this Z is {'' if two_sided else 'not '}bounded.",
+        found="Z = 1, or a million once in a thousand, is "
+        f"{'' if one_sided else 'not '}({config.epsilon:g}, {RARE:g})-bounded, and at most EZ "
+        f"/ 10 with probability {shrunk:.3f} ({sampled:.4f} of 100,000 samples). Definition 1 "
+        "looks upwards only, and Lemma 5 needs a ceiling that is never exceeded; with both "
+        f"sides in the definition this Z is {'' if two_sided else 'not '}bounded.",
         holds={"this Z": not (one_sided and shrunk > limit)},
     )
 
@@ -179,7 +230,10 @@ def lower_tail(config: ConcentrationConfig) -> Claim:
 def shrinking(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -> Claim:
     """What eq. (44) is used for, on the squared norms themselves."""
     every = [
-        one["shrunk"] for stacks in found.values() for name in QUANTITIES for one in _places(stacks, name).values()
+        one["shrunk"]
+        for stacks in found.values()
+        for name in QUANTITIES
+        for one in _places(stacks, name).values()
     ]
     most = max(float(one.mean) for one in every)
     limit = paper.shrink_probability(epsilon=config.epsilon)
@@ -187,14 +241,19 @@ def shrinking(config: ConcentrationConfig, found: Mapping[str, _Concentrations])
         name="Lower tail: hidden states",
         statement=f"‖x‖² ≥ α₀ E‖x‖², α₀ = {paper.ALPHA_0:g}, with probability at least {1 - limit:.3g}.",
         source="Xiong et al. 2020, eq. (44)",
-        found=f"So are {'all' if most == 0 else f'at least {100 * (1 - most):.2f} % of the'} tokens at any depth. What "
-        "the step is used for holds here, though it does not follow from Definition 1.",
+        found=(
+            f"So are {'all' if most == 0 else f'at least {100 * (1 - most):.2f} % of the'} tokens "
+            "at any depth. What the step is used for holds here, though it does not follow from "
+            "Definition 1."
+        ),
         holds={"every depth": all_hold([between(one, greatest=limit) for one in every])},
     )
 
 
 def theorem_1(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -> list[Claim]:
-    """The theorem's probability from the δ of what the last norm of the decoder reads; no claim where none reads."""
+    """The theorem's probability from the δ of what the last norm of the decoder reads; no claim
+    where none reads.
+    """
     lasts = {named(name).title: one for name, one in _lasts(found).items()}
     if not lasts:
         return []
@@ -203,19 +262,22 @@ def theorem_1(config: ConcentrationConfig, found: Mapping[str, _Concentrations])
     for title, one in lasts.items():
         above, both = (float(_delta_of(config, one, side).mean) for side in _SIDES)
         own = paper.theorem_1_probability(epsilon=config.epsilon, delta=above)
-        single, mean = (corrected.theorem_1_probability(delta=both, positions=count) for count in (1, 16))
+        single, mean = (
+            corrected.theorem_1_probability(delta=both, positions=count) for count in (1, 16)
+        )
         texts.append(
-            f"{title}: δ = {above:.3f} gives {own:.3f}; with both sides, δ = {both:.3f} gives {single:.3f} for one "
-            f"position and {mean:.3f} for the mean over 16"
+            f"{title}: δ = {above:.3f} gives {own:.3f}; with both sides, δ = {both:.3f} gives "
+            f"{single:.3f} for one position and {mean:.3f} for the mean over 16"
         )
     return [
         judged(
             name="Theorem 1: its probability, by its own formula",
-            statement=f"0.99 - δ - ε / (0.9 + ε) is at least {stated:.3f}, its value at ({config.epsilon:g}, "
-            f"{config.delta:g}).",
+            statement=f"0.99 - δ - ε / (0.9 + ε) is at least {stated:.3f}, its value at "
+            f"({config.epsilon:g}, {config.delta:g}).",
             source="Xiong et al. 2020, theorem 1 with section 3.4",
             found=f"From what the decoder's last norm reads. {'. '.join(texts)}.",
-            # The formula falls with δ, so it reaches its value where δ is no larger than the reported one.
+            # The formula falls with δ, so it reaches its value where δ is no larger than the
+            # reported one.
             holds={title: _within_delta(config, one, "above") for title, one in lasts.items()},
         )
     ]
@@ -238,8 +300,13 @@ def figures(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -
         StudyFigure.of_panels(
             name="delta",
             title=f"Share of tokens beyond ε = {config.epsilon:g}, over depth",
-            caption=f"Mean over models with a 95 % interval. Shown are: {drawn}. χ² is that of a Gaussian vector.",
-            panels=[_depth_panel(config, name, found[name], stack, shown[name]) for name in found for stack in STACKS],
+            caption=f"Mean over models with a 95 % interval. Shown are: {drawn}. χ² is that of a "
+            "Gaussian vector.",
+            panels=[
+                _depth_panel(config, name, found[name], stack, shown[name])
+                for name in found
+                for stack in STACKS
+            ],
             told="Share of tokens whose squared norm leaves its mean, over depth",
         )
     ]
@@ -248,7 +315,8 @@ def figures(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -
             StudyFigure.of_panels(
                 name="epsilon",
                 title="Share of tokens beyond ε, for what the decoder's last norm reads",
-                caption="Mean over models with a 95 % interval, the exact χ² of d degrees, and eq. (66).",
+                caption="Mean over models with a 95 % interval, the exact χ² of d degrees, and eq. "
+                "(66).",
                 panels=[_epsilon_panel(config, name, last) for name, last in lasts.items()],
                 told="Share of tokens whose squared norm leaves its mean, over epsilon",
             )
@@ -257,7 +325,11 @@ def figures(config: ConcentrationConfig, found: Mapping[str, _Concentrations]) -
 
 
 def _depth_panel(
-    config: ConcentrationConfig, placement: str, stacks: _Concentrations, stack: str, quantity: Quantity
+    config: ConcentrationConfig,
+    placement: str,
+    stacks: _Concentrations,
+    stack: str,
+    quantity: Quantity,
 ) -> Panel:
     depths = range(0 if quantity == "state" else 1, config.blocks + 1)
     series = []
@@ -265,8 +337,16 @@ def _depth_panel(
         deltas = [_delta_of(config, one, side) for one in stacks[stack][quantity]]
         half_widths = [delta.half_width for delta in deltas]
         series += [
-            measured(f"{label}, measured", hue, depths, [delta.mean for delta in deltas], half_widths),
-            line(f"{label}, χ²", "predicted", hue, depths, _gaussian_delta(config, config.epsilon, side)),
+            measured(
+                f"{label}, measured", hue, depths, [delta.mean for delta in deltas], half_widths
+            ),
+            line(
+                f"{label}, χ²",
+                "predicted",
+                hue,
+                depths,
+                _gaussian_delta(config, config.epsilon, side),
+            ),
         ]
     return Panel(
         title=f"{named(placement).title}, {stack}",
@@ -277,7 +357,9 @@ def _depth_panel(
     )
 
 
-def _epsilon_panel(config: ConcentrationConfig, placement: str, last: Mapping[str, Estimate]) -> Panel:
+def _epsilon_panel(
+    config: ConcentrationConfig, placement: str, last: Mapping[str, Estimate]
+) -> Panel:
     epsilons, series = config.epsilons, []
     for hue, (side, label) in enumerate(_SIDES.items()):
         expected = [_gaussian_delta(config, epsilon, side) for epsilon in epsilons]
@@ -287,7 +369,13 @@ def _epsilon_panel(config: ConcentrationConfig, placement: str, last: Mapping[st
         ]
     bound = [paper.chi_square_delta(width=config.width, epsilon=epsilon) for epsilon in epsilons]
     series.append(line("eq. (66): exp(−d ε² / 8)", "claimed", 0, epsilons, bound))
-    return Panel(title=named(placement).title, xlabel="ε", ylabel="share of tokens", series=series, from_zero=True)
+    return Panel(
+        title=named(placement).title,
+        xlabel="ε",
+        ylabel="share of tokens",
+        series=series,
+        from_zero=True,
+    )
 
 
 def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
@@ -295,16 +383,29 @@ def run(config: ConcentrationConfig, pieces: Pieces) -> Findings:
     corpus = config.open_corpus()
     asked = settings_but(config, "placements", "seeds") | {"corpus": corpus.fingerprint}
     models: dict[str, list[dict[str, Any]]] = {placement: [] for placement in config.placements}
-    each = [(placement, seed) for placement in config.placements for seed in range(1, config.seeds + 1)]
+    each = [
+        (placement, seed) for placement in config.placements for seed in range(1, config.seeds + 1)
+    ]
     for placement, seed in pieces.each("models", each):
         shape = stack_shape(config.model(placement, shared=True), "decoder")
-        wanted = {**asked, "placement": placement, "formula": formula(named(placement), shape), "seed": seed}
-        one = pieces.get(f"{placement}/seed-{seed}", wanted, measure_model, config, placement, corpus, seed)
+        wanted = {
+            **asked,
+            "placement": placement,
+            "formula": formula(named(placement), shape),
+            "seed": seed,
+        }
+        one = pieces.get(
+            f"{placement}/seed-{seed}", wanted, measure_model, config, placement, corpus, seed
+        )
         models[placement].append(one)
-    gaussian = pieces.get("gaussian", {key: asked[key] for key in ("width", "vectors", "epsilon")}, gaussians, config)
+    gaussian = pieces.get(
+        "gaussian", {key: asked[key] for key in ("width", "vectors", "epsilon")}, gaussians, config
+    )
     found = {placement: estimated(several) for placement, several in models.items()}
     return Findings(
-        conditions=_conditions(config, [one["tokens"] for several in models.values() for one in several]),
+        conditions=_conditions(
+            config, [one["tokens"] for several in models.values() for one in several]
+        ),
         claims=[
             *bounded(config, found),
             chi_square(config, gaussian),
@@ -326,7 +427,10 @@ def estimated(models: Sequence[Mapping[str, Any]]) -> _Concentrations:
     return {
         stack: {
             quantity: [
-                {name: estimate([model[stack][quantity][depth][name] for model in models]) for name in numbers}
+                {
+                    name: estimate([model[stack][quantity][depth][name] for model in models])
+                    for name in numbers
+                }
                 for depth, numbers in enumerate(depths)
             ]
             for quantity, depths in models[0][stack].items()
@@ -339,7 +443,10 @@ def _data(stacks: _Concentrations) -> dict[str, Any]:
     return {
         stack: {
             quantity: [
-                {name: {"mean": one.mean, "half_width": one.half_width} for name, one in numbers.items()}
+                {
+                    name: {"mean": one.mean, "half_width": one.half_width}
+                    for name, one in numbers.items()
+                }
                 for numbers in depths
             ]
             for quantity, depths in of.items()
@@ -352,10 +459,15 @@ def _conditions(config: ConcentrationConfig, tokens: Sequence[Mapping[str, int]]
     source, target = (np.mean([one[stack] for one in tokens]) for stack in STACKS)
     return {
         "Corpus": "the embedded toy language" if config.corpus == "toy" else config.corpus,
-        "Model": f"{config.blocks} encoder and {config.blocks} decoder blocks, d = {config.width}, feed-forward "
-        f"{config.ffn_width}, {config.heads} heads, weights as each placement's source draws them",
-        "Z": "‖x‖² of a token that is no padding; EZ its mean over all batches, within one model and depth",
-        "Tokens": f"{config.batches} batches a model: {source:,.0f} source and {target:,.0f} target tokens on average",
+        "Model": f"{config.blocks} encoder and {config.blocks} decoder blocks, d = {config.width}, "
+        f"feed-forward {config.ffn_width}, {config.heads} heads, weights as each placement's "
+        "source draws them",
+        "Z": "‖x‖² of a token that is no padding; EZ its mean over all batches, within one model "
+        "and depth",
+        "Tokens": (
+            f"{config.batches} batches a model: {source:,.0f} source and {target:,.0f} target "
+            "tokens on average"
+        ),
         "Seeds": f"{config.seeds} models of each placement, counted from 1",
         "Spread": "δ is a mean over models ± 95 % intervals (Student's t), which decide the verdicts",
         "Dropout": f"{config.dropout:g}" if config.dropout else "none",
@@ -365,14 +477,22 @@ def _conditions(config: ConcentrationConfig, tokens: Sequence[Mapping[str, int]]
 
 
 _SMOKE = {
-    **{"toy_pairs": 100, "blocks": 2, "width": 64, "ffn_width": 128, "max_tokens": 300, "batches": 2},
+    **{
+        "toy_pairs": 100,
+        "blocks": 2,
+        "width": 64,
+        "ffn_width": 128,
+        "max_tokens": 300,
+        "batches": 2,
+    },
     **{"seeds": 2, "vectors": 500},
 }
 _PAPER = {"toy_pairs": 50_000, "batches": 100, "seeds": 10, "vectors": 200_000}
 STUDY = Study(
     title="Concentration of squared norms",
-    question="The paper reports that the norm of hidden states at initialisation is (0.1, 0.125)-bounded, and builds "
-    "Theorem 1 on it. Is it, and does the theorem's probability follow?",
+    question="The paper reports that the norm of hidden states at initialisation is (0.1, "
+    "0.125)-bounded, and builds Theorem 1 on it. Is it, and does the theorem's probability "
+    "follow?",
     help="Are squared norms of hidden states near their mean?",
     scales=scales(ConcentrationConfig, smoke=_SMOKE, paper=_PAPER),
     run=run,

@@ -1,4 +1,6 @@
-"""What is trained: placements, the warm-ups and rates that each may choose from, and the sizes that all share."""
+"""What is trained: placements, the warm-ups and rates that each may choose from, and the sizes that
+all share.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +21,25 @@ from ..engine.study import scales
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvergedConfig:
-    """Encoder-decoders that translate, alike but for placement, warm-up and rate: one seed is trained with every
-    warm-up at every rate, and others at the best pair of both, since none that chose judges.
+    """Encoder-decoders that translate, alike but for placement, warm-up and rate: one seed is
+    trained with every warm-up at every rate, and others at the best pair of both, since none that
+    chose judges.
 
     Raises ValueError where nothing can be compared.
     """
 
     corpus: str = "corpora/multi30k_deen"
     """A folder made by `normscope data prepare`, or `toy`."""
-    warmups: tuple[str, ...] = ("post-ln:0.1", "post-ln:0.3", "pre-ln:0.1", "deepnorm:0.1", "peri-ln:0.1")
-    """PLACEMENT:SHARE: the share of the updates that the warm-up takes, one or more for each placement."""
+    warmups: tuple[str, ...] = (
+        "post-ln:0.1",
+        "post-ln:0.3",
+        "pre-ln:0.1",
+        "deepnorm:0.1",
+        "peri-ln:0.1",
+    )
+    """PLACEMENT:SHARE: the share of the updates that the warm-up takes, one or more for each
+    placement.
+    """
     beside: str = "pre-ln"
     """The placement that the others are compared with."""
     peak_lrs: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
@@ -58,10 +69,14 @@ class ConvergedConfig:
         checks.check_least(self, seeds=1, validations=1, updates=10 * self.validations)
         checks.check_least(self, ladder_updates=self.validations)
         if self.beside not in self.placements or len(self.placements) < 2:
-            raise ValueError(f"beside={self.beside} must be among the placements of warmups, and not alone there")
+            raise ValueError(
+                f"beside={self.beside} must be among the placements of warmups, and not alone there"
+            )
         for placement, share in self.pairs:
             if not 0 <= share < 1:
-                raise ValueError(f"warmups: the share of {placement} must lie in [0, 1), got {share:g}")
+                raise ValueError(
+                    f"warmups: the share of {placement} must lie in [0, 1), got {share:g}"
+                )
             named(placement)
         self.training(self.updates, 0.0)
 
@@ -72,7 +87,9 @@ class ConvergedConfig:
         try:
             return [(placement, float(share)) for placement, _, share in words]
         except ValueError:
-            raise ValueError(f"warmups must be PLACEMENT:SHARE, such as post-ln:0.1, got {self.warmups}") from None
+            raise ValueError(
+                f"warmups must be PLACEMENT:SHARE, such as post-ln:0.1, got {self.warmups}"
+            ) from None
 
     @property
     def placements(self) -> list[str]:
@@ -90,7 +107,9 @@ class ConvergedConfig:
                 **checks.settings_of(self, "width", "ffn_width", "heads", "dropout"),
             ),
             optimizer=OptimizerConfig(name="adam"),
-            schedule=ScheduleConfig(decay="linear", warmup_updates=warmup, decay_from_updates=max(1, warmup)),
+            schedule=ScheduleConfig(
+                decay="linear", warmup_updates=warmup, decay_from_updates=max(1, warmup)
+            ),
             train=TrainConfig(
                 duration=updates,
                 validate_every=every,
@@ -104,7 +123,12 @@ class ConvergedConfig:
         )
 
     def cells(
-        self, pieces: Pieces, pair: tuple[str, float], lrs: Sequence[float], seeds: range, updates: int
+        self,
+        pieces: Pieces,
+        pair: tuple[str, float],
+        lrs: Sequence[float],
+        seeds: range,
+        updates: int,
     ) -> list[Cell]:
         """The runs of a placement with a warm-up at some rates and seeds."""
         placement, share = pair
@@ -130,5 +154,5 @@ SCALES = scales(
         "ffn_width": 1024, "device": "auto",
     },
 )  # fmt: skip
-"""Cost: smoke takes a minute; cpu 37 runs of three quarters of an hour of one core, or of six minutes where sixteen
-share a device; paper as many runs of an hour of an accelerator."""
+"""Cost: smoke takes a minute; cpu 37 runs of three quarters of an hour of one core, or of six
+minutes where sixteen share a device; paper as many runs of an hour of an accelerator."""

@@ -1,4 +1,6 @@
-"""Where each placement ended: one seed chooses its warm-up and rate, and others are trained at them."""
+"""Where each placement ended: one seed chooses its warm-up and rate, and others are trained at
+them.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,7 +36,9 @@ class PlacementEnding:
 
     @property
     def at_an_end(self) -> bool:
-        """Whether the rate is the least or the largest that was tried, so that a better one may lie beyond."""
+        """Whether the rate is the least or the largest that was tried, so that a better one may lie
+        beyond.
+        """
         lrs = [lr for share, lr in self.looked if share == self.chosen[0]]
         return self.chosen[1] in (min(lrs), max(lrs))
 
@@ -45,21 +49,31 @@ class PlacementEnding:
 
     @property
     def bleu(self) -> list[float]:
-        """One a seed; 0 for a run that did not stay finite, which leaves nothing to translate with."""
+        """One a seed; 0 for a run that did not stay finite, which leaves nothing to translate
+        with.
+        """
         return [run.cell.evaluations().get(self.split, {}).get("bleu", 0.0) for run in self.runs]
 
     @property
     def validations(self) -> list[tuple[list[int], list[float]]]:
         """Of each seed: updates, and losses in nats."""
-        every = ([e for e in run.cell.folder.events() if e["event"] == "validation"] for run in self.runs)
-        return [([e["update"] for e in events], [e["nll_nats"] for e in events]) for events in every]
+        every = (
+            [e for e in run.cell.folder.events() if e["event"] == "validation"] for run in self.runs
+        )
+        return [
+            ([e["update"] for e in events], [e["nll_nats"] for e in events]) for events in every
+        ]
 
     @property
     def late_gain(self) -> float:
-        """What the last tenth of the updates brought, in nats; the mean over seeds, NaN where none was validated."""
+        """What the last tenth of the updates brought, in nats; the mean over seeds, NaN where none
+        was validated.
+        """
         gains = []
         for updates, nats in self.validations:
-            before = [loss for at, loss in zip(updates, nats, strict=True) if at <= 0.9 * updates[-1]]
+            before = [
+                loss for at, loss in zip(updates, nats, strict=True) if at <= 0.9 * updates[-1]
+            ]
             gains += [one - nats[-1] for one in before[-1:]]
         return math.fsum(gains) / len(gains) if gains else math.nan
 
@@ -70,7 +84,9 @@ def chosen(looked: Mapping[tuple[float, float], LadderRun]) -> tuple[float, floa
 
 
 def trained(config: ConvergedConfig, pieces: Pieces) -> tuple[list[PlacementEnding], list[Cell]]:
-    """Train what the folder lacks; what became of each placement, and all runs. Raises as `ladders.train` does."""
+    """Train what the folder lacks; what became of each placement, and all runs. Raises as
+    `ladders.train` does.
+    """
     looking = {
         (pair, lr): cell
         for pair in config.pairs
@@ -85,9 +101,13 @@ def trained(config: ConvergedConfig, pieces: Pieces) -> tuple[list[PlacementEndi
     judging = {}
     for placement, runs in looked.items():
         share, lr = chosen(runs)
-        judging[placement] = config.cells(pieces, (placement, share), [lr], range(2, config.seeds + 2), config.updates)
+        judging[placement] = config.cells(
+            pieces, (placement, share), [lr], range(2, config.seeds + 2), config.updates
+        )
     cells = sorted((cell for own in judging.values() for cell in own), key=lambda cell: cell.seed)
-    ended = train(cells, "the best rates", pieces, lambda cell: cell.evaluation_commands(config.split or None))
+    ended = train(
+        cells, "the best rates", pieces, lambda cell: cell.evaluation_commands(config.split or None)
+    )
     by_name = {run.cell.name: run for run in ended}
     endings = [
         PlacementEnding(

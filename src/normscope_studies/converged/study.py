@@ -21,7 +21,10 @@ from ..engine.study import Study
 from .config import SCALES, ConvergedConfig
 from .endings import PlacementEnding, trained
 
-_SAID = "Liu et al. 2020, arXiv:2004.08249, abstract, of Post-LN where it trains; the sources of others promise as much"
+_SAID = (
+    "Liu et al. 2020, arXiv:2004.08249, abstract, of Post-LN where it trains; the sources of "
+    "others promise as much"
+)
 
 
 def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
@@ -42,7 +45,10 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
             "bigram_nats": bigram,
             "endings": [_data(config, one) for one in endings],
             "gains": {
-                unit: {title: plain_estimate(gain) for title, gain in _gains(config, endings, unit).items()}
+                unit: {
+                    title: plain_estimate(gain)
+                    for title, gain in _gains(config, endings, unit).items()
+                }
                 for unit in _units(config)
             },
             "runs": runs,
@@ -55,7 +61,9 @@ _MEASURES: Mapping[str, tuple[str, Callable[[PlacementEnding], list[float]]]] = 
     _NATS: ("ends lower", lambda one: [-nats for nats in one.nats]),
     _BLEU: ("translates better", lambda one: one.bleu),
 }
-"""By unit: what a placement does that has more, and what is better where it is larger, one a seed."""
+"""By unit: what a placement does that has more, and what is better where it is larger, one a
+seed.
+"""
 
 
 def _units(config: ConvergedConfig) -> list[str]:
@@ -63,16 +71,24 @@ def _units(config: ConvergedConfig) -> list[str]:
     return [_NATS, *[_BLEU] * bool(config.split)]
 
 
-def _gains(config: ConvergedConfig, endings: Sequence[PlacementEnding], unit: str) -> dict[str, Estimate]:
+def _gains(
+    config: ConvergedConfig, endings: Sequence[PlacementEnding], unit: str
+) -> dict[str, Estimate]:
     """By how much each placement ends better than the one beside, by title; over seeds in pairs."""
     _, of = _MEASURES[unit]
     (beside,) = (of(one) for one in endings if one.placement == config.beside)
     others = [one for one in endings if one.placement != config.beside]
-    return {one.title: estimate([a - b for a, b in zip(of(one), beside, strict=True)]) for one in others}
+    return {
+        one.title: estimate([a - b for a, b in zip(of(one), beside, strict=True)]) for one in others
+    }
 
 
-def claims(config: ConvergedConfig, endings: Sequence[PlacementEnding], unigram_nats: float) -> list[Claim]:
-    """That a placement ends lower, and that it translates better, than the one beside; each of all together by Holm."""
+def claims(
+    config: ConvergedConfig, endings: Sequence[PlacementEnding], unigram_nats: float
+) -> list[Claim]:
+    """That a placement ends lower, and that it translates better, than the one beside; each of all
+    together by Holm.
+    """
     title = named(config.beside).title
     did = {one.title for one in endings if learned(mean_nats(one.runs), unigram_nats)}
     made = []
@@ -80,12 +96,14 @@ def claims(config: ConvergedConfig, endings: Sequence[PlacementEnding], unigram_
         words, _ = _MEASURES[unit]
         gains = _gains(config, endings, unit)
         # A pair of which neither has learned decides nothing.
-        family = {name: (gain, 0.0, math.inf) for name, gain in gains.items() if {name, title} & did}
+        family = {
+            name: (gain, 0.0, math.inf) for name, gain in gains.items() if {name, title} & did
+        }
         made.append(
             claim(
                 f"{words.capitalize()} than {title}",
-                f"A placement {words} than {title}, each with the warm-up and the rate that suit it best: by more than "
-                f"0 {unit}.",
+                f"A placement {words} than {title}, each with the warm-up and the rate that suit "
+                f"it best: by more than 0 {unit}.",
                 source=_SAID,
                 value=f"What it gains over {title}, in {unit}",
                 holds=gains,
@@ -110,8 +128,10 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
         StudyFigure.of_panels(
             name="rates",
             title="The loss over the rate",
-            caption=f"After {config.ladder_updates:,} updates of one seed, which chose. A run that did not stay finite "
-            "counts as its loss at initialisation.",
+            caption=(
+                f"After {config.ladder_updates:,} updates of one seed, which chose. A run that did "
+                "not stay finite counts as its loss at initialisation."
+            ),
             panels=[
                 curves(
                     "the seed that chose",
@@ -130,7 +150,10 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
             panels=[
                 curves(
                     "the seeds that judge",
-                    {title: [nats[: len(shortest)] for _, nats in runs] for title, runs in every.items()},
+                    {
+                        title: [nats[: len(shortest)] for _, nats in runs]
+                        for title, runs in every.items()
+                    },
                     x=shortest,
                     xlabel="update",
                     ylabel="validation loss, nats",
@@ -149,7 +172,8 @@ def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTa
         (f"above {title}", lambda one: beside[_BLEU].get(one.title, "")),
     ]
     return table(
-        "Where each placement ends, at its best warm-up and rate (* the least or the largest that was tried)",
+        "Where each placement ends, at its best warm-up and rate (* the least or the largest that "
+        "was tried)",
         sorted(endings, key=lambda one: mean_nats(one.runs)),
         [
             ("placement", lambda one: one.title),
@@ -163,27 +187,45 @@ def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTa
     )
 
 
-def conditions(config: ConvergedConfig, baselines: tuple[float, float], runs: Mapping[str, Any]) -> dict[str, str]:
-    """How the runs were made. baselines: the losses of models that know the frequencies of tokens, and of pairs."""
-    shares = ", ".join(f"{named(placement).title} {percentage(share, 0)}" for placement, share in config.pairs)
+def conditions(
+    config: ConvergedConfig, baselines: tuple[float, float], runs: Mapping[str, Any]
+) -> dict[str, str]:
+    """How the runs were made. baselines: the losses of models that know the frequencies of tokens,
+    and of pairs.
+    """
+    shares = ", ".join(
+        f"{named(placement).title} {percentage(share, 0)}" for placement, share in config.pairs
+    )
     return {
-        "loss": "negative log-likelihood per target token of the whole validation split, natural logarithm; unigram "
-        f"baseline {number(baselines[0], 3)}, bigram baseline {number(baselines[1], 3)}",
-        "models": f"encoder-decoders of {config.blocks}+{config.blocks} blocks of width {config.width}, feed-forward "
-        f"{config.ffn_width}, {config.heads} heads, dropout {config.dropout:g}; initial weights as each placement's "
-        "source has them",
-        "training": f"Adam, {config.updates:,} updates of at most {config.max_tokens:,} tokens, label smoothing 0.1, "
-        f"gradients clipped to a norm of {config.clip_norm:g}; the rate rises over the warm-up and falls from there in "
-        f"a straight line to 0; products in {config.precision}",
-        "chosen from": f"warm-ups of {shares} of the updates, rates {', '.join(f'{lr:g}' for lr in config.peak_lrs)}, "
-        f"by one seed over {config.ladder_updates:,} updates",
-        "BLEU": f"sacreBLEU of the {config.split} split, by the checkpoint with the lowest validation loss"
+        "loss": "negative log-likelihood per target token of the whole validation split, natural "
+        f"logarithm; unigram baseline {number(baselines[0], 3)}, bigram baseline "
+        f"{number(baselines[1], 3)}",
+        "models": (
+            f"encoder-decoders of {config.blocks}+{config.blocks} blocks of width {config.width}, "
+            f"feed-forward {config.ffn_width}, {config.heads} heads, dropout {config.dropout:g}; "
+            "initial weights as each placement's source has them"
+        ),
+        "training": (
+            f"Adam, {config.updates:,} updates of at most {config.max_tokens:,} tokens, label "
+            f"smoothing 0.1, gradients clipped to a norm of {config.clip_norm:g}; the rate rises "
+            "over the warm-up and falls from there in a straight line to 0; products in "
+            f"{config.precision}"
+        ),
+        "chosen from": f"warm-ups of {shares} of the updates, rates "
+        f"{', '.join(f'{lr:g}' for lr in config.peak_lrs)}, by one seed over "
+        f"{config.ladder_updates:,} updates",
+        "BLEU": (
+            f"sacreBLEU of the {config.split} split, by the checkpoint with the lowest validation "
+            "loss"
+        )
         if config.split
         else "nothing was translated",
-        "seeds": f"{config.seeds} others, which judge: weights and order; intervals are of 95 %, Student's t, over "
-        "seeds in pairs",
-        "learned": f"ends more than {LEARNED_NATS:g} nats below the unigram baseline; a pair of which neither did "
-        "decides nothing",
+        "seeds": f"{config.seeds} others, which judge: weights and order; intervals are of 95 %, "
+        "Student's t, over seeds in pairs",
+        "learned": (
+            f"ends more than {LEARNED_NATS:g} nats below the unigram baseline; a pair of which "
+            "neither did decides nothing"
+        ),
         "trained by": in_words(dict(runs)),
     }
 
@@ -191,8 +233,14 @@ def conditions(config: ConvergedConfig, baselines: tuple[float, float], runs: Ma
 def _data(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
     share, lr = one.chosen
     shares = dict.fromkeys(share for share, _ in one.looked)
-    ladders = {f"{each:g}": [one.looked[each, lr].final_nats for lr in config.peak_lrs] for each in shares}
-    translated = {"bleu": one.bleu, "over_seeds_bleu": plain_estimate(estimate(one.bleu))} if one.split else {}
+    ladders = {
+        f"{each:g}": [one.looked[each, lr].final_nats for lr in config.peak_lrs] for each in shares
+    }
+    translated = (
+        {"bleu": one.bleu, "over_seeds_bleu": plain_estimate(estimate(one.bleu))}
+        if one.split
+        else {}
+    )
     return {
         "placement": one.placement,
         "optimizer": "adam",
@@ -212,8 +260,10 @@ def _data(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
 
 STUDY = Study(
     title="Placements trained until little is gained",
-    question="Where does each placement end that is trained until little is gained, at the warm-up and the rate that "
-    "suit it best: does Post-LN, once it trains, end better than Pre-LN?",
+    question=(
+        "Where does each placement end that is trained until little is gained, at the warm-up and "
+        "the rate that suit it best: does Post-LN, once it trains, end better than Pre-LN?"
+    ),
     help="Where do placements end, each at its best?",
     scales=SCALES,
     run=run,

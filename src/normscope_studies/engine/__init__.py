@@ -1,1 +1,3 @@
-"""The engine that every study shares: claims, figures, tables, ladders of trainings, pieces and pages."""
+"""The engine that every study shares: claims, figures, tables, ladders of trainings, pieces and
+pages.
+"""

@@ -1,4 +1,6 @@
-"""What the settings of studies must be: each check raises ValueError with the setting's name and its value."""
+"""What the settings of studies must be: each check raises ValueError with the setting's name and
+its value.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -42,15 +44,20 @@ def check_positive(config: object, *names: str) -> None:
 def check_choices(config: object, name: str, choices: tuple[str, ...]) -> None:
     """Refuse names that are not among the choices."""
     if unknown := sorted(set(getattr(config, name)) - set(choices)):
-        raise ValueError(f"{name}: {', '.join(unknown)} is not one; choose from {', '.join(choices)}")
+        raise ValueError(
+            f"{name}: {', '.join(unknown)} is not one; choose from {', '.join(choices)}"
+        )
 
 
 def refuse_missing(corpus: str, setting: str, command: str) -> None:
-    """Raise UserError where there is no such folder, saying which command makes one and which setting names it."""
+    """Raise UserError where there is no such folder, saying which command makes one and which
+    setting names it.
+    """
     if corpus != TOY and not Path(corpus).is_dir():
         raise UserError(
-            f"no corpus at {corpus!r}: prepare one with `{command}` (docs/studies.md says which), and give its folder "
-            f"with --set {setting}=FOLDER (or {setting}={TOY} for the embedded language)"
+            f"no corpus at {corpus!r}: prepare one with `{command}` (docs/studies.md says which), "
+            f"and give its folder with --set {setting}=FOLDER (or {setting}={TOY} for the embedded "
+            "language)"
         )
 
 

@@ -1,4 +1,5 @@
-"""Claims with the verdict that the settings they were looked at in give them: one rule, one wording.
+"""Claims with the verdict that the settings they were looked at in give them: one rule, one
+wording.
 
 Of curves over depth it is how far those measured over draws lie from those predicted.
 """
@@ -23,7 +24,9 @@ from .page import Claim, line, measured
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One curve over depth, (L,) each: what was measured over draws, its standard error, and what was predicted."""
+    """One curve over depth, (L,) each: what was measured over draws, its standard error, and what
+    was predicted.
+    """
 
     measured: NDArray[np.float64]
     error: NDArray[np.float64]
@@ -43,7 +46,9 @@ class Compared:
 
     @property
     def largest_off(self) -> tuple[float, float]:
-        """The largest absolute deviation at any place, and the standard error there; in per cent of the prediction."""
+        """The largest absolute deviation at any place, and the standard error there; in per cent of
+        the prediction.
+        """
         at = int(np.abs(self.deviation).argmax())
         return 100 * float(abs(self.deviation[at])), 100 * float(self.relative_error[at])
 
@@ -58,17 +63,24 @@ def mean_over_draws(draws: ArrayLike, predicted: ArrayLike) -> Compared:
     """The mean over draws; draws: (draws, L)."""
     draws = np.asarray(draws, dtype=np.float64)
     return Compared(
-        measured=draws.mean(0), error=_error(draws), predicted=np.asarray(predicted, np.float64), draws=len(draws)
+        measured=draws.mean(0),
+        error=_error(draws),
+        predicted=np.asarray(predicted, np.float64),
+        draws=len(draws),
     )
 
 
 def root_mean_square(squares: ArrayLike, predicted: ArrayLike) -> Compared:
-    """The root of the mean over draws, which a few loud draws raise; squares: (draws, L) squared norms."""
+    """The root of the mean over draws, which a few loud draws raise; squares: (draws, L) squared
+    norms.
+    """
     squares = np.asarray(squares, dtype=np.float64)
     root = np.sqrt(squares.mean(0))
     # d√m = dm / (2√m)
     error = _share(_error(squares), 2 * root)
-    return Compared(measured=root, error=error, predicted=np.asarray(predicted, np.float64), draws=len(squares))
+    return Compared(
+        measured=root, error=error, predicted=np.asarray(predicted, np.float64), draws=len(squares)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,19 +117,28 @@ class Spread:
     def words(self) -> str:
         """How far they are off, in a clause."""
         return (
-            f"at most {number(self.largest, 2)} % off ({self.where}, l = {self.place}; standard error "
-            f"{number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root mean square"
+            f"at most {number(self.largest, 2)} % off ({self.where}, l = {self.place}; standard "
+            f"error {number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root "
+            "mean square"
         )
 
 
-def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float, first: int = 0) -> Spread:
-    """Over curves by name; those of one name stand or fall together. `first`: what the first place is called."""
+def spread_of(
+    curves: Mapping[str, Sequence[Compared]], *, limit_percent: float, first: int = 0
+) -> Spread:
+    """Over curves by name; those of one name stand or fall together. `first`: what the first place
+    is called.
+    """
     every = [(name, one) for name, several in curves.items() for one in several]
     where, worst = max(every, key=lambda named: named[1].largest_off[0])
     values = np.concatenate([100 * one.deviation for _, one in every])
-    holds = {name: all_hold([one.within(limit_percent / 100) for one in several]) for name, several in curves.items()}
+    holds = {
+        name: all_hold([one.within(limit_percent / 100) for one in several])
+        for name, several in curves.items()
+    }
     within, beyond, undecided = (
-        tuple(name for name, answer in holds.items() if answer is state) for state in (True, False, None)
+        tuple(name for name, answer in holds.items() if answer is state)
+        for state in (True, False, None)
     )
     return Spread(
         limit=limit_percent,
@@ -133,7 +154,9 @@ def spread_of(curves: Mapping[str, Sequence[Compared]], *, limit_percent: float,
 
 
 def beside_prediction(label: str, hue: int, curve: Compared, *, first: int = 0) -> list[Series]:
-    """What was measured over draws, in a band of two standard errors, and its prediction; first: what x starts at."""
+    """What was measured over draws, in a band of two standard errors, and its prediction; first:
+    what x starts at.
+    """
     x = range(first, first + len(curve.measured))
     return [
         measured(f"{label}, measured", hue, x, curve.measured, 2 * curve.error),
@@ -179,24 +202,34 @@ def claim(
 ) -> Claim:
     """A claim that a value lies between bounds, judged in every setting and then over all of them.
 
-    value: what the numbers are, with their unit; the sentence of what was found begins with it. holds: by setting, the
-    value with its interval, or an answer where there is no single number. shown: how a value is written. beside: more
-    sentences on what was found. decided: answers of settings that more than their own interval decides, such as a
-    family that is judged together. Raises ValueError without a setting.
+    value: what the numbers are, with their unit; the sentence of what was found begins with it.
+    holds: by setting, the value with its interval, or an answer where there is no single number.
+    shown: how a value is written. beside: more sentences on what was found. decided: answers of
+    settings that more than their own interval decides, such as a family that is judged together.
+    Raises ValueError without a setting.
     """
     values = {setting: one for setting, one in holds.items() if isinstance(one, Estimate)}
     answers = {
-        setting: between(one, _at(least, setting), _at(greatest, setting)) if isinstance(one, Estimate) else one
+        setting: between(one, _at(least, setting), _at(greatest, setting))
+        if isinstance(one, Estimate)
+        else one
         for setting, one in holds.items()
     } | dict(decided)
     found = f"{value}: {listed(values, shown)}" if values else value
     return judged(
-        name=name, statement=statement, source=source, found=". ".join(filter(None, [found, beside])), holds=answers
+        name=name,
+        statement=statement,
+        source=source,
+        found=". ".join(filter(None, [found, beside])),
+        holds=answers,
     )
 
 
-def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping[str, Answer]) -> Claim:
-    """The claim with the verdict of its settings, where neither one value nor one sentence says what was found.
+def judged(
+    *, name: str, statement: str, source: str, found: str, holds: Mapping[str, Answer]
+) -> Claim:
+    """The claim with the verdict of its settings, where neither one value nor one sentence says
+    what was found.
 
     Raises ValueError without a setting.
     """
@@ -210,8 +243,11 @@ def judged(*, name: str, statement: str, source: str, found: str, holds: Mapping
     )
 
 
-def foretold(*, name: str, statement: str, source: str, of: str, spread: Spread, beside: str = "") -> Claim:
-    """The claim that what is predicted lies within a limit of what was measured, judged curve by curve.
+def foretold(
+    *, name: str, statement: str, source: str, of: str, spread: Spread, beside: str = ""
+) -> Claim:
+    """The claim that what is predicted lies within a limit of what was measured, judged curve by
+    curve.
 
     of: what was drawn, which the sentence of what was found begins with. beside: more sentences.
     """
@@ -224,7 +260,9 @@ def around(value: _ClaimBound, by: float) -> dict[str, Any]:
     """The bounds of a claim that something is `value`, `by` more or less."""
     if isinstance(value, Mapping):
         ends = {"least": -by, "greatest": by}
-        return {end: {one: middle + off for one, middle in value.items()} for end, off in ends.items()}
+        return {
+            end: {one: middle + off for one, middle in value.items()} for end, off in ends.items()
+        }
     return {"least": value - by, "greatest": value + by}
 
 
@@ -233,8 +271,11 @@ def by_names(found: Estimate, names: Iterable[str]) -> dict[str, Estimate]:
     return {name: part(found, place) for place, name in enumerate(names)}
 
 
-def share_claim(name: str, statement: str, *, source: str, of: str, holds: Mapping[str, bool]) -> Claim:
-    """A claim that something is so in every one of many cases, with the share of those in which it is.
+def share_claim(
+    name: str, statement: str, *, source: str, of: str, holds: Mapping[str, bool]
+) -> Claim:
+    """A claim that something is so in every one of many cases, with the share of those in which it
+    is.
 
     of: what the cases are, such as "checkpoints". Raises ValueError without one.
     """
@@ -245,10 +286,14 @@ def share_claim(name: str, statement: str, *, source: str, of: str, holds: Mappi
 
 
 def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = with_interval) -> str:
-    """ "Post-LN: 0.120 ± 0.031; Pre-LN: 0.002 ± 0.010"; of very many, from the lowest to the highest."""
+    """ "Post-LN: 0.120 ± 0.031; Pre-LN: 0.002 ± 0.010"; of very many, from the lowest to the
+    highest.
+    """
     if len(values) <= _LISTED:
         return "; ".join(f"{setting}: {shown(one)}" for setting, one in values.items())
-    lowest, highest = (which(values, key=lambda setting: float(values[setting].mean)) for which in (min, max))
+    lowest, highest = (
+        which(values, key=lambda setting: float(values[setting].mean)) for which in (min, max)
+    )
     return f"from {shown(values[lowest])}, {lowest}, to {shown(values[highest])}, {highest}"
 
 

@@ -46,15 +46,21 @@ def exponent(x_X: ArrayLike, y_SX: ArrayLike) -> Estimate:
 
 
 def proportion(count: int, total: int) -> tuple[float, float]:
-    """The 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927; (0, 1) for none at all."""
+    """The 95 % interval of a share of which `count` of `total` were seen, by Wilson 1927; (0, 1)
+    for none at all.
+    """
     return _wilson(count / total, total, NORMAL) if total else (0.0, 1.0)
 
 
-def clustered_proportion(holds: Sequence[bool], clusters: Sequence[Hashable]) -> tuple[float, float]:
-    """The 95 % interval of a share of cases that come in clusters, such as families, and are alike within them.
+def clustered_proportion(
+    holds: Sequence[bool], clusters: Sequence[Hashable]
+) -> tuple[float, float]:
+    """The 95 % interval of a share of cases that come in clusters, such as families, and are alike
+    within them.
 
-    Wilson's with as many cases as would scatter so if each stood alone, at most those there are and as many as clusters
-    where all agree (Korn and Graubard 1998), and Student's t of one less than the clusters; (0, 1) for one cluster.
+    Wilson's with as many cases as would scatter so if each stood alone, at most those there are and
+    as many as clusters where all agree (Korn and Graubard 1998), and Student's t of one less than
+    the clusters; (0, 1) for one cluster.
     """
     count, total, groups = sum(holds), len(holds), set(clusters)
     if len(groups) < 2:
@@ -65,7 +71,9 @@ def clustered_proportion(holds: Sequence[bool], clusters: Sequence[Hashable]) ->
     off: defaultdict[Hashable, float] = defaultdict(float)
     for held, cluster in zip(holds, clusters, strict=True):
         off[cluster] += held - share
-    variance = len(groups) / (len(groups) - 1) * math.fsum(one**2 for one in off.values()) / total**2
+    variance = (
+        len(groups) / (len(groups) - 1) * math.fsum(one**2 for one in off.values()) / total**2
+    )
     alone = share * (1 - share) / variance if variance else total
     return _wilson(share, min(total, alone), quantile)
 
@@ -85,7 +93,10 @@ def with_interval(found: Estimate, decimals: int = 3) -> str:
 def part(of: Estimate, places: slice | Sequence[int] | int) -> Estimate:
     """Those places of a vector's estimate, or one of them as a number's."""
     return Estimate(
-        count=of.count, mean=of.mean[places], deviation=of.deviation[places], half_width=of.half_width[places]
+        count=of.count,
+        mean=of.mean[places],
+        deviation=of.deviation[places],
+        half_width=of.half_width[places],
     )
 
 

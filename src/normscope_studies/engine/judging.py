@@ -1,8 +1,9 @@
 """The one rule by which claims are judged, and the verdicts it gives.
 
-An interval inside what is claimed bears the claim out, one outside speaks against it, and one that reaches across the
-edge decides nothing. An answer is True, False or None for these three. Over several settings the rule leans to no side:
-what most of them bear out is reproduced under conditions, what more of them contradict than bear out is contradicted.
+An interval inside what is claimed bears the claim out, one outside speaks against it, and one that
+reaches across the edge decides nothing. An answer is True, False or None for these three. Over
+several settings the rule leans to no side: what most of them bear out is reproduced under
+conditions, what more of them contradict than bear out is contradicted.
 """
 
 import math
@@ -52,25 +53,39 @@ _Key = TypeVar("_Key", bound=Hashable)
 _NAMED = 4
 """Settings in which a claim holds are named up to so many, and counted beyond."""
 LEARNED_NATS = 0.05
-"""A training has learned that ends at least so much below the unigram baseline; one that has not decides nothing."""
+"""A training has learned that ends at least so much below the unigram baseline; one that has not
+decides nothing.
+"""
 WRONG_SHARE = 0.05
 """Of families of claims: how many may have a wrong answer by chance."""
 
 
 def answers(low: ArrayLike, high: ArrayLike, least: ArrayLike, greatest: ArrayLike) -> list[Answer]:
-    """For each interval [low, high], whether it lies in [least, greatest]; an interval of NaN decides nothing."""
-    low, high = np.atleast_1d(np.asarray(low, np.float64)), np.atleast_1d(np.asarray(high, np.float64))
+    """For each interval [low, high], whether it lies in [least, greatest]; an interval of NaN
+    decides nothing.
+    """
+    low, high = (
+        np.atleast_1d(np.asarray(low, np.float64)),
+        np.atleast_1d(np.asarray(high, np.float64)),
+    )
     inside = (low >= least) & (high <= greatest)
     outside = (high < least) | (low > greatest)
-    return [True if yes else False if no else None for yes, no in zip(inside.flat, outside.flat, strict=True)]
+    return [
+        True if yes else False if no else None
+        for yes, no in zip(inside.flat, outside.flat, strict=True)
+    ]
 
 
 def each_between(found: Estimate, least: ArrayLike, greatest: ArrayLike) -> list[Answer]:
-    """For each place of an estimate, whether its interval lies between the bounds, which may differ by place."""
+    """For each place of an estimate, whether its interval lies between the bounds, which may differ
+    by place.
+    """
     return answers(found.low, found.high, least, greatest)
 
 
-def between(found: Estimate, least: ArrayLike = -math.inf, greatest: ArrayLike = math.inf) -> Answer:
+def between(
+    found: Estimate, least: ArrayLike = -math.inf, greatest: ArrayLike = math.inf
+) -> Answer:
     """Whether the intervals of all places lie between the bounds."""
     return all_hold(each_between(found, least, greatest))
 
@@ -87,7 +102,9 @@ def all_hold(found: Collection[Answer]) -> Answer:
 
 
 class SettingGroup(str):
-    """Settings of one answer that are named together, such as "layers 1 to 4": each of them counts in the verdict."""
+    """Settings of one answer that are named together, such as "layers 1 to 4": each of them counts
+    in the verdict.
+    """
 
     settings: int
 
@@ -103,7 +120,8 @@ def number_of(setting: str) -> int:
 
 
 def by_place(found: Sequence[Answer], noun: str, first: int = 1) -> dict[str, Answer]:
-    """Answers of places in a row by setting, one entry for all places of one answer: {"layers 1 to 4": False, …}.
+    """Answers of places in a row by setting, one entry for all places of one answer: {"layers 1 to
+    4": False, …}.
 
     first: the number of the first place.
     """
@@ -118,13 +136,17 @@ def by_place(found: Sequence[Answer], noun: str, first: int = 1) -> dict[str, An
 
 
 def by_setting(found: Mapping[tuple[str, int], Answer], unit: str) -> dict[str, Answer]:
-    """By setting, from (setting, number): one entry where all numbers agree, else one for each answer they give."""
+    """By setting, from (setting, number): one entry where all numbers agree, else one for each
+    answer they give.
+    """
     settings: dict[str, Answer] = {}
     for setting in dict.fromkeys(name for name, _ in found):
         own = {number: answer for (name, number), answer in found.items() if name == setting}
         for answer in dict.fromkeys(own.values()):
             numbers = [str(number) for number, one in own.items() if one is answer]
-            words = setting if len(numbers) == len(own) else f"{setting} of {joined(numbers)} {unit}"
+            words = (
+                setting if len(numbers) == len(own) else f"{setting} of {joined(numbers)} {unit}"
+            )
             settings[SettingGroup(words, len(numbers))] = answer
     return settings
 
@@ -135,24 +157,31 @@ def learned(last_nats: float, unigram_nats: float) -> bool:
 
 
 def bigram_nats(train: NDArray[Any], valid: NDArray[Any]) -> float:
-    """Loss of a model that knows how often each token follows each: counts of `train`, smoothed by Witten and Bell.
+    """Loss of a model that knows how often each token follows each: counts of `train`, smoothed by
+    Witten and Bell.
 
-    A token's successors share what is left of one by their frequencies: the more different ones it had, the more.
+    A token's successors share what is left of one by their frequencies: the more different ones it
+    had, the more.
     """
     size = int(max(train.max(), valid.max())) + 1
     follows = np.zeros((size, size))
     np.add.at(follows, (train[:-1], train[1:]), 1.0)
     alone = (np.bincount(train, minlength=size) + 1.0) / (len(train) + size)
-    seen, different = follows.sum(1, keepdims=True), np.maximum((follows > 0).sum(1, keepdims=True), 1)
+    seen, different = (
+        follows.sum(1, keepdims=True),
+        np.maximum((follows > 0).sum(1, keepdims=True), 1),
+    )
     shares = (follows + different * alone) / (seen + different)
     return float(-np.log(shares[valid[:-1], valid[1:]]).mean())
 
 
 def holm(family: Mapping[_Key, tuple[Estimate, float, float]]) -> dict[_Key, Answer]:
-    """Whether each number lies between its bounds, so that one family in twenty has a wrong answer, however large.
+    """Whether each number lies between its bounds, so that one family in twenty has a wrong answer,
+    however large.
 
-    By Holm 1979: the surest of n answers stands where it does at a level of 0.05 / n, the next at 0.05 / (n - 1), and
-    none after the first that does not stand. One alone is judged as by `between`.
+    By Holm 1979: the surest of n answers stands where it does at a level of 0.05 / n, the next at
+    0.05 / (n - 1), and none after the first that does not stand. One alone is judged as by
+    `between`.
     """
     levels = {key: _level(*one) for key, one in family.items()}
     made: dict[_Key, Answer] = dict.fromkeys(family)
@@ -176,8 +205,8 @@ def _level(found: Estimate, least: float, greatest: float) -> float:
 def verdict_of(holds: Mapping[str, Answer]) -> Verdict:
     """Of a claim that was looked at in several settings. Raises ValueError without any.
 
-    Reproduced in all of them; contradicted where more contradict it than bear it out; reproduced under conditions
-    where more than half bear it out; else undecided.
+    Reproduced in all of them; contradicted where more contradict it than bear it out; reproduced
+    under conditions where more than half bear it out; else undecided.
     """
     if not holds:
         raise ValueError("a claim needs at least one setting that it was looked at in")
@@ -204,7 +233,9 @@ def conditions_of(holds: Mapping[str, Answer]) -> str:
     """
     if len(set(holds.values())) < 2:
         return ""
-    yes, no, open_ = ([key for key, answer in holds.items() if answer is state] for state in (True, False, None))
+    yes, no, open_ = (
+        [key for key, answer in holds.items() if answer is state] for state in (True, False, None)
+    )
     counts = _counts(holds)
     holding = joined(yes) if len(yes) <= _NAMED else f"{counts[True]} of {counts.total()}"
     undecided = f"undecided: {joined(open_)}" if open_ else ""

@@ -1,6 +1,8 @@
-"""Ladders of rates: every arm at every rate with few seeds, then at its best rates with others; and warm-up's gain.
+"""Ladders of rates: every arm at every rate with few seeds, then at its best rates with others; and
+warm-up's gain.
 
-An arm is a placement under an optimiser with a warm-up; `climb` trains what the folder lacks of all of them.
+An arm is a placement under an optimiser with a warm-up; `climb` trains what the folder lacks of all
+of them.
 """
 
 import math
@@ -34,7 +36,9 @@ class LadderRun:
 
     cell: Cell
     final_nats: float
-    """Validation loss per target token at the end; of a run that did not stay finite, that of its first batch."""
+    """Validation loss per target token at the end; of a run that did not stay finite, that of its
+    first batch.
+    """
     first_nats: float
     """Of the first batch, before the first update."""
     finite: bool
@@ -54,7 +58,9 @@ class Ladder:
 
     @property
     def best_lr(self) -> float:
-        """The rate with the lowest mean over the seeds that were trained again; the smaller of two that are equal."""
+        """The rate with the lowest mean over the seeds that were trained again; the smaller of two
+        that are equal.
+        """
         return min(sorted(self.again), key=lambda lr: mean_nats(self.again[lr]))
 
     @property
@@ -64,7 +70,9 @@ class Ladder:
 
     @property
     def at_an_end(self) -> bool:
-        """Whether the best rate is the ladder's first or last, so that a better one may lie beyond."""
+        """Whether the best rate is the ladder's first or last, so that a better one may lie
+        beyond.
+        """
         return self.best_lr in (self.peak_lrs[0], self.peak_lrs[-1])
 
     @property
@@ -139,11 +147,12 @@ def climb(
     seeds: int,
     best_rates: int,
 ) -> dict[_ArmKey, Ladder]:
-    """Train what the folder lacks: all arms over their ladders with the first seeds, then the best rates with others.
+    """Train what the folder lacks: all arms over their ladders with the first seeds, then the best
+    rates with others.
 
-    rates: rising. cells_of: the runs of an arm at some rates and seeds. climbing: how many seeds climb; `seeds` others
-    are trained at the `best_rates` best rates, since none that chose a rate judges it. Raises UserError for a training
-    that failed, and Interrupted.
+    rates: rising. cells_of: the runs of an arm at some rates and seeds. climbing: how many seeds
+    climb; `seeds` others are trained at the `best_rates` best rates, since none that chose a rate
+    judges it. Raises UserError for a training that failed, and Interrupted.
     """
 
     def trained(
@@ -153,11 +162,17 @@ def climb(
         cells = [(key, cell) for key, lrs in asked.items() for cell in cells_of(key, lrs, seeds)]
         cells.sort(key=lambda one: one[1].seed)
         runs = train([cell for _, cell in cells], stage, pieces)
-        return {(key, cell.arm.peak_lr, cell.seed): run for (key, cell), run in zip(cells, runs, strict=True)}
+        return {
+            (key, cell.arm.peak_lr, cell.seed): run
+            for (key, cell), run in zip(cells, runs, strict=True)
+        }
 
     first, others = range(1, climbing + 1), range(climbing + 1, climbing + seeds + 1)
     climbed = trained(rates, first, "the ladder")
-    rows = {key: [[climbed[key, lr, seed] for lr in lrs] for seed in first] for key, lrs in rates.items()}
+    rows = {
+        key: [[climbed[key, lr, seed] for lr in lrs] for seed in first]
+        for key, lrs in rates.items()
+    }
     best = {key: lowest_rates(rows[key], lrs, best_rates) for key, lrs in rates.items()}
     again = trained(best, others, "the best rates")
     return {
@@ -171,9 +186,13 @@ def climb(
     }
 
 
-def lowest_rates(rows: Sequence[Sequence[LadderRun]], peak_lrs: Sequence[float], count: int) -> tuple[float, ...]:
+def lowest_rates(
+    rows: Sequence[Sequence[LadderRun]], peak_lrs: Sequence[float], count: int
+) -> tuple[float, ...]:
     """The rates with the lowest mean losses, rising; the smaller first of those that are equal."""
-    means = {lr: mean_nats(column) for lr, column in zip(peak_lrs, zip(*rows, strict=True), strict=True)}
+    means = {
+        lr: mean_nats(column) for lr, column in zip(peak_lrs, zip(*rows, strict=True), strict=True)
+    }
     return tuple(sorted(sorted(means, key=lambda lr: (means[lr], lr))[:count]))
 
 
@@ -182,28 +201,44 @@ def mean_nats(runs: Sequence[LadderRun]) -> float:
     return math.fsum(run.final_nats for run in runs) / len(runs)
 
 
-def gains_at_most(pairs: Mapping[_ArmKey, WarmupPair], edge: float, unigram_nats: float) -> dict[_ArmKey, Answer]:
-    """Whether a warm-up gains at most so much, of all pairs together by Holm; None where neither run learned."""
-    family = {key: (pair.gain, -math.inf, edge) for key, pair in pairs.items() if pair.learned(unigram_nats)}
+def gains_at_most(
+    pairs: Mapping[_ArmKey, WarmupPair], edge: float, unigram_nats: float
+) -> dict[_ArmKey, Answer]:
+    """Whether a warm-up gains at most so much, of all pairs together by Holm; None where neither
+    run learned.
+    """
+    family = {
+        key: (pair.gain, -math.inf, edge)
+        for key, pair in pairs.items()
+        if pair.learned(unigram_nats)
+    }
     return {**dict.fromkeys(pairs), **holm(family)}
 
 
 def train(
-    cells: Sequence[Cell], stage: str, pieces: Pieces, evaluate: Callable[[Cell], list[list[str]]] | None = None
+    cells: Sequence[Cell],
+    stage: str,
+    pieces: Pieces,
+    evaluate: Callable[[Cell], list[list[str]]] | None = None,
 ) -> list[LadderRun]:
     """Train what the folder lacks, and say where each of the cells went.
 
-    stage: what the trainings are called while they run. evaluate: as of `run_cells`. Raises UserError for a training
-    that failed, and Interrupted.
+    stage: what the trainings are called while they run. evaluate: as of `run_cells`. Raises
+    UserError for a training that failed, and Interrupted.
     """
     train_all(cells, stage, pieces, evaluate)
     return [_run(cell) for cell in cells]
 
 
 def train_all(
-    cells: Sequence[Cell], stage: str, pieces: Pieces, evaluate: Callable[[Cell], list[list[str]]] | None = None
+    cells: Sequence[Cell],
+    stage: str,
+    pieces: Pieces,
+    evaluate: Callable[[Cell], list[list[str]]] | None = None,
 ) -> None:
-    """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one on a device."""
+    """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one
+    on a device.
+    """
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: Iterable[CellState]) -> None:
@@ -215,8 +250,14 @@ def train_all(
     # Of runs that are over, the device need not be there.
     room = available_cores() if cells[0].config.train.device == "cpu" else 1
     with _costed(cells, pieces):
-        states = run_cells(list(cells), at_once=pieces.processes or room, evaluate=evaluate, watch=watch)
-    failed = [f"{s.cell.name}: {s.message} (log: {s.cell.log_file})" for s in states if s.status == "failed"]
+        states = run_cells(
+            list(cells), at_once=pieces.processes or room, evaluate=evaluate, watch=watch
+        )
+    failed = [
+        f"{s.cell.name}: {s.message} (log: {s.cell.log_file})"
+        for s in states
+        if s.status == "failed"
+    ]
     if failed:
         raise UserError("\n".join(failed))
 
@@ -231,15 +272,20 @@ _COST = SealedJson(
 
 @contextmanager
 def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
-    """A context in which cells are trained: what it takes is shared out by updates, and kept beside each run's log.
+    """A context in which cells are trained: what it takes is shared out by updates, and kept beside
+    each run's log.
 
-    Not known is what a device took, what an earlier version trained, and what was trained when this process was killed.
+    Not known is what a device took, what an earlier version trained, and what was trained when this
+    process was killed.
     """
     before, since = looked_at(cells, None, None), processor_seconds()
     files = [cell.log_file.with_suffix(".json") for cell in cells]
     taken = [_COST.read(file)["processor_seconds"] if file.is_file() else None for file in files]
     for at, (file, state) in enumerate(zip(files, before, strict=True)):
-        if not (state.over or state.update or file.is_file()) and state.cell.config.train.device == "cpu":
+        if (
+            not (state.over or state.update or file.is_file())
+            and state.cell.config.train.device == "cpu"
+        ):
             taken[at] = 0.0
         if not state.over:
             write_over(file, _COST.text({"processor_seconds": None}))
@@ -260,7 +306,9 @@ def _run(cell: Cell) -> LadderRun:
     first = next((event["nll_nats"] for event in events if event["event"] == "update"), math.inf)
     validations = [event["nll_nats"] for event in events if event["event"] == "validation"]
     finite = events[-1]["event"] == "finished" and math.isfinite(validations[-1])
-    return LadderRun(cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite)
+    return LadderRun(
+        cell=cell, final_nats=validations[-1] if finite else first, first_nats=first, finite=finite
+    )
 
 
 def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
@@ -269,7 +317,9 @@ def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
     A folder may hold runs that an earlier source trained; finished runs are not trained again.
     """
     keys = ("normscope", "source_sha256", "commit")
-    return {cell.name: {key: cell.folder.environment().get(key, "") for key in keys} for cell in cells}
+    return {
+        cell.name: {key: cell.folder.environment().get(key, "") for key in keys} for cell in cells
+    }
 
 
 def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -281,4 +331,6 @@ def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
 def machines(cells: Iterable[Cell]) -> str:
     """What they were trained on and with which torch, in words."""
     found = (cell.folder.environment() for cell in cells)
-    return ", ".join(sorted({f"{one['accelerator'] or one['processor']}, torch {one['torch']}" for one in found}))
+    return ", ".join(
+        sorted({f"{one['accelerator'] or one['processor']}, torch {one['torch']}" for one in found})
+    )

@@ -1,4 +1,5 @@
-"""What the page of a study shows, as plain values, and the page: verdicts first, then pictures, tables, conditions.
+"""What the page of a study shows, as plain values, and the page: verdicts first, then pictures,
+tables, conditions.
 
 Pictures are curves by arm with a band, or points; any other is panels of one's own.
 """
@@ -36,18 +37,26 @@ class Claim:
     """What was measured, in numbers that stand in the study's data."""
     verdict: Verdict
     conditions: str = ""
-    """Where it holds, where it does not, and where the numbers do not decide. Raises ValueError where a claim that is
-    reproduced under conditions has none, and where one that is reproduced has some."""
+    """Where it holds, where it does not, and where the numbers do not decide. Raises ValueError
+    where a claim that is reproduced under conditions has none, and where one that is reproduced has
+    some."""
 
     def __post_init__(self) -> None:
-        allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.REPRODUCED: (False,)}.get(self.verdict, (True, False))
+        allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.REPRODUCED: (False,)}.get(
+            self.verdict, (True, False)
+        )
         if bool(self.conditions) not in allowed:
-            raise ValueError(f"{self.name}: conditions {self.conditions!r} do not go with verdict {self.verdict!r}")
+            raise ValueError(
+                f"{self.name}: conditions {self.conditions!r} do not go with verdict "
+                f"{self.verdict!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyFigure:
-    """A picture: `name` is its file's, without the ending; `wide` where it needs the page's whole width."""
+    """A picture: `name` is its file's, without the ending; `wide` where it needs the page's whole
+    width.
+    """
 
     name: str
     title: str
@@ -55,15 +64,28 @@ class StudyFigure:
     svg: str
     wide: bool = True
     panels: Sequence[Panel] = ()
-    """The same curves as values, which readers of the page explore; none of a picture that is not of curves."""
+    """The same curves as values, which readers of the page explore; none of a picture that is not
+    of curves.
+    """
 
     @classmethod
     def of_panels(
-        cls, *, panels: Sequence[Panel], name: str, title: str, caption: str, told: str = "", wide: bool = True
+        cls,
+        *,
+        panels: Sequence[Panel],
+        name: str,
+        title: str,
+        caption: str,
+        told: str = "",
+        wide: bool = True,
     ) -> Self:
-        """Curves, drawn and to be explored; told: its title for those who cannot see it, if another."""
+        """Curves, drawn and to be explored; told: its title for those who cannot see it, if
+        another.
+        """
         svg = panels_svg(panels, title=told or title)
-        return cls(name=name, title=title, caption=caption, svg=svg, wide=wide, panels=tuple(panels))
+        return cls(
+            name=name, title=title, caption=caption, svg=svg, wide=wide, panels=tuple(panels)
+        )
 
 
 def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:
@@ -74,7 +96,9 @@ def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: Ar
 
 
 def ranged(label: str, hue: int, x: Sequence[float], rows: Sequence[Sequence[float]]) -> Series:
-    """Points at the means over rows of one a seed, (S, X), in a band from the lowest to the highest."""
+    """Points at the means over rows of one a seed, (S, X), in a band from the lowest to the
+    highest.
+    """
     columns = list(zip(*rows, strict=True))
     return Series(
         label=label,
@@ -107,8 +131,8 @@ def curves(
 ) -> Panel:
     """A curve for each arm, from rows of one a seed, (S, X): the mean in the range of the seeds.
 
-    hues: by label; without any the arms are counted. beside: drawn first, such as what was predicted. axes: as `Panel`
-    has them.
+    hues: by label; without any the arms are counted. beside: drawn first, such as what was
+    predicted. axes: as `Panel` has them.
     """
     hues = hues or {label: hue for hue, label in enumerate(arms)}
     series = [*beside, *(ranged(label, hues[label], x, rows) for label, rows in arms.items())]
@@ -124,9 +148,13 @@ def scatter(
     beside: Sequence[Series] = (),
     **axes: Any,
 ) -> Panel:
-    """Points (x, y) by the label of their hue; beside: drawn first, such as the line on which they would lie."""
+    """Points (x, y) by the label of their hue; beside: drawn first, such as the line on which they
+    would lie.
+    """
     series = [
-        Series(label=label, kind="points", hue=hue, x=[x for x, _ in places], y=[y for _, y in places])
+        Series(
+            label=label, kind="points", hue=hue, x=[x for x, _ in places], y=[y for _, y in places]
+        )
         for hue, (label, places) in enumerate(points.items())
     ]
     return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=[*beside, *series], **axes)
@@ -146,7 +174,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A cell that judges: a coloured dot, the judgement in words, and a note below it where there is one."""
+    """A cell that judges: a coloured dot, the judgement in words, and a note below it where there
+    is one.
+    """
 
     text: str
     tone: Tone
@@ -159,7 +189,9 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyTable:
-    """Cells are text or numbers, links or judgements; numbers are aligned and shown with four digits."""
+    """Cells are text or numbers, links or judgements; numbers are aligned and shown with four
+    digits.
+    """
 
     title: str
     columns: Sequence[str]
@@ -169,7 +201,9 @@ class StudyTable:
 
 
 def table(
-    title: str, rows: Iterable[_Row], columns: Sequence[tuple[str, Callable[[_Row], TableCell | Estimate]]]
+    title: str,
+    rows: Iterable[_Row],
+    columns: Sequence[tuple[str, Callable[[_Row], TableCell | Estimate]]],
 ) -> StudyTable:
     """A row for each record, a column for each pair of a heading and what stands in its cell.
 
@@ -179,7 +213,10 @@ def table(
     return StudyTable(
         title=title,
         columns=[heading for heading, _ in columns],
-        rows=[[with_interval(one) if isinstance(one, Estimate) else one for one in row] for row in made],
+        rows=[
+            [with_interval(one) if isinstance(one, Estimate) else one for one in row]
+            for row in made
+        ],
     )
 
 
@@ -188,7 +225,9 @@ class Findings:
     """What a study found: its page, and its data."""
 
     conditions: Mapping[str, str]
-    """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds and spread."""
+    """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds
+    and spread.
+    """
     claims: Sequence[Claim]
     figures: Sequence[StudyFigure]
     tables: Sequence[StudyTable] = ()
@@ -201,13 +240,16 @@ class Findings:
 def render_study(found: Findings, made: Mapping[str, Any]) -> str:
     """The page as text; the same contents give the same bytes.
 
-    made: `title` and `question` of the study; when it was `created` and `made_by` which program; `caution`, what a
-    reader must know before the verdicts, empty where there is nothing; `commands`; `environment`, values by name.
+    made: `title` and `question` of the study; when it was `created` and `made_by` which program;
+    `caution`, what a reader must know before the verdicts, empty where there is nothing;
+    `commands`; `environment`, values by name.
     """
     jinja = environment()
     jinja.filters |= {"cell": cell, "number": is_number, "kind": kind}
     names = [figure.name.replace("_", "-") for figure in found.figures]
-    pictures = [inlined(figure.svg, name) for figure, name in zip(found.figures, names, strict=True)]
+    pictures = [
+        inlined(figure.svg, name) for figure, name in zip(found.figures, names, strict=True)
+    ]
     explored = {name: figure.panels for name, figure in zip(names, found.figures, strict=True)}
     return jinja.get_template("study.html.j2").render(
         s=found,
@@ -220,7 +262,9 @@ def render_study(found: Findings, made: Mapping[str, Any]) -> str:
 
 
 def write_study(found: Findings, made: Mapping[str, Any], folder: Path) -> Path:
-    """Writes `report.html` and every figure's SVG into `folder`, each complete or not at all; returns the page."""
+    """Writes `report.html` and every figure's SVG into `folder`, each complete or not at all;
+    returns the page.
+    """
     for figure in found.figures:
         write_over(folder / f"{figure.name}.svg", figure.svg)
     file = folder / "report.html"

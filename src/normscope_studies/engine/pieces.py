@@ -1,4 +1,5 @@
-"""Measurements that are not made twice: each lies in a JSON file with the settings and the source it was made by.
+"""Measurements that are not made twice: each lies in a JSON file with the settings and the source
+it was made by.
 
 Many are made side by side, in several processes of one thread each.
 """
@@ -26,13 +27,20 @@ from normscope.train.device import available_cores, keep_freed_memory
 
 
 def as_json(value: Any) -> str:
-    """Indented text, with a list of numbers on one line; JSON has neither infinity nor NaN, so these are null."""
+    """Indented text, with a list of numbers on one line; JSON has neither infinity nor NaN, so
+    these are null.
+    """
     text = json.dumps(plain(value), indent=1, ensure_ascii=False)
-    return re.sub(r"\[\s+([-\d.e+,\snul]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text) + "\n"
+    return (
+        re.sub(r"\[\s+([-\d.e+,\snul]+?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", text)
+        + "\n"
+    )
 
 
 def plain(value: Any) -> Any:
-    """Built-in types alone: arrays become lists, floats get six digits, what is not finite becomes None."""
+    """Built-in types alone: arrays become lists, floats get six digits, what is not finite becomes
+    None.
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if hasattr(value, "tolist"):
@@ -63,7 +71,9 @@ def processor_seconds() -> float:
 
 @dataclass(slots=True)
 class Pieces:
-    """Measurements of a study, each in a file of its own: what a folder holds already is read, not made again."""
+    """Measurements of a study, each in a file of its own: what a folder holds already is read, not
+    made again.
+    """
 
     folder: Path
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None
@@ -73,23 +83,34 @@ class Pieces:
     made: list[str] = field(default_factory=list)
     """Names of those that were made by this call."""
     processor_seconds: dict[str, float | None] = field(default_factory=dict)
-    """Of each piece and each run folder that was asked for, whenever it was made; None where that is not known."""
+    """Of each piece and each run folder that was asked for, whenever it was made; None where that
+    is not known.
+    """
 
     @property
     def processor_hours(self) -> float | None:
-        """Of all that was asked for; None where that is nothing, and where it is not known of one of them."""
+        """Of all that was asked for; None where that is nothing, and where it is not known of one
+        of them.
+        """
         known = [seconds for seconds in self.processor_seconds.values() if seconds is not None]
         return sum(known) / 3600 if known and len(known) == len(self.processor_seconds) else None
 
     def get(
-        self, name: str, asked: Mapping[str, Any], measure: Callable[..., Any], *arguments: Any, **options: Any
+        self,
+        name: str,
+        asked: Mapping[str, Any],
+        measure: Callable[..., Any],
+        *arguments: Any,
+        **options: Any,
     ) -> Any:
-        """The piece of that name, if this very measurement made it; else `measure(...)`, kept and returned.
+        """The piece of that name, if this very measurement made it; else `measure(...)`, kept and
+        returned.
 
-        name: may have one folder in it ("post-ln/seed-1"). asked: every setting that its values depend on, as plain
-        values. measure: a function or a bound method of the module that measures, since the source of that module and
-        of all it imports is a part of what identifies a piece; a function defined beside a page would be measured again
-        whenever the page is edited. Raises UserError where the file was damaged or edited.
+        name: may have one folder in it ("post-ln/seed-1"). asked: every setting that its values
+        depend on, as plain values. measure: a function or a bound method of the module that
+        measures, since the source of that module and of all it imports is a part of what identifies
+        a piece; a function defined beside a page would be measured again whenever the page is
+        edited. Raises UserError where the file was damaged or edited.
         """
         file = self.folder / "pieces" / f"{name}.json"
         made_by = {"normscope": __version__, "source_sha256": source_of(measure.__module__)}
@@ -104,7 +125,9 @@ class Pieces:
         spent = round(processor_seconds() - spent, 3)
         with disk_errors(f"writing into {self.folder}"):
             make_folders(file.parent)
-            write_atomically(file, _KIND.text({"asked": wanted, "value": value, "processor_seconds": spent}))
+            write_atomically(
+                file, _KIND.text({"asked": wanted, "value": value, "processor_seconds": spent})
+            )
         self.made.append(name)
         self.processor_seconds[name] = spent
         if (seconds := time.monotonic() - started) >= _WORTH_A_LINE_SECONDS:
@@ -120,9 +143,15 @@ class Pieces:
 
 
 def side_by_side(
-    make: Callable[[Any, Pieces], _Made], items: Sequence[Any], *, processes: int, pieces: Pieces, stage: str
+    make: Callable[[Any, Pieces], _Made],
+    items: Sequence[Any],
+    *,
+    processes: int,
+    pieces: Pieces,
+    stage: str,
 ) -> list[_Made]:
-    """`make` of every item, each in one of several processes of one thread; what they measure is kept as it is made.
+    """`make` of every item, each in one of several processes of one thread; what they measure is
+    kept as it is made.
 
     processes: at a time; 0 for as many as there are cores.
     """
@@ -131,7 +160,9 @@ def side_by_side(
         return _in_turn(make, items, pieces, stage)
     # Spawned: a forked process would inherit torch's threads half-way.
     found: list[_Made] = []
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_prepare) as pool:
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_prepare
+    ) as pool:
         for one, spent in pool.map(partial(_made, make, pieces.folder), items):
             found.append(one)
             pieces.processor_seconds |= spent
@@ -139,7 +170,9 @@ def side_by_side(
     return found
 
 
-def _in_turn(make: Callable[[Any, Pieces], _Made], items: Sequence[Any], pieces: Pieces, stage: str) -> list[_Made]:
+def _in_turn(
+    make: Callable[[Any, Pieces], _Made], items: Sequence[Any], pieces: Pieces, stage: str
+) -> list[_Made]:
     threads = torch.get_num_threads()
     _prepare()
     try:
@@ -148,7 +181,9 @@ def _in_turn(make: Callable[[Any, Pieces], _Made], items: Sequence[Any], pieces:
         torch.set_num_threads(threads)
 
 
-def _made(make: Callable[[Any, Pieces], _Made], folder: Path, item: Any) -> tuple[_Made, dict[str, float | None]]:
+def _made(
+    make: Callable[[Any, Pieces], _Made], folder: Path, item: Any
+) -> tuple[_Made, dict[str, float | None]]:
     return make(item, pieces := Pieces(folder)), pieces.processor_seconds
 
 

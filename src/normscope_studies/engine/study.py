@@ -1,4 +1,6 @@
-"""What every study shares: a question, the sizes it can be asked at, and the page and data that answer it."""
+"""What every study shares: a question, the sizes it can be asked at, and the page and data that
+answer it.
+"""
 
 import dataclasses
 import time
@@ -25,19 +27,28 @@ from .pieces import Pieces, as_json
 PACKAGE = __name__.partition(".")[0]
 """What the numbers of a study depend on beside the tool."""
 TRIAL = "smoke"
-"""The scale that shows that a study works and no more: the page, the data and the terminal say that its verdicts mean
-nothing."""
+"""The scale that shows that a study works and no more: the page, the data and the terminal say that
+its verdicts mean nothing."""
 
 
 def scales(
-    config: Callable[..., Any], *, smoke: Mapping[str, Any], paper: Mapping[str, Any], every: Mapping[str, Any] = {}
+    config: Callable[..., Any],
+    *,
+    smoke: Mapping[str, Any],
+    paper: Mapping[str, Any],
+    every: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """The three of a study whose configuration has the settings of cpu; smoke and paper set what they differ in.
+    """The three of a study whose configuration has the settings of cpu; smoke and paper set what
+    they differ in.
 
-    config: a frozen dataclass, of keyword arguments alone, whose __post_init__ raises ValueError for what cannot be
-    measured. every: what it has no default for.
+    config: a frozen dataclass, of keyword arguments alone, whose __post_init__ raises ValueError
+    for what cannot be measured. every: what it has no default for.
     """
-    return {TRIAL: config(**{**every, **smoke}), "cpu": config(**every), "paper": config(**{**every, **paper})}
+    return {
+        TRIAL: config(**{**every, **smoke}),
+        "cpu": config(**every),
+        "paper": config(**{**every, **paper}),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +75,8 @@ class Study:
         say: Callable[[str], None],
         command: str,
     ) -> list[str]:
-        """Measure what `out` lacks, write the page and the data, and return what the terminal shows of them.
+        """Measure what `out` lacks, write the page and the data, and return what the terminal shows
+        of them.
 
         settings: KEY=VALUE changes of the scale. processes: as of `Pieces`. Raises UserError.
         """
@@ -76,8 +88,11 @@ class Study:
         return [*_lines(self.title, found, _caution(scale)), f"page: {page}"]
 
 
-def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale: str = "") -> tuple[Findings, Path]:
-    """Measure what is missing, then write results.json, the figures and report.html; returns the page's path too.
+def run_study(
+    study: Study, config: Any, pieces: Pieces, *, command: str, scale: str = ""
+) -> tuple[Findings, Path]:
+    """Measure what is missing, then write results.json, the figures and report.html; returns the
+    page's path too.
 
     scale: the one that `config` comes from, if any.
     """
@@ -100,22 +115,33 @@ def run_study(study: Study, config: Any, pieces: Pieces, *, command: str, scale:
         "environment": environment_of(),
     }
     if (hours := pieces.processor_hours) is not None:
-        found = dataclasses.replace(found, conditions={**found.conditions, "Processor hours": significant(hours, 3)})
+        found = dataclasses.replace(
+            found, conditions={**found.conditions, "Processor hours": significant(hours, 3)}
+        )
     with disk_errors(f"writing into {pieces.folder}"):
         write_over(pieces.folder / "results.json", as_json(results))
-        file = write_study(found, results | {"question": study.question, "made_by": _made_by()}, pieces.folder)
+        file = write_study(
+            found, results | {"question": study.question, "made_by": _made_by()}, pieces.folder
+        )
     return found, file
 
 
 def _caution(scale: str) -> str:
-    """What a reader must know of the verdicts at that scale; empty where they mean what they say."""
+    """What a reader must know of the verdicts at that scale; empty where they mean what they
+    say.
+    """
     if scale != TRIAL:
         return ""
-    return f"Scale {scale} is so small that its verdicts mean nothing: they only show that the study works."
+    return (
+        f"Scale {scale} is so small that its verdicts mean nothing: they only show that the study "
+        "works."
+    )
 
 
 def _made_by() -> str:
-    """The program in a line, with the first digits of its hashes; the environment has them whole."""
+    """The program in a line, with the first digits of its hashes; the environment has them
+    whole.
+    """
     made = provenance(PACKAGE)
     commit, _, modified = made["commit"].partition(" ")
     where = f", commit {' '.join(filter(None, [commit[:12], modified]))}" if commit else ""
@@ -126,11 +152,17 @@ def environment_of() -> dict[str, str]:
     """What the numbers were made on, without what a study has in its settings."""
     found = describe(device=torch.device("cpu"), seed=0, data_fingerprint="", fast_matmul=False)
     dropped = ("seed", "data_fingerprint", "accelerator", "fast_matmul")
-    return {key: str(value) for key, value in (found | provenance(PACKAGE)).items() if key not in dropped}
+    return {
+        key: str(value)
+        for key, value in (found | provenance(PACKAGE)).items()
+        if key not in dropped
+    }
 
 
 def configured(config: Any, overrides: Sequence[str]) -> Any:
-    """The configuration with KEY=VALUE changes, values as in TOML or plain text. Raises UserError."""
+    """The configuration with KEY=VALUE changes, values as in TOML or plain text. Raises
+    UserError.
+    """
     table = as_table(config)
     for override in overrides:
         put(table, *read_override(override))
@@ -138,12 +170,18 @@ def configured(config: Any, overrides: Sequence[str]) -> Any:
 
 
 def _lines(title: str, found: Findings, caution: str) -> list[str]:
-    """What the terminal shows: conditions, every claim beside what was measured, and the count of verdicts.
+    """What the terminal shows: conditions, every claim beside what was measured, and the count of
+    verdicts.
 
     A caution stands where reading begins, and again where a long text has left the reader.
     """
     warned = [caution] if caution and found.claims else []
-    lines = [title, *warned, *(f"  {key}: {value}" for key, value in found.conditions.items()), *found.lines]
+    lines = [
+        title,
+        *warned,
+        *(f"  {key}: {value}" for key, value in found.conditions.items()),
+        *found.lines,
+    ]
     for claim in found.claims:
         lines += [
             f"{claim.name}: {claim.verdict}{f' ({claim.conditions})' if claim.conditions else ''}",
@@ -151,5 +189,8 @@ def _lines(title: str, found: Findings, caution: str) -> list[str]:
             f"  measured: {claim.found}",
         ]
     if found.claims:
-        lines.append(f"{counted(len(found.claims), 'claim')}: {tally(claim.verdict for claim in found.claims)}.")
+        lines.append(
+            f"{counted(len(found.claims), 'claim')}: "
+            f"{tally(claim.verdict for claim in found.claims)}."
+        )
     return [*lines, *warned]

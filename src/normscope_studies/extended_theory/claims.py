@@ -1,4 +1,6 @@
-"""What appendix F claims of the other layers and what it should have, each against measured gradients."""
+"""What appendix F claims of the other layers and what it should have, each against measured
+gradients.
+"""
 
 # S = seeds, L = blocks
 
@@ -29,9 +31,13 @@ CROSS_WITHIN = 0.15
 SAME_WITHIN = 0.1
 """Of 1, for two blocks that the paper says are alike; the corrected profile has them √2 apart."""
 PROFILE_WITHIN = 0.15
-"""Of 1, for measured / expected in every block; the paper and the corrected profile differ by more in six blocks."""
+"""Of 1, for measured / expected in every block; the paper and the corrected profile differ by more
+in six blocks.
+"""
 PREDICTED_WITHIN = 0.2
-"""Of 1, in every block; over fewer than 20 draws the intervals of deep Post-LN stacks are as wide themselves."""
+"""Of 1, in every block; over fewer than 20 draws the intervals of deep Post-LN stacks are as wide
+themselves.
+"""
 EXPONENT_WITHIN = 0.1
 """Of exponents over depth; those claimed differ by 0.5."""
 
@@ -49,14 +55,18 @@ class Profile:
     """By matrix: root mean square over a draw's sequences of the gradient's Frobenius norm."""
     predicted_L: Mapping[str, Floats]
     cross_share: float
-    """The power that cross-attention is predicted to add, per unit of power of a norm's output; 0 without any."""
+    """The power that cross-attention is predicted to add, per unit of power of a norm's output; 0
+    without any.
+    """
 
     @property
     def blocks(self) -> int:
         return self.model.blocks
 
     def slope(self, name: str = W2) -> Estimate:
-        """Of ln ‖∂L/∂W‖ over the block, per block: positive where gradients decay towards the bottom."""
+        """Of ln ‖∂L/∂W‖ over the block, per block: positive where gradients decay towards the
+        bottom.
+        """
         return estimate(slopes(np.arange(self.blocks), self.norms_SL[name]))
 
     @property
@@ -76,25 +86,39 @@ class Profile:
         return 0.5 * math.log1p(self.cross_share)
 
 
-def profile(placement: str, case: StackCase, model: ModelSetting, norms_SL: Mapping[str, Floats]) -> Profile:
+def profile(
+    placement: str, case: StackCase, model: ModelSetting, norms_SL: Mapping[str, Floats]
+) -> Profile:
     """The measured curves with what is predicted for them."""
     predictions = predict(placement, model)
     norms, share = predictions[case.looked_at].gradient_norm, 0.0
     if model.stack == "encoder-decoder":
         # Of the memory's tokens, that are normalised: a (1 + (n-1) ρ) / n, ρ their cosine.
-        rho = float(np.asarray(predictions["encoder"].p)[-1] / np.asarray(predictions["encoder"].q)[-1])
-        # fairseq draws queries, keys and values with gain 1/√2, so values halve the power that they read.
+        rho = float(
+            np.asarray(predictions["encoder"].p)[-1] / np.asarray(predictions["encoder"].q)[-1]
+        )
+        # fairseq draws queries, keys and values with gain 1/√2, so values halve the power that they
+        # read.
         gain = {"theory": corrected.ATTENTION, "paper": 0.5}[case.setting]
         share = gain * corrected.uniform_attention_share(rho, tokens=model.tokens)
     predicted_L = {name: np.asarray(norms[name], dtype=np.float64) for name in LETTERS}
     return Profile(
-        placement=placement, case=case, model=model, norms_SL=norms_SL, predicted_L=predicted_L, cross_share=share
+        placement=placement,
+        case=case,
+        model=model,
+        norms_SL=norms_SL,
+        predicted_L=predicted_L,
+        cross_share=share,
     )
 
 
 def pre_profile(one: Profile) -> Floats:
     """√(q_L / q_l) of an encoder, (L,)."""
-    return np.array(corrected.pre_ln_gradient_profile(corrected.pre_ln_stream(one.blocks, tokens=one.model.tokens)))
+    return np.array(
+        corrected.pre_ln_gradient_profile(
+            corrected.pre_ln_stream(one.blocks, tokens=one.model.tokens)
+        )
+    )
 
 
 def by_case(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
@@ -103,7 +127,8 @@ def by_case(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
 
 
 def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
-    """By case, exponents over the number of blocks of one block's gradients (-1 the last), in the order of `LETTERS`.
+    """By case, exponents over the number of blocks of one block's gradients (-1 the last), in the
+    order of `LETTERS`.
 
     The shallowest is left out where three remain: orders are for large L.
     """
@@ -116,8 +141,12 @@ def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
     return found
 
 
-def first_over_post(pre: Sequence[Profile], post: Sequence[Profile]) -> dict[tuple[str, int], float]:
-    """First block's mean ‖∂L/∂W₂‖ of Pre-LN over Post-LN's, by case and depth; both are in the same order."""
+def first_over_post(
+    pre: Sequence[Profile], post: Sequence[Profile]
+) -> dict[tuple[str, int], float]:
+    """First block's mean ‖∂L/∂W₂‖ of Pre-LN over Post-LN's, by case and depth; both are in the same
+    order.
+    """
     firsts = ([float(one.norms_SL[W2][:, 0].mean()) for one in side] for side in (pre, post))
     return {(one.case.title, one.blocks): a / b for one, a, b in zip(pre, *firsts, strict=True)}
 
@@ -135,29 +164,36 @@ def _of_post_ln(post: Sequence[Profile]) -> list[Claim]:
     return [
         judged(
             name="Appendix F, Post-LN: exponential decay",
-            statement="“There exists a term O((2/3)^{(L−l)/2}), which exponentially decreases as l goes smaller”: a "
-            f"factor {paper.post_ln_gradient_profile(2)[0]:.3f} a block, {DECAY:.3f} in ln ‖∂L/∂W₂‖. Held to be so "
-            "where it is more than half of that.",
+            statement=(
+                "“There exists a term O((2/3)^{(L−l)/2}), which exponentially decreases as l goes "
+                f"smaller”: a factor {paper.post_ln_gradient_profile(2)[0]:.3f} a block, "
+                f"{DECAY:.3f} in ln ‖∂L/∂W₂‖. Held to be so where it is more than half of that."
+            ),
             source=_SOURCE,
             found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(post)}.",
             holds=_each(post, lambda p: between(p.slope(), least=DECAY / 2)),
         ),
         judged(
             name="Corrected, Post-LN: decoders decay through cross-attention",
-            statement="A decoder's gradient falls by 1/√(1+a) a block, a being the power that cross-attention adds, "
-            "because that part of what passes the norm came from the encoder. Expected slope per block: 0 without "
-            f"cross-attention, within {FLAT_WITHIN:.3f}; {expected}, within {percentage(CROSS_WITHIN, 0)}.",
+            statement="A decoder's gradient falls by 1/√(1+a) a block, a being the power that "
+            "cross-attention adds, because that part of what passes the norm came from the "
+            "encoder. Expected slope per block: 0 without cross-attention, within "
+            f"{FLAT_WITHIN:.3f}; {expected}, within {percentage(CROSS_WITHIN, 0)}.",
             source="corrected",
             found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(decoders)}.",
             holds=_each(
                 decoders,
-                lambda p: lies_within(p.slope(), p.expected_slope, CROSS_WITHIN * p.expected_slope or FLAT_WITHIN),
+                lambda p: lies_within(
+                    p.slope(), p.expected_slope, CROSS_WITHIN * p.expected_slope or FLAT_WITHIN
+                ),
             ),
         ),
         judged(
             name="Corrected, Post-LN: no decay without cross-attention",
-            statement=f"The residual feed-forward's gain cancels the norm's factor: a slope of 0 within "
-            f"{FLAT_WITHIN:.3f}.",
+            statement=(
+                "The residual feed-forward's gain cancels the norm's factor: a slope of 0 within "
+                f"{FLAT_WITHIN:.3f}."
+            ),
             source="corrected",
             found=f"Slope of ln ‖∂L/∂W₂‖ per block: {_slopes(plain)}. First block over last: "
             f"{_over_depths(plain, lambda p: float(p.relative.mean[0]))}.",
@@ -179,30 +215,38 @@ def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
     return [
         judged(
             name="Appendix F, Pre-LN: independent of the layer",
-            statement="The gradient “is independent of l when l is large”: from the middle block to the last it stays "
-            f"the same, within {percentage(SAME_WITHIN, 0)}.",
+            statement=(
+                "The gradient “is independent of l when l is large”: from the middle block to the "
+                f"last it stays the same, within {percentage(SAME_WITHIN, 0)}."
+            ),
             source=_SOURCE,
             found=f"Middle block over last: {_over_depths(pre, lambda p: float(middle(p).mean))}.",
             holds=_each(pre, lambda p: lies_within(middle(p), 1.0, SAME_WITHIN)),
         ),
         judged(
             name="Corrected, Pre-LN: as 1/√q",
-            statement="‖∂L/∂W₂‖ of block l over the last's is √(q_L / q_l), q = E‖x‖²/d of the stream: exact in mean "
-            "field where gradients of positions have nothing in common. Held to be so within "
-            f"{100 * PROFILE_WITHIN:.0f} % in every block.",
+            statement=(
+                "‖∂L/∂W₂‖ of block l over the last's is √(q_L / q_l), q = E‖x‖²/d of the stream: "
+                "exact in mean field where gradients of positions have nothing in common. Held to "
+                f"be so within {100 * PROFILE_WITHIN:.0f} % in every block."
+            ),
             source="corrected",
-            found=f"First block over last: {_over_depths(encoders, lambda p: float(p.relative.mean[0]))}; expected: "
+            found="First block over last: "
+            f"{_over_depths(encoders, lambda p: float(p.relative.mean[0]))}; expected: "
             f"{_over_depths(encoders, lambda p: float(pre_profile(p)[0]))}.",
             holds=_each(
                 encoders,
                 lambda p: lies_within(
-                    estimate(p.norms_SL[W2] / p.norms_SL[W2][:, -1:] / pre_profile(p)), 1.0, PROFILE_WITHIN
+                    estimate(p.norms_SL[W2] / p.norms_SL[W2][:, -1:] / pre_profile(p)),
+                    1.0,
+                    PROFILE_WITHIN,
                 ),
             ),
         ),
         claim(
             "Section 3.3, Pre-LN: 1/√L at the top",
-            f"The last block's gradient falls as 1/√L: an exponent of −½ within {EXPONENT_WITHIN:g}.",
+            "The last block's gradient falls as 1/√L: an exponent of −½ within "
+            f"{EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, theorem 1",
             value="exponent of the last block's ‖∂L/∂W₂‖ over L",
             holds={title: part(found, 0) for title, found in lasts.items()},
@@ -210,17 +254,19 @@ def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
         ),
         claim(
             "Section 3.3, Pre-LN: 1/√L for all parameters",
-            "“The gradients of all parameters will be normalized by √L”: the first block's fall as 1/√L too, "
-            f"with an exponent of −½ within {EXPONENT_WITHIN:g}.",
+            "“The gradients of all parameters will be normalized by √L”: the first block's fall as "
+            f"1/√L too, with an exponent of −½ within {EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, section 3.3",
-            value="exponent of the first block's gradients over L, least to greatest of W₂, W₁ and W_V",
+            value="exponent of the first block's gradients over L, least to greatest of W₂, W₁ and "
+            "W_V",
             holds=firsts,
             **around(-0.5, EXPONENT_WITHIN),
             shown=shown_span,
         ),
         claim(
             "Corrected, Pre-LN: the bottom does not fall with depth",
-            f"The first block's gradient has nothing of 1/√L in it: an exponent of 0 within {EXPONENT_WITHIN:g}.",
+            "The first block's gradient has nothing of 1/√L in it: an exponent of 0 within "
+            f"{EXPONENT_WITHIN:g}.",
             source="corrected",
             value="exponent of the first block's ‖∂L/∂W₂‖ over L",
             holds={title: part(found, 0) for title, found in firsts.items()},
@@ -238,10 +284,13 @@ def _prediction(profiles: Sequence[Profile]) -> Claim:
         answers.setdefault((named(one.placement).title, one.blocks), []).append(answer)
     return judged(
         name="Prediction: every block",
-        statement=f"The mean field gives ‖∂L/∂W₂‖ of every block within {100 * PREDICTED_WITHIN:.0f} %, in all stacks.",
+        statement=(
+            f"The mean field gives ‖∂L/∂W₂‖ of every block within {100 * PREDICTED_WITHIN:.0f} %, "
+            "in all stacks."
+        ),
         source="this program's theory",
-        found=f"Measured / predicted is furthest from 1 in {named(worst.placement).title}, {worst.case.title} of "
-        f"{worst.blocks} blocks: {shown_span(worst.over_predicted)}.",
+        found=f"Measured / predicted is furthest from 1 in {named(worst.placement).title}, "
+        f"{worst.case.title} of {worst.blocks} blocks: {shown_span(worst.over_predicted)}.",
         holds=by_setting({where: all_hold(found) for where, found in answers.items()}, "blocks"),
     )
 
@@ -258,4 +307,6 @@ def _slopes(profiles: Sequence[Profile]) -> str:
 
 def _over_depths(profiles: Sequence[Profile], value: Callable[[Profile], float]) -> str:
     """ "encoder 0.001 to 0.002; …": least and greatest over the depths of each case."""
-    return "; ".join(f"{title} {span([value(p) for p in own])}" for title, own in by_case(profiles).items())
+    return "; ".join(
+        f"{title} {span([value(p) for p in own])}" for title, own in by_case(profiles).items()
+    )

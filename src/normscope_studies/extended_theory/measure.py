@@ -1,4 +1,6 @@
-"""The stacks of the study of appendix F, and what is measured of them: gradient norms, one call a seed."""
+"""The stacks of the study of appendix F, and what is measured of them: gradient norms, one call a
+seed.
+"""
 
 # L = blocks
 
@@ -50,7 +52,9 @@ class StackCase:
         return "encoder" if self.stack == "encoder" else "decoder"
 
     def model(self, *, blocks: int, width: int, tokens: int, vocabulary: int) -> ModelSetting:
-        """The paper's setting has four heads and an inner width of 2d, as `transformer_iwslt_de_en` has."""
+        """The paper's setting has four heads and an inner width of 2d, as `transformer_iwslt_de_en`
+        has.
+        """
         papers = self.setting == "paper"
         return ModelSetting(
             stack=self.stack,
@@ -92,12 +96,20 @@ class ExtendedTheoryConfig:
         for name in ("encoder_depths", "decoder_depths"):
             depths = getattr(self, name)
             if len(depths) < 2 or depths[0] < 2 or any(a >= b for a, b in pairwise(depths)):
-                raise ValueError(f"{name} must be two or more rising numbers from 2 on, got {depths}")
+                raise ValueError(
+                    f"{name} must be two or more rising numbers from 2 on, got {depths}"
+                )
         if self.width % 4 or self.width < 8:
-            raise ValueError(f"width must be a multiple of 4, for the paper's heads, and at least 8, got {self.width}")
+            raise ValueError(
+                "width must be a multiple of 4, for the paper's heads, and at least 8, got "
+                f"{self.width}"
+            )
         check_least(self, seeds=2, tokens=2)
         if self.vocabulary < self.tokens + 2:
-            raise ValueError(f"vocabulary must be at least tokens + 2, for tokens that differ, got {self.vocabulary}")
+            raise ValueError(
+                "vocabulary must be at least tokens + 2, for tokens that differ, got "
+                f"{self.vocabulary}"
+            )
 
     def depths(self, case: StackCase) -> tuple[int, ...]:
         """Of a case's stacks."""

@@ -1,4 +1,6 @@
-"""Gradients of the lower layers over depth: what appendix F claims, what is predicted, what is measured."""
+"""Gradients of the lower layers over depth: what appendix F claims, what is predicted, what is
+measured.
+"""
 
 # S = seeds, L = blocks
 
@@ -17,7 +19,16 @@ from ..engine.page import Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from ..theory import paper
-from .claims import DECAY, Profile, by_case, claims, first_over_post, over_depth, pre_profile, profile
+from .claims import (
+    DECAY,
+    Profile,
+    by_case,
+    claims,
+    first_over_post,
+    over_depth,
+    pre_profile,
+    profile,
+)
 from .measure import LETTERS, W2, ExtendedTheoryConfig, measured as measured_norms
 
 POST, PRE = "post-ln", "pre-ln"
@@ -57,7 +68,10 @@ def _profiles(placement: str, config: ExtendedTheoryConfig, pieces: Pieces) -> I
         for seed in pieces.each(placement, range(1, config.seeds + 1))
     ]
     for key, (case, model) in stacks.items():
-        norms_SL = {name: np.array([seed[key][name] for seed in seeds], dtype=np.float64) for name in LETTERS}
+        norms_SL = {
+            name: np.array([seed[key][name] for seed in seeds], dtype=np.float64)
+            for name in LETTERS
+        }
         yield profile(placement, case, model, norms_SL)
 
 
@@ -70,18 +84,25 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
             StudyFigure.of_panels(
                 name=f"{stack}s",
                 title=f"{one}: the gradient of every block's W₂",
-                caption="Measured with its 95 % interval, predicted, and appendix F's claim for the deepest stack, "
-                "from its last block down: (2/3)^{(L−l)/2} for Post-LN, the same in all blocks for Pre-LN.",
+                caption=(
+                    "Measured with its 95 % interval, predicted, and appendix F's claim for the "
+                    "deepest stack, from its last block down: (2/3)^{(L−l)/2} for Post-LN, the "
+                    "same in all blocks for Pre-LN."
+                ),
                 panels=[_profile_panel(side[title]) for title in own[0] for side in own],
             )
         )
     ends = StudyFigure.of_panels(
         name="ends",
         title="First and last block of encoders over depth",
-        caption="Measured and predicted. The claim for Pre-LN is that all parameters fall as 1/√L; for Post-LN that "
-        "the last block's stay and the first block's have the factor (2/3)^{(L−1)/2}. Claims start at the shallowest "
-        "stack's W₂.",
-        panels=[_end_panel(by_case(side)["encoder"], block) for block in (0, -1) for side in (post, pre)],
+        caption=(
+            "Measured and predicted. The claim for Pre-LN is that all parameters fall as 1/√L; for "
+            "Post-LN that the last block's stay and the first block's have the factor "
+            "(2/3)^{(L−1)/2}. Claims start at the shallowest stack's W₂."
+        ),
+        panels=[
+            _end_panel(by_case(side)["encoder"], block) for block in (0, -1) for side in (post, pre)
+        ],
     )
     return [*made, ends]
 
@@ -100,7 +121,9 @@ def _profile_panel(profiles: Sequence[Profile]) -> Panel:
     series = []
     for hue, one in enumerate(profiles):
         label = f"L = {one.blocks}"
-        series += _curves(label, hue, range(1, one.blocks + 1), one.norms_SL[W2], one.predicted_L[W2])
+        series += _curves(
+            label, hue, range(1, one.blocks + 1), one.norms_SL[W2], one.predicted_L[W2]
+        )
     deepest = max(profiles, key=lambda p: p.blocks)
     claimed = _claimed(deepest) * deepest.norms_SL[W2][:, -1].mean()
     least = min(float(p.norms_SL[W2].min()) for p in profiles)
@@ -115,7 +138,9 @@ def _end_panel(profiles: Sequence[Profile], block: int) -> Panel:
     series, least = [], np.inf
     for hue, (name, letter) in enumerate(LETTERS.items()):
         norms_SX = np.stack([p.norms_SL[name][:, block] for p in profiles], 1)
-        series += _curves(letter, hue, depths, norms_SX, [p.predicted_L[name][block] for p in profiles])
+        series += _curves(
+            letter, hue, depths, norms_SX, [p.predicted_L[name][block] for p in profiles]
+        )
         least = min(least, float(norms_SX.min()))
     factors = {
         POST: [_claimed(p)[block] / _claimed(first)[block] for p in profiles],
@@ -132,7 +157,9 @@ def _end_panel(profiles: Sequence[Profile], block: int) -> Panel:
     )
 
 
-def _curves(label: str, hue: int, x: Sequence[int], norms_SX: Floats, predicted_X: Any) -> list[Series]:
+def _curves(
+    label: str, hue: int, x: Sequence[int], norms_SX: Floats, predicted_X: Any
+) -> list[Series]:
     found = estimate(norms_SX)
     return [
         measured(f"measured, {label}", hue, x, found.mean, found.half_width),
@@ -153,7 +180,10 @@ def _exponents(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
             "placement": profiles[0].placement,
             "case": case,
             "block": end,
-            "exponents": {name: plain_estimate(one) for name, one in by_names(exponents[case], LETTERS).items()},
+            "exponents": {
+                name: plain_estimate(one)
+                for name, one in by_names(exponents[case], LETTERS).items()
+            },
         }
         for case in by_case(profiles)
         for end, exponents in ends.items()
@@ -169,7 +199,9 @@ def _data(one: Profile) -> dict[str, Any]:
         "relative": plain_estimate(one.relative),
         "over_predicted": plain_estimate(one.over_predicted),
         "cross_share": one.cross_share,
-        "gradient_norm": {name: plain_estimate(estimate(norms_SL)) for name, norms_SL in one.norms_SL.items()},
+        "gradient_norm": {
+            name: plain_estimate(estimate(norms_SL)) for name, norms_SL in one.norms_SL.items()
+        },
         "predicted": one.predicted_L,
     }
 
@@ -177,8 +209,13 @@ def _data(one: Profile) -> dict[str, Any]:
 def _expected(post: Sequence[Profile], pre: Sequence[Profile]) -> dict[str, Any]:
     """What measurements are held against."""
     return {
-        "paper": {"factor_per_block": paper.post_ln_gradient_profile(2)[0], "slope_per_block": DECAY},
-        "corrected_slopes": [{"case": p.case.title, "blocks": p.blocks, "slope": p.expected_slope} for p in post],
+        "paper": {
+            "factor_per_block": paper.post_ln_gradient_profile(2)[0],
+            "slope_per_block": DECAY,
+        },
+        "corrected_slopes": [
+            {"case": p.case.title, "blocks": p.blocks, "slope": p.expected_slope} for p in post
+        ],
         "corrected_profiles": [
             {"case": p.case.title, "blocks": p.blocks, "relative": pre_profile(p)}
             for p in pre
@@ -193,24 +230,41 @@ def _expected(post: Sequence[Profile], pre: Sequence[Profile]) -> dict[str, Any]
 
 def _conditions(config: ExtendedTheoryConfig) -> dict[str, str]:
     return {
-        "gradient": "Frobenius norm of the gradient of the mean cross-entropy per target token of one sequence; root "
-        "mean square over the sequences of a draw",
+        "gradient": (
+            "Frobenius norm of the gradient of the mean cross-entropy per target token of one "
+            "sequence; root mean square over the sequences of a draw"
+        ),
         "logarithm": "natural; losses are in nats, and slopes are of natural logarithms",
         "tokens": f"{config.tokens} of each sequence, of source and target alike; where said so, one",
-        "seeds and spread": f"{config.seeds} draws of weights, six sequences of each; ± and bands are 95 % intervals "
-        "of the mean over seeds (Student's t), slopes and exponents fitted seed by seed",
-        "model": f"before any update, d = {config.width}. Theory's setting: one head, square matrices from N(0, 1/d), "
-        "W_Q = W_K = 0, tokens from N(0, 1), output rows from N(0, 1/d). The paper's model: four heads, inner width "
-        "2d, fairseq's weights of 2019, sinusoids, output rows tied to the embedding; no dropout or label smoothing",
+        "seeds and spread": (
+            f"{config.seeds} draws of weights, six sequences of each; ± and bands are 95 % "
+            "intervals of the mean over seeds (Student's t), slopes and exponents fitted seed by "
+            "seed"
+        ),
+        "model": (
+            f"before any update, d = {config.width}. Theory's setting: one head, square matrices "
+            "from N(0, 1/d), W_Q = W_K = 0, tokens from N(0, 1), output rows from N(0, 1/d). The "
+            "paper's model: four heads, inner width 2d, fairseq's weights of 2019, sinusoids, "
+            "output rows tied to the embedding; no dropout or label smoothing"
+        ),
         "words": f"{config.vocabulary:,}, targets at random",
     }
 
 
-_SMOKE = {"encoder_depths": (2, 4), "decoder_depths": (2, 3), "width": 16, "seeds": 2, "tokens": 3, "vocabulary": 64}
+_SMOKE = {
+    "encoder_depths": (2, 4),
+    "decoder_depths": (2, 3),
+    "width": 16,
+    "seeds": 2,
+    "tokens": 3,
+    "vocabulary": 64,
+}
 STUDY = Study(
     title="Appendix F: the gradients of the lower layers",
-    question="Does the gradient of Post-LN's lower layers fall exponentially, is Pre-LN's the same in every layer, and "
-    "are all of Pre-LN's parameters normalised by √L?",
+    question=(
+        "Does the gradient of Post-LN's lower layers fall exponentially, is Pre-LN's the same in "
+        "every layer, and are all of Pre-LN's parameters normalised by √L?"
+    ),
     help="Do lower layers' gradients fall as appendix F says?",
     scales=scales(ExtendedTheoryConfig, smoke=_SMOKE, paper={"seeds": 48}),
     run=run,

@@ -12,8 +12,8 @@ from ..engine.claims import share_claim
 from ..engine.page import Claim, StudyTable
 
 HOW_READ = (
-    "by hand, from the forward functions of the classes that column `read` names, in transformers 5.23; a second time "
-    "where the doctor said otherwise, which changed one row"
+    "by hand, from the forward functions of the classes that column `read` names, in transformers "
+    "5.23; a second time where the doctor said otherwise, which changed one row"
 )
 _Judgement = Literal["right", "unnamed", "wrong", "wrong and sure"]
 JUDGEMENTS: tuple[_Judgement, ...] = ("right", "unnamed", "wrong", "wrong and sure")
@@ -25,8 +25,8 @@ class _SourceWiring:
     """One model type by its source."""
 
     placements: Mapping[str, frozenset[str]]
-    """By kind of sub-layer those that it has: names, or formulas where no name is registered. Of kinds that are not
-    here nothing has been written down."""
+    """By kind of sub-layer those that it has: names, or formulas where no name is registered. Of
+    kinds that are not here nothing has been written down."""
     read: str
     """Names of the classes that say so."""
     warnings: frozenset[str]
@@ -42,7 +42,9 @@ def source_wirings() -> dict[str, _SourceWiring]:
         kinds = {kind: row[kind] for kind in ("attention", "cross_attention", "feed_forward")}
         kinds |= dict.fromkeys(_MIXING, row["mixing"])
         found[row["type"]] = _SourceWiring(
-            placements={kind: frozenset(names.split("|")) for kind, names in kinds.items() if names},
+            placements={
+                kind: frozenset(names.split("|")) for kind, names in kinds.items() if names
+            },
             read=row["read"],
             warnings=frozenset(row["warnings"].split()),
         )
@@ -50,7 +52,9 @@ def source_wirings() -> dict[str, _SourceWiring]:
 
 
 def judged_sublayer(sublayer: Mapping[str, Any], truth: Collection[str]) -> _Judgement:
-    """What the doctor said of sub-layers that are alike; a formula that has no name is right where it is the same."""
+    """What the doctor said of sub-layers that are alike; a formula that has no name is right where
+    it is the same.
+    """
     name = sublayer["placement"]
     if (name or sublayer["formula"]) in truth:
         return "right"
@@ -60,7 +64,9 @@ def judged_sublayer(sublayer: Mapping[str, Any], truth: Collection[str]) -> _Jud
 
 
 def judged_model(row: Mapping[str, Any], truth: _SourceWiring) -> Counter[_Judgement]:
-    """How many of a diagnosed model's sub-layers are which, those of kinds that are written down."""
+    """How many of a diagnosed model's sub-layers are which, those of kinds that are written
+    down.
+    """
     counts: Counter[_Judgement] = Counter()
     for one in row["sublayers"]:
         if one["kind"] in truth.placements:
@@ -118,7 +124,8 @@ def judged_claims(judged: _JudgedTypes) -> list[Claim]:
         ),
         share_claim(
             "no false warning",
-            "no warning is given of a model as its authors meant it but such as its source bears out",
+            "no warning is given of a model as its authors meant it but such as its source bears "
+            "out",
             holds={family: not false_warnings(*one) for family, one in judged.items()},
             **common,
         ),
@@ -131,7 +138,15 @@ def unlike_source(judged: _JudgedTypes) -> StudyTable:
         title="Sub-layers that are not what the model's source says",
         columns=("model type", "kind", "by its source", "name", "confidence", "count", "formula"),
         rows=[
-            [family, one["kind"], " or ".join(sorted(told)), one["placement"], one["confidence"], one["count"], shown]
+            [
+                family,
+                one["kind"],
+                " or ".join(sorted(told)),
+                one["placement"],
+                one["confidence"],
+                one["count"],
+                shown,
+            ]
             for family, (row, truth) in judged.items()
             for one in row["sublayers"]
             if (told := truth.placements.get(one["kind"])) and judged_sublayer(one, told) != "right"

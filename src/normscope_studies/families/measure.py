@@ -1,6 +1,8 @@
-"""One model type: built small, given random inputs, and looked at by the doctor in a process of its own.
+"""One model type: built small, given random inputs, and looked at by the doctor in a process of its
+own.
 
-What hangs, or takes the process down, is one result and no end. `others.toml` lists models beside transformers' own.
+What hangs, or takes the process down, is one result and no end. `others.toml` lists models beside
+transformers' own.
 """
 
 import contextlib
@@ -30,19 +32,26 @@ from normscope.errors import UserError, in_one_line
 from .small import small_model
 
 _CLOCK_TIMES = 10
-"""How many times its processor's time a child may take of the clock: it waits beside others, or sleeps."""
+"""How many times its processor's time a child may take of the clock: it waits beside others, or
+sleeps.
+"""
 
 
-def in_child(function: Callable[..., dict[str, Any]], limit_seconds: float, **options: Any) -> dict[str, Any] | str:
+def in_child(
+    function: Callable[..., dict[str, Any]], limit_seconds: float, **options: Any
+) -> dict[str, Any] | str:
     """What the function returns, a dictionary of plain values; or in words why there is nothing.
 
     limit_seconds: of the processor, so that what a busy machine finds is what an idle one does.
     """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_send, args=(theirs, function, limit_seconds, options), daemon=True)
+    child = context.Process(
+        target=_send, args=(theirs, function, limit_seconds, options), daemon=True
+    )
     with warnings.catch_warnings():
-        # Since Python 3.12 a fork beside threads warns; the child runs torch on one thread of its own.
+        # Since Python 3.12 a fork beside threads warns; the child runs torch on one thread of its
+        # own.
         warnings.simplefilter("ignore", DeprecationWarning)
         child.start()
     theirs.close()
@@ -62,7 +71,10 @@ def in_child(function: Callable[..., dict[str, Any]], limit_seconds: float, **op
 
 
 def _send(
-    pipe: Connection, function: Callable[..., dict[str, Any]], limit_seconds: float, options: dict[str, Any]
+    pipe: Connection,
+    function: Callable[..., dict[str, Any]],
+    limit_seconds: float,
+    options: dict[str, Any],
 ) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # A fork begins with none of its parent's time.
@@ -77,19 +89,33 @@ _MOST_LETTERS = 160
 def measured(
     *, family: str, tokens: int, sequences: int, largest: int, limit_seconds: float, seed: int
 ) -> dict[str, Any]:
-    """How far it came: not built, too large, without inputs, refused, traceback, too long, ended or diagnosed."""
-    options = {"family": family, "tokens": tokens, "sequences": sequences, "largest": largest, "seed": seed}
+    """How far it came: not built, too large, without inputs, refused, traceback, too long, ended or
+    diagnosed.
+    """
+    options = {
+        "family": family,
+        "tokens": tokens,
+        "sequences": sequences,
+        "largest": largest,
+        "seed": seed,
+    }
     found = in_child(looked_at, limit_seconds, **options)
     return {"stage": found} if isinstance(found, str) else found
 
 
-def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: int) -> dict[str, Any]:
+def looked_at(
+    *, family: str, tokens: int, sequences: int, largest: int, seed: int
+) -> dict[str, Any]:
     """The same in this process, without a limit of time."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     # Hundreds of authors' warnings and prints are no part of what is asked.
     quiet = io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(quiet),
+        contextlib.redirect_stderr(quiet),
+    ):
         warnings.simplefilter("ignore")
         try:
             model = _other_model(family) if family in other_models() else small_model(family)
@@ -115,16 +141,25 @@ def looked_at(*, family: str, tokens: int, sequences: int, largest: int, seed: i
         except ValueError as error:
             return {"stage": "refused", "why": _short(error), **facts}
         except Exception as error:
-            return {"stage": "traceback", "why": f"{type(error).__name__}: {_short(error)}", **facts}
+            return {
+                "stage": "traceback",
+                "why": f"{type(error).__name__}: {_short(error)}",
+                **facts,
+            }
     return {"stage": "diagnosed", **facts, **_told(found)}
 
 
 @cache
 def other_models() -> Mapping[str, Mapping[str, Any]]:
-    """What models beside those of transformers are made of, by the name of their source and their own."""
+    """What models beside those of transformers are made of, by the name of their source and their
+    own.
+    """
     sources = tomllib.loads((files(__package__) / "others.toml").read_text(encoding="utf-8"))
     return {
-        f"{name}: {model}": {**{key: value for key, value in source.items() if key != "models"}, "own": own}
+        f"{name}: {model}": {
+            **{key: value for key, value in source.items() if key != "models"},
+            "own": own,
+        }
         for name, source in sources.items()
         for model, own in source["models"].items()
     }
@@ -141,7 +176,9 @@ def _other_model(family: str) -> nn.Module:
             ((place, inner),) = of["inner"].items()
             given = {**of.get("given", {}), place: _named(inner)(**given)}
         # TOML has no tuples, which some ask for.
-        given = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+        given = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in given.items()
+        }
         made: nn.Module = _named(call)(**given)
     except Exception as error:
         raise UserError(in_one_line(error)) from error
@@ -164,7 +201,9 @@ _WIDTH, _VOCABULARY = 32, 96
 """Of the models in `others.toml`."""
 
 
-def _other_inputs(family: str, tokens: int, sequences: int, generator: Generator) -> tuple[Tensor, ...]:
+def _other_inputs(
+    family: str, tokens: int, sequences: int, generator: Generator
+) -> tuple[Tensor, ...]:
     of = other_models()[family]
     kind, *rest = str(of["own"].get("inputs", of["inputs"])).split()
     if kind == "image":
@@ -177,14 +216,19 @@ def _other_inputs(family: str, tokens: int, sequences: int, generator: Generator
 def _told(found: Diagnosis) -> dict[str, Any]:
     sublayers = [one for stack in found.stacks for one in stack.sublayers if one.block > 0]
     alike = Counter(
-        (one.kind, one.placement or one.scaled_placement, one.confidence, str(one.formula)) for one in sublayers
+        (one.kind, one.placement or one.scaled_placement, one.confidence, str(one.formula))
+        for one in sublayers
     )
     return {
         "placements": [stack.placement or stack.scaled_placement for stack in found.stacks],
-        "sublayers": [dict(zip(SUBLAYER, (*key, count), strict=True)) for key, count in alike.items()],
+        "sublayers": [
+            dict(zip(SUBLAYER, (*key, count), strict=True)) for key, count in alike.items()
+        ],
         **{
             f"{severity}s": [
-                [one.id, one.where, _short(one.message)] for one in found.findings if one.severity == severity
+                [one.id, one.where, _short(one.message)]
+                for one in found.findings
+                if one.severity == severity
             ]
             for severity in ("error", "warning")
         },

@@ -1,6 +1,8 @@
-"""A small model of every family of Hugging Face transformers, from its configuration's own defaults made small.
+"""A small model of every family of Hugging Face transformers, from its configuration's own defaults
+made small.
 
-A family's defaults are what its authors meant; only sizes and counts are changed, by the names that they have.
+A family's defaults are what its authors meant; only sizes and counts are changed, by the names that
+they have.
 """
 
 import re
@@ -20,11 +22,17 @@ _SMALL: tuple[tuple[str, int], ...] = (
     (r"n_layers?|depths?|decoder_depth|num_h(idden)?_layers", BLOCKS),
     (r"n_heads?|(\w+_)?(num_)?(attention_)?heads", HEADS),
     (r"(\w+_)?(num_|n_)?(key_value|kv)_heads", HEADS),
-    (r"hidden_size|d_(model|latents)|n_embd|(word_)?embed(ding)?_(dim|size|proj_dim)|dim|emb_dim|hidden_dim", WIDTH),
+    (
+        r"hidden_size|d_(model|latents)|n_embd|(word_)?embed(ding)?_(dim|size|proj_dim)|dim|emb_dim|hidden_dim",
+        WIDTH,
+    ),
     (r"(text|encoder|decoder|vision|audio|cross_attention|image_text)_hidden_size", WIDTH),
     (r"d_kv|(\w+_)?head_dim", WIDTH // HEADS),
     (r"(kv|q|o)_lora_rank", WIDTH // 2),
-    (r"(\w+_)?(intermediate_(size|dim)|ffn_(dim|hidden_size)|d_ff|n_inner|dim_feedforward|mlp_dim)", FFN_WIDTH),
+    (
+        r"(\w+_)?(intermediate_(size|dim)|ffn_(dim|hidden_size)|d_ff|n_inner|dim_feedforward|mlp_dim)",
+        FFN_WIDTH,
+    ),
     (r"(\w+_)?vocab_size(_\w+)?", VOCABULARY),
     (r"image_size|img_size", IMAGE),
     (r"patch_size", PATCH),
@@ -57,7 +65,12 @@ _BACKBONE = {
     "out_features": ["stage1", "stage2", "stage3", "stage4"],
 }
 """In place of one from timm, which may not be installed and would be looked for on the hub."""
-_ATTEMPTS = ("", r"\w*head_dim|d_kv|\w*kv_heads", r"image_size|patch_size", r"(?!hidden_size|num_hidden_layers)\w*")
+_ATTEMPTS = (
+    "",
+    r"\w*head_dim|d_kv|\w*kv_heads",
+    r"image_size|patch_size",
+    r"(?!hidden_size|num_hidden_layers)\w*",
+)
 """Keys that are kept as they are: none at first, then those on which other keys may depend."""
 
 
@@ -67,7 +80,9 @@ def families() -> list[str]:
 
 
 def small_model(family: str) -> nn.Module:
-    """The family's main model with a small configuration and initial weights. Raises UserError where none is built."""
+    """The family's main model with a small configuration and initial weights. Raises UserError
+    where none is built.
+    """
     config_class = load_transformers().CONFIG_MAPPING[family]
     problem = ""
     for keep in _ATTEMPTS:
@@ -83,7 +98,8 @@ def small_model(family: str) -> nn.Module:
             except UserError as error:
                 problem = problem or str(error)
             except Exception as error:
-                # Configurations of hundreds of families: each refuses in its own way what does not go together.
+                # Configurations of hundreds of families: each refuses in its own way what does not
+                # go together.
                 problem = problem or in_one_line(error)
             if "backbone_config" not in _names(config_class):
                 break
@@ -95,12 +111,18 @@ def _changes(config_class: Any, keep: str, backbone: dict[str, Any] | None) -> d
     changes = {
         name: value
         for name, default in _defaults(config_class)
-        if name not in inner and not re.fullmatch(keep, name) and (value := _smaller(name, default)) is not None
+        if name not in inner
+        and not re.fullmatch(keep, name)
+        and (value := _smaller(name, default)) is not None
     }
     names = _names(config_class)
     if backbone is not None and ("use_timm_backbone" in names or "backbone_config" in names):
         changes |= {"backbone_config": backbone}
-        changes |= {name: False for name in ("use_timm_backbone", "use_pretrained_backbone") if name in names}
+        changes |= {
+            name: False
+            for name in ("use_timm_backbone", "use_pretrained_backbone")
+            if name in names
+        }
     for name, one in inner.items():
         if name in changes:
             continue
@@ -111,7 +133,9 @@ def _changes(config_class: Any, keep: str, backbone: dict[str, Any] | None) -> d
 
 
 def _part(config_class: Any, name: str) -> Any:
-    """The class of a part that may be of any family, as the configuration makes it by itself; None without any."""
+    """The class of a part that may be of any family, as the configuration makes it by itself; None
+    without any.
+    """
     try:
         found = type(getattr(config_class(), name, None))
     except Exception:
@@ -144,4 +168,6 @@ def _smaller(name: str, default: Any) -> Any:
     if name.endswith(("_token_id", "_token_index")):
         # One for each name, so that special tokens stay apart.
         return default if default < VOCABULARY else 4 + sum(map(ord, name)) % (VOCABULARY - 4)
-    return next((min(default, size) for pattern, size in _SMALL if re.fullmatch(pattern, name)), None)
+    return next(
+        (min(default, size) for pattern, size in _SMALL if re.fullmatch(pattern, name)), None
+    )

@@ -1,4 +1,6 @@
-"""Every model type of transformers: which the doctor diagnoses and names, and in which it finds an error."""
+"""Every model type of transformers: which the doctor diagnoses and names, and in which it finds an
+error.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,13 +69,18 @@ def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
     """One piece a model type."""
     version = load_transformers().__version__
     names = (config.families or (*families(), *other_models()))[:: config.every]
-    # What every model imports is imported before the first fork, or every child would import it again.
-    looked_at(family="gpt2", **{name: getattr(config, name) for name in _ASKED if name != "limit_seconds"})
+    # What every model imports is imported before the first fork, or every child would import it
+    # again.
+    looked_at(
+        family="gpt2", **{name: getattr(config, name) for name in _ASKED if name != "limit_seconds"}
+    )
     import_packages()
     rows: dict[str, Mapping[str, Any]] = {}
     for family in pieces.each("model types", names):
         settings = {"family": family, **{name: getattr(config, name) for name in _ASKED}}
-        rows[family] = pieces.get(family, {**settings, "transformers": version}, measured, **settings)
+        rows[family] = pieces.get(
+            family, {**settings, "transformers": version}, measured, **settings
+        )
     diagnosed = {family: row for family, row in rows.items() if row["stage"] == "diagnosed"}
     known = source_wirings()
     judged = {family: (row, known[family]) for family, row in diagnosed.items() if family in known}
@@ -85,8 +92,10 @@ def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
             StudyFigure(
                 name="stages",
                 title="What became of every model type",
-                caption="Of the types that the installed transformers knows: those that could be built small, given "
-                "inputs and diagnosed, and where the others ended.",
+                caption=(
+                    "Of the types that the installed transformers knows: those that could be built "
+                    "small, given inputs and diagnosed, and where the others ended."
+                ),
                 svg=stages_svg(list(_counts(rows).items())),
             )
         ],
@@ -95,7 +104,9 @@ def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
             StudyTable(
                 title="Model types in which an error is found",
                 columns=("model type", "rule", "where", "message"),
-                rows=[[family, *error] for family, row in diagnosed.items() for error in row["errors"]],
+                rows=[
+                    [family, *error] for family, row in diagnosed.items() for error in row["errors"]
+                ],
             ),
             unlike_source(judged),
             warned(judged),
@@ -109,7 +120,11 @@ def _of_sources(rows: _Rows) -> dict[str, dict[str, int]]:
     """By library: how many of its models came how far."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for family, row in rows.items():
-        library = family.partition(":")[0].partition(",")[0] if family in other_models() else "transformers"
+        library = (
+            family.partition(":")[0].partition(",")[0]
+            if family in other_models()
+            else "transformers"
+        )
         found.setdefault(library, {})[family] = row
     return {library: _counts(some) for library, some in found.items()}
 
@@ -178,30 +193,44 @@ def _ended(rows: _Rows) -> StudyTable:
 
 def _conditions(config: _FamiliesConfig, version: str) -> dict[str, str]:
     return {
-        "Models": f"the main model of every type of transformers {version}, its defaults made small, and models of "
-        f"timm, x-transformers, vit-pytorch and torch as others.toml says; at most {config.largest:,} parameters",
-        "Inputs": f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio as the type "
-        "asks",
+        "Models": (
+            f"the main model of every type of transformers {version}, its defaults made small, and "
+            "models of timm, x-transformers, vit-pytorch and torch as others.toml says; at most "
+            f"{config.largest:,} parameters"
+        ),
+        "Inputs": (
+            f"random: {config.sequences} sequences of {config.tokens} tokens, or images and audio "
+            "as the type asks"
+        ),
         "Types": f"{len(config.families)} that were asked for"
         if config.families
         else "all"
         if config.every == 1
         else f"one in {config.every}, in alphabetical order, of each library",
         "Weights": "initial, as the type draws them",
-        "Limit": f"{config.limit_seconds:g} seconds of the processor for one type, in a process of its own",
+        "Limit": (
+            f"{config.limit_seconds:g} seconds of the processor for one type, in a process of its "
+            "own"
+        ),
         "Truth": f"{len(source_wirings())} types, read {HOW_READ}",
         "Gradient normalisation": "of the model's own loss, or of one on random targets",
         "Logarithm": "natural",
         "Seeds": f"{config.seed}",
-        "Spread": "intervals are Wilson's for shares; types often share their code, and are not independent",
+        "Spread": "intervals are Wilson's for shares; types often share their code, and are not "
+        "independent",
     }
 
 
 STUDY = Study(
     title="All model types of transformers, small and untrained",
-    question="Of the model types that the installed transformers has, how many does the doctor diagnose at a small "
-    "size, how many of these does it name, and does it find errors in models that are as their authors meant them?",
+    question=(
+        "Of the model types that the installed transformers has, how many does the doctor diagnose "
+        "at a small size, how many of these does it name, and does it find errors in models that "
+        "are as their authors meant them?"
+    ),
     help="Which models of transformers does the doctor name?",
-    scales=scales(_FamiliesConfig, smoke={"families": ("bert", "gpt2", "t5")}, paper={"limit_seconds": 600.0}),
+    scales=scales(
+        _FamiliesConfig, smoke={"families": ("bert", "gpt2", "t5")}, paper={"limit_seconds": 600.0}
+    ),
     run=run,
 )

@@ -1,4 +1,6 @@
-"""Norms of one parameter's gradient over batches: of each batch's, and of what they have in common."""
+"""Norms of one parameter's gradient over batches: of each batch's, and of what they have in
+common.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -17,8 +19,9 @@ _Batch = TypeVar("_Batch")
 class GradientNorms:
     """Frobenius norms of one parameter's gradient g over batches, each batch counting the same.
 
-    Two different questions: how large is a batch's gradient (`mean_of_norms`), and how large is the gradient that
-    batches have in common (`norm_of_mean`, which is what Xiong et al. 2020, figure 3(a) and (b), shows).
+    Two different questions: how large is a batch's gradient (`mean_of_norms`), and how large is the
+    gradient that batches have in common (`norm_of_mean`, which is what Xiong et al. 2020, figure
+    3(a) and (b), shows).
     """
 
     batches: int
@@ -27,14 +30,16 @@ class GradientNorms:
     mean_of_squares: float
     """Mean of ‖g‖²."""
     norm_of_mean: float
-    """‖ḡ‖, ḡ the mean over the batches. Its square is biased upwards: E‖ḡ‖² = ‖Eg‖² + (trace of Cov g) / batches."""
+    """‖ḡ‖, ḡ the mean over the batches. Its square is biased upwards: E‖ḡ‖² = ‖Eg‖² + (trace of Cov
+    g) / batches.
+    """
 
     @property
     def expected_squared(self) -> float:
         """Unbiased estimate of ‖Eg‖²: ‖ḡ‖² less `noise` / batches. NaN for one batch.
 
-        It may come out negative, where the batches have nothing in common that could be told from noise; its root
-        would be biased again and is left to the reader.
+        It may come out negative, where the batches have nothing in common that could be told from
+        noise; its root would be biased again and is left to the reader.
         """
         return self.norm_of_mean**2 - self.noise / self.batches
 
@@ -61,7 +66,9 @@ class _Running:
             self.mean.mul_((batch - 1) / batch)
             return
         self.used = True
-        gradient = (gradient.to_dense() if gradient.layout != torch.strided else gradient).to(self.mean.dtype)
+        gradient = (gradient.to_dense() if gradient.layout != torch.strided else gradient).to(
+            self.mean.dtype
+        )
         norm = euclidean_norm(gradient)
         self.norms, self.squares = self.norms + norm, self.squares + norm**2
         self.mean.lerp_(gradient, 1 / batch)
@@ -72,10 +79,11 @@ def expected_gradient_norms(
 ) -> dict[str, GradientNorms]:
     """Gradient norms of `loss(batch)`, a scalar, over all batches, by parameter name.
 
-    Streamed: beside one batch's gradients it holds one running mean of them (float32 at least), however many batches
-    there are. `.grad` is neither read nor written, and no random number is drawn but by `loss`. A batch that does not
-    use a parameter counts as a gradient of 0; parameters that are frozen, or used by no batch, are left out.
-    Raises ValueError without batches, without a trainable parameter, or where the loss is not one number.
+    Streamed: beside one batch's gradients it holds one running mean of them (float32 at least),
+    however many batches there are. `.grad` is neither read nor written, and no random number is
+    drawn but by `loss`. A batch that does not use a parameter counts as a gradient of 0; parameters
+    that are frozen, or used by no batch, are left out. Raises ValueError without batches, without a
+    trainable parameter, or where the loss is not one number.
     """
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not named:
@@ -87,7 +95,10 @@ def expected_gradient_norms(
             value = loss(batch)
             single = value.reshape(()) if value.numel() == 1 else None
         if single is None:
-            raise ValueError(f"the loss of a batch must be one number, got a tensor of shape {tuple(value.shape)}")
+            raise ValueError(
+                "the loss of a batch must be one number, got a tensor of shape "
+                f"{tuple(value.shape)}"
+            )
         gradients = torch.autograd.grad(single, list(named.values()), allow_unused=True)
         for one, gradient in zip(running.values(), gradients, strict=True):
             one.add(gradient, count)

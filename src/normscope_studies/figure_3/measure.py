@@ -1,4 +1,6 @@
-"""Figure 3 of Xiong et al. 2020: what is asked of which models, and the gradients of their feed-forward matrices."""
+"""Figure 3 of Xiong et al. 2020: what is asked of which models, and the gradients of their
+feed-forward matrices.
+"""
 
 import itertools
 import math
@@ -17,7 +19,12 @@ from normscope.model import EncoderDecoder, ModelConfig
 from normscope.model.linear import fast_matmul
 from normscope.optim import OptimizerConfig, ScheduleConfig
 from normscope.runs.trained import load_run
-from normscope.tasks.translation import TRANSLATION, TranslationConfig, TranslationObjective, TranslationRunConfig
+from normscope.tasks.translation import (
+    TRANSLATION,
+    TranslationConfig,
+    TranslationObjective,
+    TranslationRunConfig,
+)
 from normscope.train import TrainConfig
 from normscope.train.device import keep_freed_memory, seed_micro_batch
 
@@ -89,15 +96,35 @@ class Figure3Config:
         check_different(self, "blocks")
         check_rising(self, "blocks")
         if len(self.blocks) < 2 or self.blocks[0] < 2:
-            raise ValueError(f"blocks needs two depths of 2 at least, to tell slopes from, got {self.blocks}")
-        check_least(self, seeds=2, batches=2, last_batches=1, small_batches=1, warm_up_updates=1, small_max_tokens=1)
+            raise ValueError(
+                f"blocks needs two depths of 2 at least, to tell slopes from, got {self.blocks}"
+            )
+        check_least(
+            self,
+            seeds=2,
+            batches=2,
+            last_batches=1,
+            small_batches=1,
+            warm_up_updates=1,
+            small_max_tokens=1,
+        )
         if not self.small_max_tokens < self.max_tokens:
-            raise ValueError(f"small_max_tokens={self.small_max_tokens} must be below max_tokens={self.max_tokens}")
+            raise ValueError(
+                f"small_max_tokens={self.small_max_tokens} must be below "
+                f"max_tokens={self.max_tokens}"
+            )
         if not 0 < self.dropout < 1:
-            raise ValueError(f"dropout must lie in (0, 1): it is compared with none, got {self.dropout}")
+            raise ValueError(
+                f"dropout must lie in (0, 1): it is compared with none, got {self.dropout}"
+            )
         if not 0 <= self.warm_up_seeds <= self.seeds:
-            raise ValueError(f"warm_up_seeds must lie in [0, seeds={self.seeds}], got {self.warm_up_seeds}")
-        for width, ffn_width in ((self.width, self.ffn_width), (self.warm_up_width, self.warm_up_ffn_width)):
+            raise ValueError(
+                f"warm_up_seeds must lie in [0, seeds={self.seeds}], got {self.warm_up_seeds}"
+            )
+        for width, ffn_width in (
+            (self.width, self.ffn_width),
+            (self.warm_up_width, self.warm_up_ffn_width),
+        ):
             ModelConfig(width=width, ffn_width=ffn_width, heads=self.heads)
         TranslationConfig(label_smoothing=self.label_smoothing)
         OptimizerConfig(peak_lr=self.warm_up_peak_lr)
@@ -105,7 +132,9 @@ class Figure3Config:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The paper's own, then smaller batches, then these without dropout: one change at a time."""
+        """The paper's own, then smaller batches, then these without dropout: one change at a
+        time.
+        """
         small, few = self.small_max_tokens, self.small_batches
         return (
             Condition(max_tokens=self.max_tokens, dropout=self.dropout, batches=self.last_batches),
@@ -118,7 +147,9 @@ class Figure3Config:
         """Of panels (a) and (b)."""
         return Condition(max_tokens=self.max_tokens, dropout=self.dropout, batches=self.batches)
 
-    def model(self, placement: str, blocks: int, dropout: float, *, small: bool = False) -> ModelConfig:
+    def model(
+        self, placement: str, blocks: int, dropout: float, *, small: bool = False
+    ) -> ModelConfig:
         """Of `blocks` blocks a stack. small: of the size that is trained through the warm-up."""
         return ModelConfig(
             placement=placement,
@@ -136,7 +167,9 @@ class Figure3Config:
         return DataConfig(corpus=self.corpus, toy_pairs=self.toy_pairs, max_tokens=max_tokens)
 
     def training(self) -> TranslationRunConfig:
-        """Of Post-LN with Adam, from the first update to the end of the warm-up; a seed is still to be chosen."""
+        """Of Post-LN with Adam, from the first update to the end of the warm-up; a seed is still to
+        be chosen.
+        """
         updates = self.warm_up_updates
         return TranslationRunConfig(
             data=self.data(self.warm_up_max_tokens),
@@ -155,7 +188,9 @@ class Figure3Config:
 
 
 def corpus_of(corpus: str, toy_pairs: int) -> Corpus:
-    """A prepared corpus, or `toy`. Raises UserError that says how to come by one where there is none."""
+    """A prepared corpus, or `toy`. Raises UserError that says how to come by one where there is
+    none.
+    """
     refuse_missing(corpus, "corpus", "normscope data prepare")
     return open_corpus(DataConfig(corpus=corpus, toy_pairs=toy_pairs))
 
@@ -163,13 +198,18 @@ def corpus_of(corpus: str, toy_pairs: int) -> Corpus:
 def corpus_title(corpus: Corpus) -> str:
     """Languages and sizes, for the conditions."""
     languages = f"{corpus.source.form.language}-{corpus.target.form.language}"
-    return f"{languages}, {len(corpus.splits['train']):,} training sentences, {len(corpus.target.vocabulary):,} entries"
+    return (
+        f"{languages}, {len(corpus.splits['train']):,} training sentences, "
+        f"{len(corpus.target.vocabulary):,} entries"
+    )
 
 
 MATRICES = {"W1": "ffn_in", "W2": "ffn_out"}
 PRINTED = {"W1": "W₁", "W2": "W₂"}
 STACKS = ("encoder", "decoder")
-"""Of one model: matrix -> stack -> what `GradientNorms` says, a list over layers each; and of the batches."""
+"""Of one model: matrix -> stack -> what `GradientNorms` says, a list over layers each; and of the
+batches.
+"""
 
 
 class Bench:
@@ -184,8 +224,12 @@ class Bench:
     def at_start(
         self, model: ModelConfig, condition: Condition, seed: int, *, last_only: bool = False
     ) -> dict[str, Any]:
-        """With its initial weights. last_only: of W2 in the decoder's last block, and of nothing else."""
-        built = TRANSLATION.build(TranslationRunConfig(seed=seed, model=model), self.corpus.codec).to(self.device)
+        """With its initial weights. last_only: of W2 in the decoder's last block, and of nothing
+        else.
+        """
+        built = TRANSLATION.build(
+            TranslationRunConfig(seed=seed, model=model), self.corpus.codec
+        ).to(self.device)
         return self.norms(built, condition, seed, last_only=last_only)
 
     def after_training(self, folder: Path, condition: Condition, seed: int) -> dict[str, Any]:
@@ -196,7 +240,9 @@ class Bench:
     def norms(
         self, model: EncoderDecoder, condition: Condition, seed: int, *, last_only: bool = False
     ) -> dict[str, Any]:
-        """Of the mean loss per target token, label-smoothed, in nats; dropout as the model has it."""
+        """Of the mean loss per target token, label-smoothed, in nats; dropout as the model has
+        it.
+        """
         task = self.task(condition, seed)
         losses, batches = [], self.batches(condition, seed)
 
@@ -238,7 +284,9 @@ class Bench:
 
     def task(self, condition: Condition, seed: int) -> TranslationObjective:
         loss = TranslationConfig(label_smoothing=self.config.label_smoothing)
-        return TranslationObjective(self.corpus, loss, max_tokens=condition.max_tokens, seed=seed, device=self.device)
+        return TranslationObjective(
+            self.corpus, loss, max_tokens=condition.max_tokens, seed=seed, device=self.device
+        )
 
     def asked(self, model: ModelConfig, condition: Condition, seed: int) -> dict[str, Any]:
         """All that the norms of a model with its initial weights depend on."""
@@ -258,8 +306,12 @@ class Bench:
 
 
 def matrices(model: EncoderDecoder) -> dict[tuple[str, str], list[nn.Parameter]]:
-    """The weights of every feed-forward sub-layer, by matrix and stack, in the order of the forward pass."""
-    found: dict[tuple[str, str], list[nn.Parameter]] = {(m, s): [] for m in MATRICES for s in STACKS}
+    """The weights of every feed-forward sub-layer, by matrix and stack, in the order of the forward
+    pass.
+    """
+    found: dict[tuple[str, str], list[nn.Parameter]] = {
+        (m, s): [] for m in MATRICES for s in STACKS
+    }
     for stack in STACKS:
         for sublayer in getattr(model, stack).sublayers():
             own = dict(sublayer.f.matrices())

@@ -1,4 +1,5 @@
-"""Figure 3 as numbers: pieces of every model, measured or read from the folder, and theory on the same batches.
+"""Figure 3 as numbers: pieces of every model, measured or read from the folder, and theory on the
+same batches.
 
 Arrays are over seeds. S = seeds, L = layers of a stack, B = depths.
 """
@@ -47,15 +48,22 @@ class ModelPieces:
 
 
 def measure(config: Figure3Config, pieces: Pieces) -> ModelPieces:
-    """What the folder lacks is measured, the first seed of everything first; the trainings come last.
+    """What the folder lacks is measured, the first seed of everything first; the trainings come
+    last.
 
-    Raises UserError for a corpus that is not there, a run folder that holds something else, or a training that failed.
+    Raises UserError for a corpus that is not there, a run folder that holds something else, or a
+    training that failed.
     """
     corpus, device = corpus_of(config.corpus, config.toy_pairs), choose_device(config.device)
     cells = _cells(config, pieces)
     bench, layers = Bench(config, corpus, device), config.layers_condition
     found = ModelPieces(
-        bench=bench, layers={name: [] for name in PLACEMENTS}, last={}, before=[], after=[], trained_by={}
+        bench=bench,
+        layers={name: [] for name in PLACEMENTS},
+        last={},
+        before=[],
+        after=[],
+        trained_by={},
     )
     for seed in range(1, config.seeds + 1):
         pieces.watch("seeds", seed - 1, config.seeds)
@@ -63,28 +71,40 @@ def measure(config: Figure3Config, pieces: Pieces) -> ModelPieces:
     pieces.watch("seeds", config.seeds, config.seeds)
     for run in train(cells, "the warm-up", pieces) if cells else ():
         if not run.finite:
-            raise UserError(f"{run.cell.name}: its loss did not stay finite (log: {run.cell.log_file})")
+            raise UserError(
+                f"{run.cell.name}: its loss did not stay finite (log: {run.cell.log_file})"
+            )
     found.trained_by.update(sources(cells))
     for cell in cells:
         run_config = translation(cell.config, "figure 3")
-        asked = bench.asked_of(run_config, layers) | {"trained_by": found.trained_by[cell.name]["source_sha256"]}
+        asked = bench.asked_of(run_config, layers) | {
+            "trained_by": found.trained_by[cell.name]["source_sha256"]
+        }
         name = f"after-warm-up/{cell.arm.placement}_seed-{cell.seed}"
-        found.after.append(pieces.get(name, asked, bench.after_training, cell.folder.path, layers, cell.seed))
+        found.after.append(
+            pieces.get(name, asked, bench.after_training, cell.folder.path, layers, cell.seed)
+        )
     return found
 
 
 def _measure_seed(found: ModelPieces, config: Figure3Config, pieces: Pieces, seed: int) -> None:
     bench, layers = found.bench, config.layers_condition
 
-    def piece(name: str, placement: str, blocks: int, condition: Condition, **options: Any) -> dict[str, Any]:
-        model = config.model(placement, blocks, condition.dropout, small=options.pop("small", False))
+    def piece(
+        name: str, placement: str, blocks: int, condition: Condition, **options: Any
+    ) -> dict[str, Any]:
+        model = config.model(
+            placement, blocks, condition.dropout, small=options.pop("small", False)
+        )
         asked = bench.asked(model, condition, seed) | options
         return pieces.get(  # type: ignore[no-any-return]
             f"{name}_seed-{seed}", asked, bench.at_start, model, condition, seed, **options
         )
 
     for placement in PLACEMENTS:
-        found.layers[placement].append(piece(f"layers/{placement}", placement, config.blocks[0], layers))
+        found.layers[placement].append(
+            piece(f"layers/{placement}", placement, config.blocks[0], layers)
+        )
     for condition in config.conditions:
         for blocks in config.blocks:
             for placement in PLACEMENTS:
@@ -92,7 +112,9 @@ def _measure_seed(found: ModelPieces, config: Figure3Config, pieces: Pieces, see
                 one = piece(name, placement, blocks, condition, last_only=True)
                 found.last.setdefault((condition, placement, blocks), []).append(one)
     if config.warm_up_seeds:
-        found.before.append(piece(f"before-warm-up/{POST}", POST, config.blocks[0], layers, small=True))
+        found.before.append(
+            piece(f"before-warm-up/{POST}", POST, config.blocks[0], layers, small=True)
+        )
 
 
 def _cells(config: Figure3Config, pieces: Pieces) -> list[Cell]:
@@ -118,16 +140,24 @@ class Figure3Numbers:
     last: dict[Condition, dict[str, Floats]]
     """By condition and placement: (S, B), the norm of the last W2's gradient, mean over batches."""
     before: dict[str, Layers]
-    """As `layers`, of the model that is trained, with its initial weights; empty where none is trained."""
+    """As `layers`, of the model that is trained, with its initial weights; empty where none is
+    trained.
+    """
     after: dict[str, Layers]
     predicted_last: Mapping[Condition, Mapping[str, Sequence[float]]]
-    """By condition and placement: of a batch's gradient of the last W2, by depth; a mean over the batches measured."""
+    """By condition and placement: of a batch's gradient of the last W2, by depth; a mean over the
+    batches measured.
+    """
     predicted_layers: Mapping[str, Layers]
-    """By placement, of the shallowest models: of the gradient averaged over all batches of a seed, layer by layer."""
+    """By placement, of the shallowest models: of the gradient averaged over all batches of a seed,
+    layer by layer.
+    """
 
     def predicted_exponent(self, condition: Condition, placement: str) -> float:
         """Of depth, of the last W2's."""
-        return float(exponent(self.blocks, np.array([self.predicted_last[condition][placement]])).mean)
+        return float(
+            exponent(self.blocks, np.array([self.predicted_last[condition][placement]])).mean
+        )
 
     def predicted_factors(self, placement: str) -> dict[tuple[str, str], float]:
         """Logarithms of the factors from layer to layer."""
@@ -136,7 +166,9 @@ class Figure3Numbers:
 
     @property
     def left_after_warm_up(self) -> dict[tuple[str, str], Estimate]:
-        """(L,) The norm of the mean gradient as a share of what it was before, over the seeds that were trained."""
+        """(L,) The norm of the mean gradient as a share of what it was before, over the seeds that
+        were trained.
+        """
         before, after = self.before["norm_of_mean"], self.after["norm_of_mean"]
         return {key: estimate(after[key] / before[key][: len(after[key])]) for key in PARTS}
 
@@ -144,26 +176,38 @@ class Figure3Numbers:
 def _by_kind(pieces: Sequence[dict[str, Any]]) -> dict[str, Layers]:
     if not pieces:
         return {}
-    return {kind: {(m, s): np.array([one[m][s][kind] for one in pieces]) for m, s in PARTS} for kind in KINDS}
+    return {
+        kind: {(m, s): np.array([one[m][s][kind] for one in pieces]) for m, s in PARTS}
+        for kind in KINDS
+    }
 
 
 def factor_per_layer(values_SL: Floats) -> Estimate:
-    """Of the logarithm, from layer to layer: a line for each seed, and the mean over seeds; 0 is what stays."""
+    """Of the logarithm, from layer to layer: a line for each seed, and the mean over seeds; 0 is
+    what stays.
+    """
     return estimate(slopes(np.arange(values_SL.shape[1]), values_SL))
 
 
 def without_noise(layers: Mapping[str, Layers], key: tuple[str, str]) -> Floats:
-    """(L,) The norm of the expected gradient, mean over seeds: roots of the unbiased squares, 0 for those below it."""
+    """(L,) The norm of the expected gradient, mean over seeds: roots of the unbiased squares, 0 for
+    those below it.
+    """
     norms: Floats = np.sqrt(np.maximum(layers["expected_squared"][key], 0.0)).mean(0)
     return norms
 
 
 def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
-    """What was measured, and what theory says of the same models on the same batches; those averaged are one batch."""
+    """What was measured, and what theory says of the same models on the same batches; those
+    averaged are one batch.
+    """
     last: dict[Condition, dict[str, Floats]] = {}
     for condition, placement, _ in measured.last:
         rows = [
-            [one["W2"]["decoder"]["mean_of_norms"][-1] for one in measured.last[condition, placement, depth]]
+            [
+                one["W2"]["decoder"]["mean_of_norms"][-1]
+                for one in measured.last[condition, placement, depth]
+            ]
             for depth in config.blocks
         ]
         last.setdefault(condition, {})[placement] = np.array(rows).T
@@ -174,7 +218,8 @@ def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
         seeds = [bench.batches(condition, seed) for seed in range(1, config.seeds + 1)]
         groups = seeds if averaged else [[batch] for batches in seeds for batch in batches]
         return [
-            setting_of(group, model, vocabulary=vocabulary, label_smoothing=config.label_smoothing) for group in groups
+            setting_of(group, model, vocabulary=vocabulary, label_smoothing=config.label_smoothing)
+            for group in groups
         ]
 
     def mean(placement: str, asked: Sequence[ModelSetting], matrix: str, stack: str) -> Floats:
@@ -193,7 +238,14 @@ def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
         predicted_last={
             condition: {
                 placement: [
-                    float(mean(placement, [replace(one, blocks=blocks) for one in asked], "W2", "decoder")[-1])
+                    float(
+                        mean(
+                            placement,
+                            [replace(one, blocks=blocks) for one in asked],
+                            "W2",
+                            "decoder",
+                        )[-1]
+                    )
                     for blocks in config.blocks
                 ]
                 for placement in PLACEMENTS
@@ -201,6 +253,7 @@ def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
             for condition, asked in single.items()
         },
         predicted_layers={
-            placement: {part: mean(placement, averaged, *part) for part in PARTS} for placement in PLACEMENTS
+            placement: {part: mean(placement, averaged, *part) for part in PARTS}
+            for placement in PLACEMENTS
         },
     )

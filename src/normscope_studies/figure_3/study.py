@@ -1,6 +1,8 @@
-"""The paper's figure 3: gradient norms by layer and by depth, at initialisation and after the warm-up, on real text.
+"""The paper's figure 3: gradient norms by layer and by depth, at initialisation and after the
+warm-up, on real text.
 
-The statements of Xiong et al. 2020, section 3.4, stand beside what was measured; then corrected ones.
+The statements of Xiong et al. 2020, section 3.4, stand beside what was measured; then corrected
+ones.
 """
 
 import math
@@ -36,22 +38,33 @@ _EXPONENT, _A_LAYER = "exponent of depth", "factor from layer to layer"
 
 
 def claims(numbers: Figure3Numbers) -> list[Claim]:
-    """Panel (d), (c), (a) and (b), and after the warm-up; each as the paper has it, then corrected."""
+    """Panel (d), (c), (a) and (b), and after the warm-up; each as the paper has it, then
+    corrected.
+    """
     return [*_depth_claims(numbers), *_layer_claims(numbers), *_warm_up_claims(numbers)]
 
 
 def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
     """Panels (c) and (d)."""
     post, pre = (
-        {_batches(condition): exponent(numbers.blocks, by[placement]) for condition, by in numbers.last.items()}
+        {
+            _batches(condition): exponent(numbers.blocks, by[placement])
+            for condition, by in numbers.last.items()
+        }
         for placement in (POST, PRE)
     )
-    sizes = {_batches(condition): estimate(by[POST].mean(1)) for condition, by in numbers.last.items()}
-    predicted = {_batches(condition): numbers.predicted_exponent(condition, PRE) for condition in numbers.last}
+    sizes = {
+        _batches(condition): estimate(by[POST].mean(1)) for condition, by in numbers.last.items()
+    }
+    predicted = {
+        _batches(condition): numbers.predicted_exponent(condition, PRE)
+        for condition in numbers.last
+    }
     return [
         claim(
             "Figure 3(d), Post-LN keeps its size",
-            f"the gradient of the last W₂ stays the same whatever the depth: an exponent of 0 within {NEAR:g}",
+            "the gradient of the last W₂ stays the same whatever the depth: an exponent of 0 "
+            f"within {NEAR:g}",
             source=f"{_SECTION} and Theorem 1",
             value=_EXPONENT,
             holds=post,
@@ -77,7 +90,8 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
         ),
         claim(
             "Figure 3(c), Pre-LN falls as 1/√L",
-            f"the gradient of the last W₂ is of order 1/√L: its exponent of depth is −½ within {NEAR:g}",
+            "the gradient of the last W₂ is of order 1/√L: its exponent of depth is −½ within "
+            f"{NEAR:g}",
             source="Xiong et al. 2020, Theorem 1",
             value=_EXPONENT,
             holds=pre,
@@ -85,8 +99,9 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
         ),
         claim(
             "Figure 3(c), Pre-LN falls as predicted",
-            "it falls as the stream that it is divided by grows, but for the embedding's part of it: at these depths, "
-            f"of this text, with the exponent {span(list(predicted.values()))}, within {NEAR:g}",
+            "it falls as the stream that it is divided by grows, but for the embedding's part of "
+            "it: at these depths, of this text, with the exponent "
+            f"{span(list(predicted.values()))}, within {NEAR:g}",
             source="corrected",
             value=_EXPONENT,
             holds=pre,
@@ -98,11 +113,19 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
 def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
     """Panels (a) and (b)."""
     post, pre = (numbers.layers[name]["norm_of_mean"] for name in (POST, PRE))
-    slopes, pre_slopes = ({_part(key): factor_per_layer(by[key]) for key in PARTS} for by in (post, pre))
-    last_over_first = {_part(key): estimate(np.log(pre[key][:, -1] / pre[key][:, 0])) for key in PARTS}
+    slopes, pre_slopes = (
+        {_part(key): factor_per_layer(by[key]) for key in PARTS} for by in (post, pre)
+    )
+    last_over_first = {
+        _part(key): estimate(np.log(pre[key][:, -1] / pre[key][:, 0])) for key in PARTS
+    }
 
-    def as_predicted(name: str, reason: str, placement: str, measured: Mapping[str, Estimate]) -> Claim:
-        factors = {_part(key): factor for key, factor in numbers.predicted_factors(placement).items()}
+    def as_predicted(
+        name: str, reason: str, placement: str, measured: Mapping[str, Estimate]
+    ) -> Claim:
+        factors = {
+            _part(key): factor for key, factor in numbers.predicted_factors(placement).items()
+        }
         layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
         return claim(
             f"Figure 3(a, b), {name}",
@@ -117,7 +140,8 @@ def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
     return [
         claim(
             "Figure 3(a, b), Post-LN grows with the layer",
-            "the norm of the expected gradient grows along with the layer index: by a factor above 1 a layer",
+            "the norm of the expected gradient grows along with the layer index: by a factor above "
+            "1 a layer",
             source=_SECTION,
             value=_A_LAYER,
             holds=slopes,
@@ -127,15 +151,15 @@ def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
         ),
         as_predicted(
             "Post-LN grows as predicted",
-            "it grows slowly in the encoder, and in the decoder because every cross-attention passes a part of the "
-            "gradient on to the encoder",
+            "it grows slowly in the encoder, and in the decoder because every cross-attention "
+            "passes a part of the gradient on to the encoder",
             POST,
             slopes,
         ),
         claim(
             "Figure 3(a, b), Pre-LN stays",
-            "the norm of the expected gradient stays almost the same for all layers: the last layer's within a "
-            f"factor of {SAME:g} of the first's",
+            "the norm of the expected gradient stays almost the same for all layers: the last "
+            f"layer's within a factor of {SAME:g} of the first's",
             source=_SECTION,
             value="the last layer's over the first's",
             holds=last_over_first,
@@ -143,7 +167,12 @@ def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
             shown=shown_factor,
             beside=_ends_of_layers(pre),
         ),
-        as_predicted("Pre-LN falls as predicted", "it falls as the stream grows over the layers", PRE, pre_slopes),
+        as_predicted(
+            "Pre-LN falls as predicted",
+            "it falls as the stream grows over the layers",
+            PRE,
+            pre_slopes,
+        ),
     ]
 
 
@@ -154,7 +183,8 @@ def _warm_up_claims(numbers: Figure3Numbers) -> list[Claim]:
     return [
         claim(
             "Figure 3(a, b), Post-LN after the warm-up",
-            f"after the warm-up with Adam its gradients are very small: less than {SMALL:g} of what they were",
+            f"after the warm-up with Adam its gradients are very small: less than {SMALL:g} of "
+            "what they were",
             source=_SECTION,
             value="Of what it was in the same layer before, the norm is",
             holds={_part(key): ratio for key, ratio in numbers.left_after_warm_up.items()},
@@ -177,14 +207,19 @@ def _ends_of_depth(numbers: Figure3Numbers, placement: str) -> str:
     texts, blocks = [], numbers.blocks
     for condition, by_placement in numbers.last.items():
         found = estimate(by_placement[placement])
-        ends = (f"{blocks[i]}-{blocks[i]} {interval(found.mean[i], found.half_width[i], 2)}" for i in (0, -1))
+        ends = (
+            f"{blocks[i]}-{blocks[i]} {interval(found.mean[i], found.half_width[i], 2)}"
+            for i in (0, -1)
+        )
         texts.append(f"{', '.join(ends)} in {_batches(condition)}")
     return f"Its norm: {'; '.join(texts)}."
 
 
 def _ends_of_layers(parts: Mapping[tuple[str, str], Floats]) -> str:
     means = {_part(key): parts[key].mean(0) for key in PARTS}
-    texts = (f"{part} {number(mean[0], 2)} to {number(mean[-1], 2)}" for part, mean in means.items())
+    texts = (
+        f"{part} {number(mean[0], 2)} to {number(mean[-1], 2)}" for part, mean in means.items()
+    )
     return f"First to last layer: {'; '.join(texts)}."
 
 
@@ -212,12 +247,16 @@ SCALES = scales(
         "device": "auto",
     },
 )  # fmt: skip
-"""Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper ten trainings
-of 4,000 updates at full size, some 5 hours each on a core and minutes each on an accelerator."""
+"""Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper
+ten trainings of 4,000 updates at full size, some 5 hours each on a core and minutes each on an
+accelerator."""
 STUDY = Study(
     title="Gradients by layer and by depth: the paper's Figure 3",
-    question="How large is the gradient of the feed-forward matrices of Post-LN and Pre-LN, layer by layer and as the "
-    "model grows, on real text? Is it around 1.6 at every depth of Post-LN, and what is left of it after the warm-up?",
+    question=(
+        "How large is the gradient of the feed-forward matrices of Post-LN and Pre-LN, layer by "
+        "layer and as the model grows, on real text? Is it around 1.6 at every depth of Post-LN, "
+        "and what is left of it after the warm-up?"
+    ),
     help="The paper's Figure 3: where are gradients large?",
     scales=SCALES,
     run=run,

@@ -51,27 +51,39 @@ class LemmasConfig:
         most = min(512, self.width)
         if not 3 <= self.singular_width <= most:
             raise ValueError(
-                f"singular_width must lie between 3 and {most} (it is a part of the width of {self.width}), "
-                f"got {self.singular_width}"
+                f"singular_width must lie between 3 and {most} (it is a part of the width of "
+                f"{self.width}), got {self.singular_width}"
             )
 
 
 def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
-    """For each sigma: mean of ‖ReLU(X)‖² / (σ² d) over vectors, and the deviation of one as a share of the mean;
-    beyond: the share of vectors that have a feature with ReLU(X)² / σ² above 2 ln(100 d), as appendix E has it."""
+    """For each sigma: mean of ‖ReLU(X)‖² / (σ² d) over vectors, and the deviation of one as a share
+    of the mean;
+    beyond: the share of vectors that have a feature with ReLU(X)² / σ² above 2 ln(100 d), as
+    appendix E has it."""
     generator = torch.Generator().manual_seed(seed)
     shares, deviations, beyond = [], [], []
     for sigma in config.sigmas:
-        x_BD = sigma * torch.randn(config.vectors, config.width, generator=generator, dtype=torch.float64)
+        x_BD = sigma * torch.randn(
+            config.vectors, config.width, generator=generator, dtype=torch.float64
+        )
         squares_B = x_BD.relu().square().sum(-1)
         shares.append(float(squares_B.mean()) / (sigma**2 * config.width))
         deviations.append(float(squares_B.std() / squares_B.mean()))
-        beyond.append(float((x_BD.amax(-1) > sigma * math.sqrt(2 * math.log(100 * config.width))).double().mean()))
+        beyond.append(
+            float(
+                (x_BD.amax(-1) > sigma * math.sqrt(2 * math.log(100 * config.width)))
+                .double()
+                .mean()
+            )
+        )
     return {"share": shares, "deviation": deviations, "beyond": beyond}
 
 
 def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
-    """E‖x‖² / d of the six steps of Table 1, each for every block; and how far a hidden state's own is from 1."""
+    """E‖x‖² / d of the six steps of Table 1, each for every block; and how far a hidden state's own
+    is from 1.
+    """
     stack = drawn("post-ln", square_encoder(config.blocks, config.width), "theory", seed)
     places: dict[tuple[int, int], Point] = {}
     for i, block in enumerate(stack.blocks):
@@ -88,7 +100,9 @@ def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
     found = _squared_norms(stack, places, config)
     states = torch.stack([found[0, i] for i in range(config.blocks)])
     return {
-        "steps": [[float(found[step, i].mean()) for i in range(config.blocks)] for step in range(STEPS)],
+        "steps": [
+            [float(found[step, i].mean()) for i in range(config.blocks)] for step in range(STEPS)
+        ],
         "hidden_off": float((states - 1).abs().max()),
     }
 
@@ -101,13 +115,18 @@ def pre_ln(config: LemmasConfig, seed: int) -> list[float]:
 
 
 def jacobians(config: LemmasConfig, seed: int) -> dict[str, Any]:
-    """Spectral norms for each mean of x, by autograd and by formula, and how many singular values are alike."""
+    """Spectral norms for each mean of x, by autograd and by formula, and how many singular values
+    are alike.
+    """
     generator = torch.Generator().manual_seed(seed)
-    noise_BD = torch.randn(len(config.means), config.width, generator=generator, dtype=torch.float64)
+    noise_BD = torch.randn(
+        len(config.means), config.width, generator=generator, dtype=torch.float64
+    )
     x_BD = noise_BD + torch.tensor(config.means, dtype=torch.float64)[:, None]
     claimed_B = config.width**0.5 / x_BD.norm(dim=-1)
     found: dict[str, Any] = {"claimed": claimed_B.tolist()}
-    # Eq. (28) of Xiong et al. 2020: without eps and gain, one over the deviation; RMSNorm's, over the root mean square.
+    # Eq. (28) of Xiong et al. 2020: without eps and gain, one over the deviation; RMSNorm's, over
+    # the root mean square.
     exact = {"layer-norm": x_BD - x_BD.mean(-1, keepdim=True), "rms-norm": x_BD}
     for name, divided_BD in exact.items():
         norm = NORMS[name](config.width, 0.0).double()
@@ -135,7 +154,9 @@ def singular_values(f: nn.Module, x_D: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _squared_norms(stack: Stack, places: dict[_Key, Point], config: LemmasConfig) -> dict[_Key, Tensor]:
+def _squared_norms(
+    stack: Stack, places: dict[_Key, Point], config: LemmasConfig
+) -> dict[_Key, Tensor]:
     """‖x‖² / d of each token, (T,), at each place, of independent tokens with E‖x_0‖² = d."""
     layout = Layout(torch.tensor([config.tokens]))
     x_TD = torch.randn(config.tokens, config.width)

@@ -36,7 +36,10 @@ _ROUNDING = 1e-3
 
 
 def claims(
-    config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]], hidden_off: float
+    config: measure.LemmasConfig,
+    of: _Estimates,
+    jacobian: Sequence[Mapping[str, Any]],
+    hidden_off: float,
 ) -> list[Claim]:
     """jacobian: by seed; hidden_off: how far ‖x‖² / d of a state is from 1."""
     return [
@@ -59,8 +62,10 @@ def _lemma_1(config: measure.LemmasConfig, of: _Estimates) -> Claim:
         holds=by_names(of["relu"], [f"σ = {sigma:g}" for sigma in config.sigmas]),
         **around(share, share * EQUAL_WITHIN),
         shown=partial(with_interval, decimals=5),
-        beside=f"The standard deviation of a single vector's is {percentage(spread, 2)} of the mean, √(5/d) = "
-        f"{percentage(expected, 2)}.",
+        beside=(
+            f"The standard deviation of a single vector's is {percentage(spread, 2)} of the mean, "
+            f"√(5/d) = {percentage(expected, 2)}."
+        ),
     )
 
 
@@ -69,7 +74,8 @@ def _every_feature(config: measure.LemmasConfig, beyond: Estimate) -> Claim:
     exact = 1 - (1 - math.erfc(math.sqrt(edge / 2)) / 2) ** config.width
     return claim(
         "Theorem 1, the 0.99 of one position",
-        f"With probability at least 0.99 every feature has ReLU(x W₁)² ≤ 2 ln(100 d), {number(edge, 2)} here.",
+        "With probability at least 0.99 every feature has ReLU(x W₁)² ≤ 2 ln(100 d), "
+        f"{number(edge, 2)} here.",
         source="Xiong et al. 2020, appendix E, after eq. (40)",
         value="share of vectors with a feature beyond",
         holds=by_names(beyond, [f"σ = {sigma:g}" for sigma in config.sigmas]),
@@ -80,24 +86,35 @@ def _every_feature(config: measure.LemmasConfig, beyond: Estimate) -> Claim:
 
 
 def _post_ln(config: measure.LemmasConfig, of: _Estimates, hidden_off: float) -> list[Claim]:
-    """What the last norm of a block reads; all steps, each of which holds where it does in all blocks; the state."""
-    bounds = {step: np.array(paper.post_ln_squared_norm(step, width=1)) for step in range(1, measure.STEPS)}
+    """What the last norm of a block reads; all steps, each of which holds where it does in all
+    blocks; the state.
+    """
+    bounds = {
+        step: np.array(paper.post_ln_squared_norm(step, width=1))
+        for step in range(1, measure.STEPS)
+    }
     steps = [all_hold(_within(of[f"step {step}"], *ends)) for step, ends in bounds.items()]
-    ranges = (f"x{sup} {shown_span(of[f'step {step}'])}" for step, sup in zip(bounds, "¹²³⁴⁵", strict=True))
+    ranges = (
+        f"x{sup} {shown_span(of[f'step {step}'])}"
+        for step, sup in zip(bounds, "¹²³⁴⁵", strict=True)
+    )
     last, hidden = of["step 5"], of["step 0"]
     return [
         judged(
             name="Lemma 2, Post-LN, before the last norm",
             statement=f"E‖x^{{post,5}}‖² = 3d/2 in every layer, within {percentage(EQUAL_WITHIN, 0)}.",
             source="Xiong et al. 2020, lemma 2, eq. (13)",
-            found=f"{number(last.mean.mean(), 4)} d on average over blocks, from {span(last.mean.tolist(), 4)} d, each "
-            f"± {number(last.half_width.max(), 4)} d at most.",
+            found=f"{number(last.mean.mean(), 4)} d on average over blocks, from "
+            f"{span(last.mean.tolist(), 4)} d, each ± {number(last.half_width.max(), 4)} d at "
+            "most.",
             holds=by_place(_within(last, *2 * [corrected.post_ln_squared_norm(width=1)]), "layer"),
         ),
         judged(
             name="Lemma 2, Post-LN, the steps of Table 1",
-            statement="E‖x^{post,1}‖² ≤ d ≤ E‖x^{post,2}‖² ≤ 2d, E‖x^{post,3}‖² = d, E‖x^{post,4}‖² = d/2, "
-            f"E‖x^{{post,5}}‖² = 3d/2, each equality within {percentage(EQUAL_WITHIN, 0)}.",
+            statement=(
+                "E‖x^{post,1}‖² ≤ d ≤ E‖x^{post,2}‖² ≤ 2d, E‖x^{post,3}‖² = d, E‖x^{post,4}‖² = "
+                f"d/2, E‖x^{{post,5}}‖² = 3d/2, each equality within {percentage(EQUAL_WITHIN, 0)}."
+            ),
             source="Xiong et al. 2020, proof of lemma 2, eq. (2) to (13)",
             found=f"Over blocks, in units of d: {'; '.join(ranges)}.",
             holds=by_place(steps, "step"),
@@ -106,8 +123,10 @@ def _post_ln(config: measure.LemmasConfig, of: _Estimates, hidden_off: float) ->
             name="Lemma 2, Post-LN, as digests have it",
             statement="The hidden state itself has E‖x‖² = 3d/2.",
             source="digests of the paper; the paper says it of x^{post,5}",
-            found=f"{number(hidden.mean.mean(), 4)} d: a norm's output has squared norm d up to its ε, at most "
-            f"{number(hidden_off, 6)} d off in any token.",
+            found=(
+                f"{number(hidden.mean.mean(), 4)} d: a norm's output has squared norm d up to its "
+                f"ε, at most {number(hidden_off, 6)} d off in any token."
+            ),
             holds=by_place(_within(hidden, 1.5, 1.5), "layer"),
         ),
     ]
@@ -120,7 +139,9 @@ def _within(found: Estimate, least: float, greatest: float) -> list[Answer]:
 
 
 def pre_ln(config: measure.LemmasConfig, q: Estimate) -> list[Claim]:
-    """The paper's bounds in both ways to count, the digests' and the value between them; q: by completed blocks."""
+    """The paper's bounds in both ways to count, the digests' and the value between them; q: by
+    completed blocks.
+    """
     blocks, after, most = config.blocks, part(q, slice(1, None)), PREDICTED_WITHIN
     bounds_X2, stated_X2 = completed_bounds(blocks), counted_bounds(blocks)
     outside = [answer is False for answer in each_between(part(q, slice(blocks)), *stated_X2.T)]
@@ -144,24 +165,32 @@ def pre_ln(config: measure.LemmasConfig, q: Estimate) -> list[Claim]:
             name="Lemma 2, Pre-LN, l completed blocks",
             statement=f"{bounds} state after l blocks.",
             source="Xiong et al. 2020, eq. (14) to (20), read as its proof counts",
-            found=f"E‖x_l‖² / d is {end}; bounds {' and '.join(number(bound, 2) for bound in bounds_X2[-1])}.",
+            found=f"E‖x_l‖² / d is {end}; bounds "
+            f"{' and '.join(number(bound, 2) for bound in bounds_X2[-1])}.",
             holds=by_place(each_between(after, *bounds_X2[1:].T), "depth"),
         ),
         judged(
             name="Lemma 2, Pre-LN, as digests have it",
             statement="E‖x_l‖² ≥ (1 + 2l) d.",
             source="digests of the paper; the paper has (1 + l/2) d",
-            found=f"{end}, where {1 + 2 * blocks} is asked for; that is more than the paper's upper bound "
-            f"{number(bounds_X2[-1, 1], 2)}.",
-            holds=by_place(each_between(after, 1 + 2 * np.arange(1, blocks + 1), math.inf), "depth"),
+            found=(
+                f"{end}, where {1 + 2 * blocks} is asked for; that is more than the paper's upper "
+                f"bound {number(bounds_X2[-1, 1], 2)}."
+            ),
+            holds=by_place(
+                each_between(after, 1 + 2 * np.arange(1, blocks + 1), math.inf), "depth"
+            ),
         ),
         judged(
             name="Pre-LN, the value between the bounds",
             statement=f"The mean-field recursion gives E‖x_l‖² within {100 * most:.0f} %.",
             source="corrected",
-            found=f"{number(q.mean[-1], 2)} measured, {number(predicted[-1], 2)} predicted after {blocks} blocks; at "
-            f"most {number(off[at], 2)} % ± {number(100 * q.half_width[at] / predicted[at], 2)} % off (l = {at}).",
-            holds=by_place(each_between(q, (1 - most) * predicted, (1 + most) * predicted), "depth", first=0),
+            found=f"{number(q.mean[-1], 2)} measured, {number(predicted[-1], 2)} predicted after "
+            f"{blocks} blocks; at most {number(off[at], 2)} % ± "
+            f"{number(100 * q.half_width[at] / predicted[at], 2)} % off (l = {at}).",
+            holds=by_place(
+                each_between(q, (1 - most) * predicted, (1 + most) * predicted), "depth", first=0
+            ),
         ),
     ]
 
@@ -176,13 +205,20 @@ def counted_bounds(layers: int) -> Floats:
     return np.array([paper.pre_ln_squared_norm(layer, width=1) for layer in range(1, layers + 1)])
 
 
-def _lemma_3(config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]]) -> list[Claim]:
-    """LayerNorm's sphere; its Jacobian with the mean of x taken off and as if x had none; RMSNorm's, with none off."""
+def _lemma_3(
+    config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Mapping[str, Any]]
+) -> list[Claim]:
+    """LayerNorm's sphere; its Jacobian with the mean of x taken off and as if x had none;
+    RMSNorm's, with none off.
+    """
     layer, rms = (_over_seeds(jacobian, norm) for norm in ("layer-norm", "rms-norm"))
     over = of["layer-norm over claimed"]
     root, means = math.sqrt(config.width), [f"a mean of {mean:g}" for mean in config.means]
     over_digest = replace(
-        over, mean=over.mean / root, deviation=over.deviation / root, half_width=over.half_width / root
+        over,
+        mean=over.mean / root,
+        deviation=over.deviation / root,
+        half_width=over.half_width / root,
     )
     alike = (layer["equal"], layer["zero"]) == (str(config.singular_width - 2), "2")
     return [
@@ -190,20 +226,25 @@ def _lemma_3(config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Ma
             name="The sphere of LayerNorm",
             statement="‖LN(x)‖² = d whatever x, unless all its features are equal.",
             source="Xiong et al. 2020, section 3.3 and proof of lemma 2",
-            found=f"Without ε at most {layer['off sphere']:.1e} off as a share, whatever the mean of x.",
+            found=(
+                f"Without ε at most {layer['off sphere']:.1e} off as a share, whatever the mean of "
+                "x."
+            ),
             holds={"all": layer["off sphere"] < _ROUNDING},
         ),
         judged(
             name="Lemma 3, exactly",
             statement="‖J_LN(x)‖₂ = √d / ‖x - mean‖₂; d - 2 singular values are equal and two are 0.",
             source="Xiong et al. 2020, eq. (28); corrected",
-            found=f"By autograd at most {layer['off']:.1e} off as a share; of {config.singular_width} singular values "
-            f"{layer['equal']} are equal and {layer['zero']} are 0.",
+            found=f"By autograd at most {layer['off']:.1e} off as a share; of "
+            f"{config.singular_width} singular values {layer['equal']} are equal and "
+            f"{layer['zero']} are 0.",
             holds={"all": layer["off"] < _ROUNDING and alike},
         ),
         claim(
             "Lemma 3, as stated",
-            f"‖J_LN(x)‖₂ = O(√d / ‖x‖₂), whatever x: at most {percentage(BOUND_WITHIN, 0)} above it.",
+            f"‖J_LN(x)‖₂ = O(√d / ‖x‖₂), whatever x: at most {percentage(BOUND_WITHIN, 0)} above "
+            "it.",
             source="Xiong et al. 2020, lemma 3, eq. (29)",
             value="‖J_LN(x)‖₂ over √d / ‖x‖₂, x ~ N(0, I) plus a mean",
             holds=by_names(over, means),
@@ -223,25 +264,36 @@ def _lemma_3(config: measure.LemmasConfig, of: _Estimates, jacobian: Sequence[Ma
             name="Lemma 3, RMSNorm",
             statement="‖J_RMS(x)‖₂ = √d / ‖x‖₂ exactly, with one singular value 0.",
             source="corrected",
-            found=f"By autograd at most {rms['off']:.1e} off as a share, whatever the mean; singular values that are "
-            f"0: {rms['zero']}.",
+            found=(
+                f"By autograd at most {rms['off']:.1e} off as a share, whatever the mean; singular "
+                f"values that are 0: {rms['zero']}."
+            ),
             holds={"all": rms["off"] < _ROUNDING and rms["zero"] == "1"},
         ),
     ]
 
 
 def _over_seeds(jacobian: Sequence[Mapping[str, Any]], norm: str) -> dict[str, Any]:
-    """The largest share by which autograd and formula differ, and all counts that there were, in words."""
-    counts = {what: " or ".join(map(str, sorted({one[norm][what] for one in jacobian}))) for what in ("equal", "zero")}
-    return {**{what: max(one[norm][what] for one in jacobian) for what in ("off", "off sphere")}, **counts}
+    """The largest share by which autograd and formula differ, and all counts that there were, in
+    words.
+    """
+    counts = {
+        what: " or ".join(map(str, sorted({one[norm][what] for one in jacobian})))
+        for what in ("equal", "zero")
+    }
+    return {
+        **{what: max(one[norm][what] for one in jacobian) for what in ("off", "off sphere")},
+        **counts,
+    }
 
 
 def estimated(found: Mapping[str, Sequence[Any]]) -> dict[str, Estimate]:
     """Means with 95 % intervals over seeds. found: by what was measured, one entry a seed.
 
-    relu: E‖ReLU(X)‖² / (σ² d), by σ; its deviation and beyond: as of `measure.relu`. step 0 to 5: E‖x‖² / d of the
-    hidden state and of the five steps of Table 1, by block. pre-ln: E‖x_l‖² / d by completed blocks. The others are by
-    the mean of x: claimed: √d / ‖x‖; a norm's name: ‖J‖₂ of its Jacobian.
+    relu: E‖ReLU(X)‖² / (σ² d), by σ; its deviation and beyond: as of `measure.relu`. step 0 to 5:
+    E‖x‖² / d of the hidden state and of the five steps of Table 1, by block. pre-ln: E‖x_l‖² / d by
+    completed blocks. The others are by the mean of x: claimed: √d / ‖x‖; a norm's name: ‖J‖₂ of its
+    Jacobian.
     """
     relu, jacobian = found["relu"], found["jacobian"]
     steps = np.array([one["steps"] for one in found["post-ln"]])
@@ -271,16 +323,22 @@ def figures(config: measure.LemmasConfig, of: _Estimates) -> list[StudyFigure]:
         StudyFigure.of_panels(
             name="pre_ln",
             title="Lemma 2, Pre-LN: E‖x_l‖² / d and its bounds",
-            caption="Left: l completed blocks, x_0 the embedding. Right: x_l the input of layer l, as in section 3.1. "
-            "Bands, mostly thinner than the line, are 95 % intervals over seeds.",
+            caption=(
+                "Left: l completed blocks, x_0 the embedding. Right: x_l the input of layer l, as "
+                "in section 3.1. Bands, mostly thinner than the line, are 95 % intervals over "
+                "seeds."
+            ),
             panels=_pre_ln_panels(config, of["pre-ln"]),
             told="Pre-LN: squared norm of the hidden state",
         ),
         StudyFigure.of_panels(
             name="post_ln",
             title="Lemma 2, Post-LN: the steps of Table 1",
-            caption="E‖x‖² / d of each step. The bounds of x¹ and x² are wide, 0 to 1 and 1 to 2: as tokens become "
-            "alike, averaging them takes less away, and both rise from the lower to the upper one.",
+            caption=(
+                "E‖x‖² / d of each step. The bounds of x¹ and x² are wide, 0 to 1 and 1 to 2: as "
+                "tokens become alike, averaging them takes less away, and both rise from the lower "
+                "to the upper one."
+            ),
             panels=[_post_ln_panel(config, of)],
             told="Post-LN: squared norms of the steps of a block",
             wide=False,
@@ -288,7 +346,10 @@ def figures(config: measure.LemmasConfig, of: _Estimates) -> list[StudyFigure]:
         StudyFigure.of_panels(
             name="jacobian",
             title="Lemma 3: the norm's Jacobian where x has a mean",
-            caption="x ~ N(0, I) plus a mean. √d / ‖x‖ is RMSNorm's; LayerNorm takes the mean off and does not see it.",
+            caption=(
+                "x ~ N(0, I) plus a mean. √d / ‖x‖ is RMSNorm's; LayerNorm takes the mean off and "
+                "does not see it."
+            ),
             panels=[_jacobian_panel(config, of)],
             told="Spectral norm of the norms' Jacobians",
             wide=False,
@@ -298,7 +359,10 @@ def figures(config: measure.LemmasConfig, of: _Estimates) -> list[StudyFigure]:
 
 def _pre_ln_panels(config: measure.LemmasConfig, q: Estimate) -> list[Panel]:
     """The first states beside bounds, wherever l starts to count."""
-    depths, layers = np.arange(config.blocks + 1), np.arange(1, min(config.blocks, _FIRST_LAYERS) + 1)
+    depths, layers = (
+        np.arange(config.blocks + 1),
+        np.arange(1, min(config.blocks, _FIRST_LAYERS) + 1),
+    )
     predicted = [one for one, _ in corrected.pre_ln_stream(config.blocks, tokens=config.tokens)]
     digests = line("in digests, a lower bound: 1 + 2l", "claimed", 3, depths, 1.0 + 2 * depths)
     panels = []
@@ -314,14 +378,18 @@ def _pre_ln_panels(config: measure.LemmasConfig, q: Estimate) -> list[Panel]:
             line("claimed: 1 + 3l/2", "claimed", 2, l_X, bounds_X2[:, 1]),
             *more,
         ]
-        panels.append(Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True))
+        panels.append(
+            Panel(title=title, xlabel="l", ylabel="E‖x_l‖² / d", series=series, from_zero=True)
+        )
     return panels
 
 
 def _post_ln_panel(config: measure.LemmasConfig, of: _Estimates) -> Panel:
     blocks = np.arange(1, config.blocks + 1)
     cosines = corrected.post_ln_cosines(config.blocks - 1, tokens=config.tokens)
-    attention = np.array([corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines])
+    attention = np.array(
+        [corrected.uniform_attention_share(rho, tokens=config.tokens) for rho in cosines]
+    )
     series = []
     for hue, (step, name) in enumerate({1: "x¹", 2: "x²", 4: "x⁴", 5: "x⁵"}.items()):
         least, greatest = paper.post_ln_squared_norm(step, width=1)
@@ -332,7 +400,11 @@ def _post_ln_panel(config: measure.LemmasConfig, of: _Estimates) -> Panel:
         else:
             series.append(line(f"{name}, predicted", "predicted", hue, blocks, least + attention))
     return Panel(
-        title="x¹ is attention, x⁴ the feed-forward", xlabel="block", ylabel="E‖x‖² / d", series=series, from_zero=True
+        title="x¹ is attention, x⁴ the feed-forward",
+        xlabel="block",
+        ylabel="E‖x‖² / d",
+        series=series,
+        from_zero=True,
     )
 
 
@@ -368,7 +440,9 @@ def run(config: measure.LemmasConfig, pieces: Pieces) -> Findings:
     estimates = estimated(found)
     return Findings(
         conditions=_conditions(config),
-        claims=claims(config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"])),
+        claims=claims(
+            config, estimates, found["jacobian"], max(one["hidden_off"] for one in found["post-ln"])
+        ),
         figures=figures(config, estimates),
         data={"estimates": {name: plain_estimate(one) for name, one in estimates.items()}},
     )
@@ -376,13 +450,22 @@ def run(config: measure.LemmasConfig, pieces: Pieces) -> Findings:
 
 def _conditions(config: measure.LemmasConfig) -> dict[str, str]:
     return {
-        "Setting": "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, every matrix from N(0, 1/d)",
+        "Setting": (
+            "Xiong et al. 2020, section 3.3: one head, W_Q = W_K = 0, no W_O, every matrix from "
+            "N(0, 1/d)"
+        ),
         "Sizes": f"d = {config.width}, feed-forward {config.width}, {config.blocks} blocks",
         "Tokens": f"one sequence of {config.tokens} independent tokens from N(0, I_d) a seed",
-        "Lemma 1": f"{config.vectors} vectors for each σ of {', '.join(f'{s:g}' for s in config.sigmas)} a seed",
+        "Lemma 1": (
+            f"{config.vectors} vectors for each σ of {', '.join(f'{s:g}' for s in config.sigmas)} "
+            "a seed"
+        ),
         "Seeds": f"{config.seeds}, counted from 1: weights and vectors",
-        "Spread": "means over seeds ± 95 % intervals (Student's t); a statement holds where the whole interval lies "
-        "within it, fails where the whole interval lies outside, and is undecided in between",
+        "Spread": (
+            "means over seeds ± 95 % intervals (Student's t); a statement holds where the whole "
+            "interval lies within it, fails where the whole interval lies outside, and is "
+            "undecided in between"
+        ),
         "Gradient normalisation": "none: no loss and no gradient of one is taken",
         "Logarithm": "none is taken",
     }
@@ -392,7 +475,10 @@ _SMOKE = {"width": 128, "tokens": 64, "blocks": 6, "seeds": 8, "vectors": 200, "
 _PAPER = {"width": 1024, "blocks": 48, "seeds": 200, "vectors": 4000}
 STUDY = Study(
     title="Lemmas 1 to 3 by simulation",
-    question="Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, and where not?",
+    question=(
+        "Do the three lemmas that the paper's theorem rests on hold for stacks as they are drawn, "
+        "and where not?"
+    ),
     help="Do lemmas 1 to 3 of the paper hold in simulation?",
     scales=scales(measure.LemmasConfig, smoke=_SMOKE, paper=_PAPER),
     run=run,

@@ -1,1 +1,3 @@
-"""The manual's generated pages and the evidence in the package, read from the committed results; no study."""
+"""The manual's generated pages and the evidence in the package, read from the committed results; no
+study.
+"""

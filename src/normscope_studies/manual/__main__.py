@@ -1,4 +1,6 @@
-"""`python -m normscope_studies.manual docs` writes the manual's generated pages and the package's evidence anew."""
+"""`python -m normscope_studies.manual docs` writes the manual's generated pages and the package's
+evidence anew.
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -13,7 +15,9 @@ from .reading import collect
 
 
 def generated(docs: Path) -> Iterator[tuple[Path, str]]:
-    """Each file with its text, from the folder results/ beside the manual's. Raises UserError where there is none."""
+    """Each file with its text, from the folder results/ beside the manual's. Raises UserError where
+    there is none.
+    """
     results = docs.resolve().parent / "results"
     found = collect(results)
     # First: the law of rates, which a page of the manual states, is fitted to what this file holds.
@@ -25,7 +29,9 @@ def generated(docs: Path) -> Iterator[tuple[Path, str]]:
 def main() -> None:
     """Run the command. Exit codes: 0 done, 2 the user's mistake."""
     parser = argparse.ArgumentParser(prog="python -m normscope_studies.manual", description=__doc__)
-    parser.add_argument("docs", type=Path, help="the manual's folder in a clone, with results/ beside it")
+    parser.add_argument(
+        "docs", type=Path, help="the manual's folder in a clone, with results/ beside it"
+    )
     docs = parser.parse_args().docs
     try:
         with disk_errors(f"writing into {docs}"):

@@ -1,4 +1,6 @@
-"""What the runs of a result say: best rates, who does without warm-up, and who ends lower than Pre-LN."""
+"""What the runs of a result say: best rates, who does without warm-up, and who ends lower than
+Pre-LN.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -65,7 +67,8 @@ def measured_in(
 ) -> evidence.EvidenceSetting:
     """Where a result, or a part of it, was measured.
 
-    update_tokens: of one update, at most. text: the corpus's folder. size: blocks and width, where the result has none.
+    update_tokens: of one update, at most. text: the corpus's folder. size: blocks and width, where
+    the result has none.
     part: tells it from the other settings of the same result.
     """
     blocks, width = size or (data["settings"]["blocks"], data["settings"]["width"])
@@ -95,9 +98,10 @@ def difference(
 ) -> evidence.EvidenceRow:
     """The first arm's losses less the second's, seeds in pairs.
 
-    stated: the same difference as the result has it, with `mean`, `half_width` and `seeds`, and the pointer to it;
-    computed where it has none. A difference of losses none of which is well below the unigram baseline is undecided,
-    whatever its interval says: what has not learned shows nothing of what helps learning.
+    stated: the same difference as the result has it, with `mean`, `half_width` and `seeds`, and the
+    pointer to it; computed where it has none. A difference of losses none of which is well below
+    the unigram baseline is undecided, whatever its interval says: what has not learned shows
+    nothing of what helps learning.
     """
     if stated is None:
         found = estimate([a - b for a, b in zip(first.losses, second.losses, strict=True)])
@@ -125,7 +129,9 @@ def difference(
 
 
 def _answer(question: evidence.QuestionName, low: float, high: float) -> evidence.Support:
-    """Whether a loss is lower than another, or a placement does without a warm-up, by a difference's interval."""
+    """Whether a loss is lower than another, or a placement does without a warm-up, by a
+    difference's interval.
+    """
     if math.isnan(low):
         return "undecided"
     below = 0.0 if question == "lower-loss" else evidence.NEEDS_NATS
@@ -137,8 +143,8 @@ def own_best(
 ) -> Iterator[evidence.EvidenceRow | evidence.BestRate]:
     """The best rates, and what the losses there say.
 
-    Where one rate was tried for all, that says who does without warm-up at that rate, and nothing of who ends lower:
-    another rate may be the better one for either.
+    Where one rate was tried for all, that says who does without warm-up at that rate, and nothing
+    of who ends lower: another rate may be the better one for either.
     """
     best: dict[tuple[str, str, int], MeasuredArm] = {}
     for arm in arms:

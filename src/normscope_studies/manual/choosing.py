@@ -1,4 +1,6 @@
-"""The manual's pages on choosing, written from the evidence: one to read, and one of tables, a section a model."""
+"""The manual's pages on choosing, written from the evidence: one to read, and one of tables, a
+section a model.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +10,15 @@ from normscope.choosing.case import NEAR, ModelToTrain
 from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
 from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
-from normscope.choosing.rates import HELD, HELD_BEYOND_GPT3, HELD_BY_MEDIANS, SHALLOW, WITHIN, law, recipes
+from normscope.choosing.rates import (
+    HELD,
+    HELD_BEYOND_GPT3,
+    HELD_BY_MEDIANS,
+    SHALLOW,
+    WITHIN,
+    law,
+    recipes,
+)
 from normscope.placement.base import ModelKind
 from normscope.report.words import learning_rate, number
 
@@ -27,7 +37,9 @@ CASES = (
     ModelToTrain(model="encoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e11),
     ModelToTrain(model="encoder-only", blocks=6, width=128, optimizer="muon"),
 )
-"""What the page shows: sizes that people train, sizes that were measured, and some of which nothing is known."""
+"""What the page shows: sizes that people train, sizes that were measured, and some of which nothing
+is known.
+"""
 
 _INTRODUCTION = f"""\
 # Choosing a placement, a learning rate and a warm-up
@@ -105,11 +117,14 @@ def pages(evidence: Evidence) -> dict[str, str]:
 
 
 def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
-    """A row for each model: how near the evidence is, and how many placements are supported by it for what."""
+    """A row for each model: how near the evidence is, and how many placements are supported by it
+    for what.
+    """
     yield "## Ten models\n"
     yield (
-        "Each row is one model, with the number of placements that the evidence supports for each question, of those "
-        "that it says anything about. The first column leads to all numbers, each with its source.\n"
+        "Each row is one model, with the number of placements that the evidence supports for each "
+        "question, of those that it says anything about. The first column leads to all numbers, "
+        "each with its source.\n"
     )
     questions = [question.heading for question in QUESTIONS.values()]
     rows = []
@@ -131,7 +146,11 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
     yield "\n".join(_part(_rate_part(), level=2))
     yield "\n".join(_part(advice_part(evidence.advice), level=2))
     for model in get_args(ModelKind):
-        yield "\n".join(_part(published_part(model, [one for one in published() if one.model == model]), level=2))
+        yield "\n".join(
+            _part(
+                published_part(model, [one for one in published() if one.model == model]), level=2
+            )
+        )
 
 
 def _rate_part() -> PageSection:
@@ -140,21 +159,23 @@ def _rate_part() -> PageSection:
     beyond, of_beyond = HELD_BEYOND_GPT3
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     said = [
-        f"`normscope choose` and `normscope doctor` name {learning_rate(10**found.constant)} at width 768 and 24 "
-        f"sub-layers under Adam and AdamW, times (width / 768) to the power {number(found.width)}, times "
-        f"(sub-layers / 24) to the power {number(found.sublayers)}, where every residual sum is normed (as in Post-LN) "
-        f"times (sub-layers / {SHALLOW}) to the power {number(found.normed_depth)}, times a constant of every other "
-        f"optimiser ({own}); and a range of {WITHIN:g} times to either side. It is fitted by least squares to the "
-        "recipes below and to the best rates of our own trainings of small models, and answers within a factor of "
-        f"{NEAR:g} of the widths that an optimiser was seen at.",
-        "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), its range holds "
-        f"{held} of {of} of their rates, and {beyond} of {of_beyond} of those outside GPT-3's table. A range about the "
-        "median of all other families' rates under the optimiser "
-        f"holds {by_all} of {of_all}, and its middle is further off for certain. One about the median of those within "
-        f"{NEAR:g} times the width holds {by_near} of {of_near}: whether the law is better than that is undecided, on "
-        "published rates and on our own, so that either is a place to start and neither is the best rate. Length, "
-        "batch and schedule are not in it: recipes are of 4,800 to 4,720,000 updates, our trainings of 120 to "
-        "1,050 and of far narrower models, so that nothing tells length from width.",
+        f"`normscope choose` and `normscope doctor` name {learning_rate(10**found.constant)} at "
+        "width 768 and 24 sub-layers under Adam and AdamW, times (width / 768) to the power "
+        f"{number(found.width)}, times (sub-layers / 24) to the power {number(found.sublayers)}, "
+        f"where every residual sum is normed (as in Post-LN) times (sub-layers / {SHALLOW}) to the "
+        f"power {number(found.normed_depth)}, times a constant of every other optimiser ({own}); "
+        f"and a range of {WITHIN:g} times to either side. It is fitted by least squares to the "
+        "recipes below and to the best rates of our own trainings of small models, and answers "
+        f"within a factor of {NEAR:g} of the widths that an optimiser was seen at.",
+        "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), "
+        f"its range holds {held} of {of} of their rates, and {beyond} of {of_beyond} of those "
+        "outside GPT-3's table. A range about the median of all other families' rates under the "
+        f"optimiser holds {by_all} of {of_all}, and its middle is further off for certain. One "
+        f"about the median of those within {NEAR:g} times the width holds {by_near} of {of_near}: "
+        "whether the law is better than that is undecided, on published rates and on our own, so "
+        "that either is a place to start and neither is the best rate. Length, batch and schedule "
+        "are not in it: recipes are of 4,800 to 4,720,000 updates, our trainings of 120 to 1,050 "
+        "and of far narrower models, so that nothing tells length from width.",
     ]
     rows = [
         [
@@ -173,7 +194,9 @@ def _rate_part() -> PageSection:
     ]
     sizes = ("recipe", "placement", "blocks", "width", "optimiser")
     columns = (*sizes, "peak rate", "warm-up", "updates", "read in", "commit")
-    return PageSection(heading="The peak rate", before=said, tables=[TextTable(columns=columns, rows=rows)])
+    return PageSection(
+        heading="The peak rate", before=said, tables=[TextTable(columns=columns, rows=rows)]
+    )
 
 
 def command(case: ModelToTrain) -> str:
@@ -188,7 +211,10 @@ def command(case: ModelToTrain) -> str:
 
 def _results(evidence: Evidence) -> Iterator[str]:
     yield "## What was measured\n"
-    yield "Tokens are those that a training saw, or the most it can have seen where batches are filled up to a limit.\n"
+    yield (
+        "Tokens are those that a training saw, or the most it can have seen where batches are "
+        "filled up to a limit.\n"
+    )
     rows = []
     for name, one in evidence.settings.items():
         seen: list[EvidenceRow | BestRate] = [*evidence.findings, *evidence.rates]
@@ -205,7 +231,8 @@ def _results(evidence: Evidence) -> Iterator[str]:
         ]
         rows.append(cells)
     yield from table_lines(
-        ("result", "kind of model", "optimisers", "blocks", "width", "updates", "tokens", "text"), rows
+        ("result", "kind of model", "optimisers", "blocks", "width", "updates", "tokens", "text"),
+        rows,
     )
     yield ""
 

@@ -1,4 +1,6 @@
-"""Small pictures of curves over depth, of some kilobytes each, that follow the reader's light or dark theme."""
+"""Small pictures of curves over depth, of some kilobytes each, that follow the reader's light or
+dark theme.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,7 +36,9 @@ _STYLE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthCurve:
-    """A quantity over depth. look: 0 for the subject of the picture, 1 for more of it, 2 and 3 to compare with."""
+    """A quantity over depth. look: 0 for the subject of the picture, 1 for more of it, 2 and 3 to
+    compare with.
+    """
 
     label: str
     look: int
@@ -50,20 +54,25 @@ class DepthCurve:
 
 
 def curves_svg(panels: Sequence[tuple[str, str, Sequence[DepthCurve]]], *, title: str) -> str:
-    """Panels side by side, with logarithmic heights; each is the labels of its axes, depth first, and its curves."""
+    """Panels side by side, with logarithmic heights; each is the labels of its axes, depth first,
+    and its curves.
+    """
     looks = {curve.label: curve.look for *_, curves in panels for curve in curves}
     wide = _LEFT + len(panels) * (_WIDTH + _BETWEEN) - _BETWEEN + 22
     legend, rows = _legend(looks, wide)
     top = _TOP + _ROW * (rows - 1)
     high = top + _HEIGHT + _BELOW
     drawn = [
-        f'<g transform="translate({_LEFT + i * (_WIDTH + _BETWEEN)} {top})">{"".join(_panel(*panel))}</g>'
+        f'<g transform="translate({_LEFT + i * (_WIDTH + _BETWEEN)} '
+        f'{top})">{"".join(_panel(*panel))}</g>'
         for i, panel in enumerate(panels)
     ]
     told = ". ".join(_panel_in_words(label, curves) for _, label, curves in panels)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="curves" role="img" width="{wide}" height="{high}" '
-        f'viewBox="0 0 {wide} {high}">\n<title>{escape(title)}</title>\n<desc>{escape(told)}</desc>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="curves" role="img" width="{wide}" '
+        f'height="{high}" viewBox="0 0 {wide} {high}">\n'
+        f"<title>{escape(title)}</title>\n"
+        f"<desc>{escape(told)}</desc>\n"
         f"<style>{_STYLE}</style>\n"
         f'<rect class="paper" x="0.5" y="0.5" width="{wide - 1}" height="{high - 1}" rx="8"/>\n'
         + "\n".join([*legend, *drawn])
@@ -128,5 +137,7 @@ def _legend(looks: dict[str, int], wide: int) -> tuple[list[str], int]:
 
 
 def _panel_in_words(label: str, curves: Sequence[DepthCurve]) -> str:
-    ends = [f"{c.label} {significant(c.values[0], 3)} to {significant(c.values[-1], 3)}" for c in curves]
+    ends = [
+        f"{c.label} {significant(c.values[0], 3)} to {significant(c.values[-1], 3)}" for c in curves
+    ]
     return f"{label}: {', '.join(ends)}"

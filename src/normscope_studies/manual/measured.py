@@ -1,4 +1,6 @@
-"""What committed results say of each placement: every `results.json` below a folder, read by the kind of its tables."""
+"""What committed results say of each placement: every `results.json` below a folder, read by the
+kind of its tables.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +27,16 @@ class PlacementResults:
     """The other results that have numbers of it."""
 
 
-def measured(results: Path, placements: Mapping[str, type[Placement]]) -> dict[str, PlacementResults]:
-    """By name. results: a folder of folders; without it nothing was measured. Raises as `read_json` does."""
+def measured(
+    results: Path, placements: Mapping[str, type[Placement]]
+) -> dict[str, PlacementResults]:
+    """By name. results: a folder of folders; without it nothing was measured. Raises as `read_json`
+    does.
+    """
     found = {name: PlacementResults() for name in placements}
-    names = {placement.title: name for name, placement in placements.items()} | {name: name for name in placements}
+    names = {placement.title: name for name, placement in placements.items()} | {
+        name: name for name in placements
+    }
     for file in sorted(results.glob("*/results.json")):
         data = read_json(file)
         result = (data["title"], file.parent.name)
@@ -46,7 +54,9 @@ def _arms(data: _Result) -> _Told:
     """Of a comparison: the best rate of each placement, warm-up and optimiser."""
     groups: dict[tuple[str, int, str], list[_Result]] = {}
     for arm in data["arms"]:
-        groups.setdefault((arm["placement"], arm["warmup_updates"], arm["optimizer"]), []).append(arm)
+        groups.setdefault((arm["placement"], arm["warmup_updates"], arm["optimizer"]), []).append(
+            arm
+        )
     for (placement, warmup, optimizer), arms in groups.items():
         best = min(arms, key=lambda arm: _order(_losses(arm)))
         updates = max(seed["updates"] for seed in best["seeds"])
@@ -55,26 +65,39 @@ def _arms(data: _Result) -> _Told:
         if len(alike) < len(arms):
             of = f"the best of {len(alike)}" if len(alike) > 1 else "the one"
             seeds = counted(len(best["seeds"]), "seed")
-            rates = f"{_rate(best['peak_lr'], 1)}, {of} with {seeds} among {counted(len(arms), 'rate')}"
-        what = f"validation loss after {counted(updates, 'update')}, {_warmup(warmup)}, {optimizer}, {rates}"
+            rates = (
+                f"{_rate(best['peak_lr'], 1)}, {of} with {seeds} among {counted(len(arms), 'rate')}"
+            )
+        what = (
+            f"validation loss after {counted(updates, 'update')}, {_warmup(warmup)}, {optimizer}, "
+            f"{rates}"
+        )
         yield placement, what, _loss(_losses(best), len(best["seeds"]), data["chance_nll_nats"])
 
 
 def _losses(arm: _Result) -> list[float]:
-    return _finite([seed["valid_loss_nats"] for seed in arm["seeds"] if seed["status"] == "finished"])
+    return _finite(
+        [seed["valid_loss_nats"] for seed in arm["seeds"] if seed["status"] == "finished"]
+    )
 
 
 def _configurations(data: _Result) -> _Told:
     """Of a figure of the paper's: each schedule at its best rate."""
     groups: dict[tuple[str, ...], list[_Result]] = {}
     for one in data["configurations"]:
-        groups.setdefault((one["placement"], one["text"], one["optimizer"], one["schedule"]), []).append(one)
+        groups.setdefault(
+            (one["placement"], one["text"], one["optimizer"], one["schedule"]), []
+        ).append(one)
     for (placement, text, optimizer, schedule), several in groups.items():
         best = min(several, key=lambda one: _order(_finite(one["last_loss_nats"])))
         rates = _rate(best["peak_lr"], len({one["peak_lr"] for one in several}))
         losses = _finite(best["last_loss_nats"])
         what = f"{text}, last validation loss, {schedule}, {optimizer}, {rates}"
-        yield placement, what, _loss(losses, len(best["last_loss_nats"]), data["unigram_nats"].get(text))
+        yield (
+            placement,
+            what,
+            _loss(losses, len(best["last_loss_nats"]), data["unigram_nats"].get(text)),
+        )
 
 
 def _pairings(data: _Result) -> _Told:
@@ -116,8 +139,14 @@ def _deviations(data: _Result) -> _Told:
         for name, stacks in placements.items():
             for stack, curves in stacks.items():
                 parts = {"hidden state": curves.get("q"), "gradient of W2": curves.get("ffn_out")}
-                found = ", ".join(f"{what} {percentage(off[0] / 100, 2)}" for what, off in parts.items() if off)
-                models = {"deep": "deep encoder", "pair": "encoder-decoder", "decoder": "decoder"}.get(where)
+                found = ", ".join(
+                    f"{what} {percentage(off[0] / 100, 2)}" for what, off in parts.items() if off
+                )
+                models = {
+                    "deep": "deep encoder",
+                    "pair": "encoder-decoder",
+                    "decoder": "decoder",
+                }.get(where)
                 of = models or f"encoder, {where}'s setting"
                 of += f", {stack}" if len(stacks) > 1 else ""
                 yield name, f"largest deviation of the prediction, {of}", found

@@ -1,4 +1,6 @@
-"""The manual's pages of placements: their list, and for each its formula, predicted curves and measured results."""
+"""The manual's pages of placements: their list, and for each its formula, predicted curves and
+measured results.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,17 +41,26 @@ def predictions(placements: Mapping[str, type[Placement]]) -> dict[str, _Predict
     for stack in ("encoder", "encoder-decoder"):
         names = [name for name, placement in placements.items() if _stack(placement) == stack]
         model = ModelSetting(stack=stack, blocks=BLOCKS)
-        curves, refused = predict_or_refuse([*names, *(n for n in COMPARED if n not in names)], model)
+        curves, refused = predict_or_refuse(
+            [*names, *(n for n in COMPARED if n not in names)], model
+        )
         for name in names:
             others = [other for other in COMPARED if other != name]
             command = _command(name, others, stack)
             if name in refused:
-                found[name] = _PredictedFigure(command=command, told=[f"Theory does not follow it: {refused[name]}."])
+                found[name] = _PredictedFigure(
+                    command=command, told=[f"Theory does not follow it: {refused[name]}."]
+                )
                 continue
             drawn = {other: curves[other] for other in (name, *others)}
             title = {other: placements[other].title for other in drawn}
-            picture = curves_svg(_panels(drawn, title), title=f"{title[name]} over depth at initialisation, predicted")
-            found[name] = _PredictedFigure(command=command, told=list(_told(curves[name])), picture=picture)
+            picture = curves_svg(
+                _panels(drawn, title),
+                title=f"{title[name]} over depth at initialisation, predicted",
+            )
+            found[name] = _PredictedFigure(
+                command=command, told=list(_told(curves[name])), picture=picture
+            )
     return found
 
 
@@ -76,7 +87,11 @@ def _panels(
             gradients.append(DepthCurve(label=label, look=look, first=1, values=gradient))
             for place, (stream, curve) in enumerate(prediction.streams.items()):
                 of = label if place == 0 else f"{label}: {stream}"
-                streams.append(DepthCurve(label=of, look=look or min(place, 1), first=0, values=curve.q.tolist()))
+                streams.append(
+                    DepthCurve(
+                        label=of, look=look or min(place, 1), first=0, values=curve.q.tolist()
+                    )
+                )
     return [("completed blocks", _STREAM, streams), ("block", _GRADIENT, gradients)]
 
 
@@ -86,20 +101,34 @@ def _told(stacks: Mapping[str, StackPrediction]) -> Iterator[str]:
         of = f" of the {stack}" if len(stacks) > 1 else ""
         first, last = (significant(float(prediction.q[place]), 3) for place in (0, -1))
         yield f"The mean square of the hidden state{of}, E‖x‖² / d, goes from {first} to {last}."
-        first, last = (significant(float(prediction.gradient_norm[GRADIENT_OF][place]), 3) for place in (0, -1))
+        first, last = (
+            significant(float(prediction.gradient_norm[GRADIENT_OF][place]), 3) for place in (0, -1)
+        )
         yield f"The {_GRADIENT}{of} goes from {first} in the first block to {last} in the last."
 
 
 _WRITTEN = (
-    "<!-- Written by `python -m normscope_studies.manual docs`; change the placement or the results, not this page. -->"
+    "<!-- Written by `python -m normscope_studies.manual docs`; change the placement or the "
+    "results, not this page. -->"
 )
 
 
 def placement_page(
-    found: Details, predicted: _PredictedFigure, measured: PlacementResults, variants: Sequence[str], size: str
+    found: Details,
+    predicted: _PredictedFigure,
+    measured: PlacementResults,
+    variants: Sequence[str],
+    size: str,
 ) -> str:
-    """docs/placements/NAME.md; links are relative to it. size: of the model that weights and costs are stated for."""
-    parts = [*_source(found, variants), *_depth(found, predicted), *_weights(found, size), *_results(measured)]
+    """docs/placements/NAME.md; links are relative to it. size: of the model that weights and costs
+    are stated for.
+    """
+    parts = [
+        *_source(found, variants),
+        *_depth(found, predicted),
+        *_weights(found, size),
+        *_results(measured),
+    ]
     return "\n".join(parts)
 
 
@@ -109,7 +138,10 @@ def _source(found: Details, variants: Sequence[str]) -> Iterator[str]:
     variant = f" A variant of [{row.variant_of}]({row.variant_of}.md)." if row.variant_of else ""
     others = ", ".join(f"[{name}]({name}.md)" for name in variants)
     varied = f" Another reading of it: {others}." if others else ""
-    yield f"`{row.name}`, {row.year}. {row.citation}.{variant}{varied} [All placements](../placements.md).\n"
+    yield (
+        f"`{row.name}`, {row.year}. {row.citation}.{variant}{varied} [All "
+        "placements](../placements.md).\n"
+    )
     yield "```text\n" + "\n".join(words.formula(row)) + "\n```\n"
     yield f"{found.description}\n"
     yield f"![Wiring of {row.title}]({row.name}.svg)\n"
@@ -122,13 +154,22 @@ def _depth(found: Details, predicted: _PredictedFigure) -> Iterator[str]:
     if predicted.picture:
         yield f"![Hidden state and gradient of {row.title} over depth]({row.name}-depth.svg)\n"
     yield " ".join(predicted.told) + "\n"
-    yield "[Predicting](../predicting.md) explains both curves, and how far they were found to hold.\n"
+    yield (
+        "[Predicting](../predicting.md) explains both curves, and how far they were found to "
+        "hold.\n"
+    )
 
 
 def _weights(found: Details, size: str) -> Iterator[str]:
-    yield f"## Weights and cost\n\nFor {size}. Initial weights: `{found.scheme}`, {found.scheme_source}.\n"
+    yield (
+        "## Weights and cost\n"
+        "\n"
+        f"For {size}. Initial weights: `{found.scheme}`, {found.scheme_source}.\n"
+    )
     columns = ["standard deviation of", *words.weight_columns(found)]
-    yield from table_lines(columns, ([weight, *cells] for weight, cells in words.weight_rows(found)))
+    yield from table_lines(
+        columns, ([weight, *cells] for weight, cells in words.weight_rows(found))
+    )
     yield ""
     yield from (f"- {statement}" for statement in words.statements(found))
     yield ""
@@ -137,14 +178,19 @@ def _weights(found: Details, size: str) -> Iterator[str]:
 def _results(measured: PlacementResults) -> Iterator[str]:
     yield "## Results\n"
     if measured.rows:
-        yield "Each result says what it was measured with; a loss is the mean over seeds, with its range.\n"
+        yield (
+            "Each result says what it was measured with; a loss is the mean over seeds, with its "
+            "range.\n"
+        )
         yield "| result | measured | found |\n| --- | --- | --- |"
         for (title, folder), rows in measured.rows.items():
             for number, (what, told) in enumerate(rows):
                 link = "" if number else f"[{title}](../../results/{folder}/README.md) (`{folder}`)"
                 yield f"| {link} | {what} | {told} |"
         yield ""
-    mentioned = ", ".join(f"[{title}](../../results/{folder}/README.md)" for title, folder in measured.mentioned)
+    mentioned = ", ".join(
+        f"[{title}](../../results/{folder}/README.md)" for title, folder in measured.mentioned
+    )
     if mentioned:
         yield f"{'It has numbers as well' if measured.rows else 'It has numbers'} in {mentioned}.\n"
     if not measured.rows and not mentioned:
@@ -165,10 +211,12 @@ _COLUMNS = (
 
 
 def pages(results: Path) -> dict[str, str]:
-    """The pages and their pictures: path below the folder of the manual -> text. The same code gives the same bytes.
+    """The pages and their pictures: path below the folder of the manual -> text. The same code
+    gives the same bytes.
 
-    Numbers are for a model of the size that `normscope placements` takes by default; a placement that is not defined
-    for such a model is shown for the first kind that it has. results: the folder of results; it may be missing.
+    Numbers are for a model of the size that `normscope placements` takes by default; a placement
+    that is not defined for such a model is shown for the first kind that it has. results: the
+    folder of results; it may be missing.
     """
     size = Size()
     table = rows(size)
@@ -179,7 +227,9 @@ def pages(results: Path) -> dict[str, str]:
         name = row.name
         shown = details(known[name], _fitting(row, size))
         variants = [other.name for other in table if other.variant_of == name]
-        written[f"placements/{name}.md"] = placement_page(shown, predicted[name], found[name], variants, str(size))
+        written[f"placements/{name}.md"] = placement_page(
+            shown, predicted[name], found[name], variants, str(size)
+        )
         written[f"placements/{name}.svg"] = diagram(shown, next(iter(shown.wiring)))
         if predicted[name].picture:
             written[f"placements/{name}-depth.svg"] = predicted[name].picture
@@ -200,7 +250,11 @@ def _fitting(row: PlacementRow, size: Size) -> Size:
 
 
 def _overview(table: Sequence[PlacementRow], size: Size) -> Iterator[str]:
-    yield f"## All of them\n\nNumbers are for {size}; of two, the first is the encoder's and the second the decoder's."
+    yield (
+        "## All of them\n"
+        "\n"
+        f"Numbers are for {size}; of two, the first is the encoder's and the second the decoder's."
+    )
     yield f"{words.EXTRA} {words.COUNTED}\n"
     rows = []
     for row in table:
@@ -208,7 +262,13 @@ def _overview(table: Sequence[PlacementRow], size: Size) -> Iterator[str]:
         formula = "<br>".join(f"`{line}`" for line in words.formula(row, brief=True))
         defined = words.defined(row, size)
         rows.append(
-            [f"*{name}*" if row.variant_of else name, formula, str(row.year), defined, *words.counts(row).values()]
+            [
+                f"*{name}*" if row.variant_of else name,
+                formula,
+                str(row.year),
+                defined,
+                *words.counts(row).values(),
+            ]
         )
     yield from table_lines(_COLUMNS, rows)
     yield "\nNames in italics are variants: another reading of the placement above them.\n"

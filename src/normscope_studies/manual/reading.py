@@ -1,7 +1,8 @@
 """The evidence as the committed results have it.
 
-A result is read in two steps: where it was measured, from its settings, and its runs as arms, one for each placement,
-optimiser, warm-up and rate. What arms say is the same for all results and stands in `arms`.
+A result is read in two steps: where it was measured, from its settings, and its runs as arms, one
+for each placement, optimiser, warm-up and rate. What arms say is the same for all results and
+stands in `arms`.
 """
 
 import json
@@ -26,7 +27,9 @@ _Kept = TypeVar("_Kept", evidence.EvidenceRow, evidence.BestRate)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GridSize:
-    """What a comparison was trained with: its results hold this in words alone, and a test holds these to them."""
+    """What a comparison was trained with: its results hold this in words alone, and a test holds
+    these to them.
+    """
 
     blocks: int
     width: int
@@ -37,9 +40,15 @@ class _GridSize:
 
 
 SIZES: Mapping[str, _GridSize] = {
-    "placements_cpu": _GridSize(blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"),
-    "placements_cpu_newer": _GridSize(blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"),
-    "multi30k_cpu": _GridSize(blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"),
+    "placements_cpu": _GridSize(
+        blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
+    ),
+    "placements_cpu_newer": _GridSize(
+        blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
+    ),
+    "multi30k_cpu": _GridSize(
+        blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"
+    ),
 }
 
 
@@ -50,8 +59,17 @@ def collect(results: Path) -> evidence.Evidence:
     return evidence.Evidence(
         settings={one.name: one for one in found if isinstance(one, evidence.EvidenceSetting)},
         # Figure 4 trains some of figure 2's runs again, word for word.
-        findings=_once([one for one in found if isinstance(one, evidence.EvidenceRow)], "mean", "half_width", "note"),
-        rates=_once([one for one in found if isinstance(one, evidence.BestRate)], "warmup_updates", "loss_nats"),
+        findings=_once(
+            [one for one in found if isinstance(one, evidence.EvidenceRow)],
+            "mean",
+            "half_width",
+            "note",
+        ),
+        rates=_once(
+            [one for one in found if isinstance(one, evidence.BestRate)],
+            "warmup_updates",
+            "loss_nats",
+        ),
         trained=list(_trained(advice)),
         depths=list(_depths(depths)),
         depth_blocks=depths["settings"]["blocks"],
@@ -63,12 +81,17 @@ def collect(results: Path) -> evidence.Evidence:
 def _load(results: Path, name: str) -> Any:
     file = results / name / "results.json"
     if not file.is_file():
-        raise UserError(f"{file}: no such file; the manual's pages are made in a clone, from its folder results/")
+        raise UserError(
+            f"{file}: no such file; the manual's pages are made in a clone, from its folder "
+            "results/"
+        )
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _once(found: Sequence[_Kept], *keys: str) -> list[_Kept]:
-    """The last of those that say the same of a placement and an optimiser: it is the one with the longer ladder."""
+    """The last of those that say the same of a placement and an optimiser: it is the one with the
+    longer ladder.
+    """
 
     def said(one: _Kept) -> str:
         values: list[Any] = [getattr(one, key) for key in ("placement", "optimizer", *keys)]
@@ -89,7 +112,9 @@ _WITHOUT_WARMUP: Mapping[str, evidence.Support] = {
 
 
 def _optimizers(name: str, data: Any) -> Iterator[_Read]:
-    """`normscope study optimizers`: seven rates a configuration with each warm-up, other seeds at the best."""
+    """`normscope study optimizers`: seven rates a configuration with each warm-up, other seeds at
+    the best.
+    """
     asked = data["settings"]
     setting = measured_in(
         name,
@@ -103,7 +128,10 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
     yield setting
     better: dict[tuple[str, str], MeasuredArm] = {}
     for place, one in enumerate(data["pairings"]):
-        at, ladders = f"/pairings/{place}", {which: one[which] for which in ("without_warmup", "with_warmup")}
+        at, ladders = (
+            f"/pairings/{place}",
+            {which: one[which] for which in ("without_warmup", "with_warmup")},
+        )
         key = one["placement"], one["optimizer"]
         cold, warm = (
             MeasuredArm(
@@ -118,7 +146,14 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
         )
         better[key] = min(better.get(key, cold), cold, warm, key=lambda arm: arm.mean)
         against = f"against a warm-up of {warm.warmup_updates} updates"
-        row = difference("no-warmup", setting, cold, warm, note=against, stated=(one["gain_nats"], f"{at}/gain_nats"))
+        row = difference(
+            "no-warmup",
+            setting,
+            cold,
+            warm,
+            note=against,
+            stated=(one["gain_nats"], f"{at}/gain_nats"),
+        )
         # The result's own verdict is corrected for how many there are.
         yield replace(row, answer=_WITHOUT_WARMUP[one["verdict"]])
         for ladder, arm in zip(ladders.values(), (cold, warm), strict=True):
@@ -129,10 +164,11 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
 
 
 def _by_depth(name: str, data: Any) -> Iterator[_Read]:
-    """`normscope study rate-transfer`: placements at each depth. The two seeds chose the rates that they are judged at,
-    so that their differences decide nothing, and lean all the same."""
+    """`normscope study rate-transfer`: placements at each depth. The two seeds chose the rates that
+    they are judged at, so that their differences decide nothing, and lean all the same."""
     asked, first = data["settings"], data["ladders"][0]
-    # "nanogpt_characters_its-own_its-own_2x32_256-32_adamw_cosine": the sixth is the tokens of an update and of a row.
+    # "nanogpt_characters_its-own_its-own_2x32_256-32_adamw_cosine": the sixth is the tokens of an
+    # update and of a row.
     update_tokens = int(first["case"].split("_")[5].partition("-")[0])
     for blocks in asked["blocks"]:
         setting = measured_in(
@@ -161,13 +197,19 @@ def _by_depth(name: str, data: Any) -> Iterator[_Read]:
                 )
         for placement, arm in arms.items():
             if placement != evidence.BASELINE:
-                found = difference("lower-loss", setting, arm, arms[evidence.BASELINE], note="its seeds chose its rate")
+                found = difference(
+                    "lower-loss",
+                    setting,
+                    arm,
+                    arms[evidence.BASELINE],
+                    note="its seeds chose its rate",
+                )
                 yield replace(found, answer="undecided")
 
 
 def _converged(name: str, data: Any) -> Iterator[_Read]:
-    """`normscope study converged`: each placement at its best warm-up and rate, which another seed chose; all of
-    them judged together, by Holm, as the study does."""
+    """`normscope study converged`: each placement at its best warm-up and rate, which another seed
+    chose; all of them judged together, by Holm, as the study does."""
     asked = data["settings"]
     setting = measured_in(
         name,
@@ -190,7 +232,8 @@ def _converged(name: str, data: Any) -> Iterator[_Read]:
         yield arm.best_of(setting, one["peak_lrs"], at_an_end=one["best_at_an_end"])
     baseline = arms.pop(evidence.BASELINE)
     less = {
-        one: estimate([a - b for a, b in zip(arm.losses, baseline.losses, strict=True)]) for one, arm in arms.items()
+        one: estimate([a - b for a, b in zip(arm.losses, baseline.losses, strict=True)])
+        for one, arm in arms.items()
     }
     together = holm({one: (found, -math.inf, 0.0) for one, found in less.items()})
     for placement, arm in arms.items():
@@ -199,13 +242,21 @@ def _converged(name: str, data: Any) -> Iterator[_Read]:
             yield replace(row, answer=_HOLDS[together[placement]] if row.learned else row.answer)
 
 
-_HOLDS: Mapping[bool | None, evidence.Support] = {True: "supported", False: "contradicted", None: "undecided"}
+_HOLDS: Mapping[bool | None, evidence.Support] = {
+    True: "supported",
+    False: "contradicted",
+    None: "undecided",
+}
 _FAILED: Mapping[str, Sequence[str]] = {"streams": ("hyper-connections",)}
-"""By result: whose rate, chosen by trainings a fifth as long, may have been too large for whole ones."""
+"""By result: whose rate, chosen by trainings a fifth as long, may have been too large for whole
+ones.
+"""
 
 
 def _grid(name: str, data: Any) -> Iterator[_Read]:
-    """A comparison of encoder-decoders, each configuration at the best of its rates; where there was one, at that."""
+    """A comparison of encoder-decoders, each configuration at the best of its rates; where there
+    was one, at that.
+    """
     size = SIZES[name]
     setting = measured_in(
         name,
@@ -236,9 +287,11 @@ def _grid(name: str, data: Any) -> Iterator[_Read]:
 
 
 def _translation(name: str, data: Any) -> Iterator[_Read]:
-    """The paper's Figures 2 and 4, small: runs with warm-up beside those without that have the same decay.
+    """The paper's Figures 2 and 4, small: runs with warm-up beside those without that have the same
+    decay.
 
-    The paper's decay begins where its warm-up ends: those without one whose decay begins at the same update.
+    The paper's decay begins where its warm-up ends: those without one whose decay begins at the
+    same update.
     """
     asked = data["settings"]
     texts = {"de-en": asked["corpus"], "en-de": asked["en_de_corpus"]}
@@ -291,7 +344,9 @@ def _advice(data: Any) -> Iterator[evidence.AdviceClaim]:
 
 
 def _trained(data: Any) -> Iterator[evidence.TrainedRate]:
-    """The best rate of every case of `normscope study advice` that learned at any, of its first horizon."""
+    """The best rate of every case of `normscope study advice` that learned at any, of its first
+    horizon.
+    """
     for name, case in data["cases"].items():
         if facts := case["facts"]:
             yield evidence.TrainedRate(
@@ -311,4 +366,6 @@ _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
     "figure2": _translation,
     "figure4": _translation,
 }
-"""By folder of results/: what reads it. The others compare no placements or warm-ups, or have them at one seed."""
+"""By folder of results/: what reads it. The others compare no placements or warm-ups, or have them
+at one seed.
+"""

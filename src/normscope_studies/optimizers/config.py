@@ -33,15 +33,18 @@ LADDERS = MappingProxyType(
         "sgd": (1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0, 10.0),
     }
 )
-"""Seven rates of each optimiser, two and a half times apart, SGD's three times: its best rates differ most."""
+"""Seven rates of each optimiser, two and a half times apart, SGD's three times: its best rates
+differ most.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizersConfig:
-    """Small decoders of the Llama preset, alike but for placement, optimiser and warm-up: few seeds climb a ladder of
-    rates, and others are trained at its best.
+    """Small decoders of the Llama preset, alike but for placement, optimiser and warm-up: few seeds
+    climb a ladder of rates, and others are trained at its best.
 
-    Raises ValueError where more seeds climb than are trained, or a warm-up does not end within the training.
+    Raises ValueError where more seeds climb than are trained, or a warm-up does not end within the
+    training.
     """
 
     warmup_updates: int = 12
@@ -62,11 +65,15 @@ class OptimizersConfig:
     short_warmup_updates: int = 2
     """Of as many runs more."""
     best_rates: int = 3
-    """How many of the ladder's rates are trained with all seeds, none of which climbed: those of the lowest losses."""
+    """How many of the ladder's rates are trained with all seeds, none of which climbed: those of
+    the lowest losses.
+    """
     rates: int = 7
     """Of an optimiser's ladder, from its lowest."""
     needs_nats: float = 0.1
-    """A warm-up is needed where the best loss without it lies more than this above the best with it."""
+    """A warm-up is needed where the best loss without it lies more than this above the best with
+    it.
+    """
     preset: str = "llama"
     width: int = 48
     ffn_width: int = 128
@@ -81,22 +88,29 @@ class OptimizersConfig:
 
     def __post_init__(self) -> None:
         if not 1 <= self.ladder_seeds <= self.seeds:
-            raise ValueError(f"ladder_seeds must lie in [1, seeds={self.seeds}], got {self.ladder_seeds}")
+            raise ValueError(
+                f"ladder_seeds must lie in [1, seeds={self.seeds}], got {self.ladder_seeds}"
+            )
         if not 0 < self.warmup_updates < self.updates:
-            raise ValueError(f"warmup_updates must lie between 0 and updates={self.updates}, got {self.warmup_updates}")
+            raise ValueError(
+                f"warmup_updates must lie between 0 and updates={self.updates}, got "
+                f"{self.warmup_updates}"
+            )
         checks.check_different(self, "placements", "optimizers")
         if unknown := [name for name in self.optimizers if name not in LADDERS]:
             raise ValueError(
-                f"optimizers: {', '.join(unknown)} has no ladder of rates; choose from {', '.join(LADDERS)}"
+                f"optimizers: {', '.join(unknown)} has no ladder of rates; choose from "
+                f"{', '.join(LADDERS)}"
             )
         if not 1 <= self.best_rates <= self.rates <= len(LADDERS["adamw"]):
             raise ValueError(
-                f"1 <= best_rates <= rates <= {len(LADDERS['adamw'])} must hold, got {self.best_rates} and {self.rates}"
+                f"1 <= best_rates <= rates <= {len(LADDERS['adamw'])} must hold, got "
+                f"{self.best_rates} and {self.rates}"
             )
         if not 0 < self.short_warmup_updates < self.warmup_updates:
             raise ValueError(
-                f"short_warmup_updates must lie between 0 and warmup_updates={self.warmup_updates}, got "
-                f"{self.short_warmup_updates}"
+                "short_warmup_updates must lie between 0 and "
+                f"warmup_updates={self.warmup_updates}, got {self.short_warmup_updates}"
             )
         checks.check_positive(self, "needs_nats")
         for name in self.placements:
@@ -126,14 +140,16 @@ SCALES = scales(
         "sequence_length": 1024, "batch_sequences": 32, "device": "auto",
     },
 )  # fmt: skip
-"""Cost: smoke takes seconds; cpu 2,300 runs of some ten seconds of one core; paper, with models of 124 million
-parameters, as many runs of an hour of an accelerator."""
+"""Cost: smoke takes seconds; cpu 2,300 runs of some ten seconds of one core; paper, with models of
+124 million parameters, as many runs of an hour of an accelerator."""
 
 
 def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
     """What all runs share. Raises UserError for text that is not there."""
     checks.refuse_missing(config.text, "text", "normscope data documents")
-    read = TextDataConfig(corpus=config.text, **checks.settings_of(config, "sequence_length", "batch_sequences"))
+    read = TextDataConfig(
+        corpus=config.text, **checks.settings_of(config, "sequence_length", "batch_sequences")
+    )
     table: dict[str, Any] = {
         "task": LANGUAGE_MODEL.name,
         "data": asdict(read),
@@ -145,9 +161,12 @@ def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
         },
     }
     made = replace(
-        validated(LANGUAGE_MODEL.config, with_preset(table, source="the study"), source="the study"),
+        validated(
+            LANGUAGE_MODEL.config, with_preset(table, source="the study"), source="the study"
+        ),
         optimizer=OptimizerConfig(weight_decay=config.weight_decay),
-        # One decay for all, whatever the warm-up: a straight line to 0 from the end of the longer one.
+        # One decay for all, whatever the warm-up: a straight line to 0 from the end of the longer
+        # one.
         schedule=ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
         train=TrainConfig(
             duration=config.updates,
@@ -164,9 +183,15 @@ def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
 
 
 def cells_of(
-    config: OptimizersConfig, folder: Path, arm: tuple[str, str, int], peak_lrs: Sequence[float], seeds: range
+    config: OptimizersConfig,
+    folder: Path,
+    arm: tuple[str, str, int],
+    peak_lrs: Sequence[float],
+    seeds: range,
 ) -> list[Cell]:
-    """The runs of a placement, an optimiser and a warm-up at these rates and seeds; SGD alone has momentum."""
+    """The runs of a placement, an optimiser and a warm-up at these rates and seeds; SGD alone has
+    momentum.
+    """
     placement, optimizer, warmup_updates = arm
     momentum = {"optimizer__momentum": config.momentum} if optimizer == "sgd" else {}
     grid = Grid(
@@ -176,4 +201,7 @@ def cells_of(
         seeds=len(seeds),
     )
     base = base_config(config)
-    return grid.cells(replaced(base, optimizer__name=optimizer, seed=base.seed + seeds.start - 1, **momentum), folder)
+    return grid.cells(
+        replaced(base, optimizer__name=optimizer, seed=base.seed + seeds.start - 1, **momentum),
+        folder,
+    )

@@ -29,7 +29,11 @@ TITLES = {"adamw": "AdamW", "muon": "Muon", "lion": "Lion", "sgd": "SGD with mom
 _SAID = (
     ("post-ln", True, "Xiong et al. 2020, section 3.2, of Adam and SGD"),
     ("pre-ln", False, "Xiong et al. 2020, section 4.2, of Adam and SGD"),
-    ("deepnorm", False, "Wang et al. 2022, arXiv:2203.00555, which trains with warm-up and promises stability"),
+    (
+        "deepnorm",
+        False,
+        "Wang et al. 2022, arXiv:2203.00555, which trains with warm-up and promises stability",
+    ),
     ("rezero", False, "Bachlechner et al. 2020, arXiv:2003.04887, section 5: without warm-up"),
 )
 
@@ -49,7 +53,9 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
         best_rates=config.best_rates,
     )
     pairs = {
-        (placement, optimizer, warmup): WarmupPair(without=ladders[placement, optimizer, 0], warm=ladder)
+        (placement, optimizer, warmup): WarmupPair(
+            without=ladders[placement, optimizer, 0], warm=ladder
+        )
         for (placement, optimizer, warmup), ladder in ladders.items()
         if warmup
     }
@@ -60,7 +66,8 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
     needs = all_needs(pairs, config.needs_nats, unigram_nats)
     machine = machines(cell for ladder in ladders.values() for cell in ladder.cells)
     return Findings(
-        conditions=conditions(config, (unigram_nats, bigram), parameters, runs) | {"machine": machine},
+        conditions=conditions(config, (unigram_nats, bigram), parameters, runs)
+        | {"machine": machine},
         claims=claims(config, pairs, unigram_nats),
         figures=figures(config, pairs),
         tables=tables(config, pairs, needs),
@@ -93,11 +100,15 @@ class _Need(StrEnum):
     UNLEARNED = "did not learn"
 
 
-def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) -> dict[tuple[str, str, int], _Need]:
-    """By the interval of each gain: above `needs_nats`, above 0, below `needs_nats`, or across an edge.
+def all_needs(
+    pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float
+) -> dict[tuple[str, str, int], _Need]:
+    """By the interval of each gain: above `needs_nats`, above 0, below `needs_nats`, or across an
+    edge.
 
-    Intervals are corrected for how many pairs there are. A gain that is certain and below `needs_nats` is one; so is
-    one that may be above it. A pair neither of whose runs learned decides nothing.
+    Intervals are corrected for how many pairs there are. A gain that is certain and below
+    `needs_nats` is one; so is one that may be above it. A pair neither of whose runs learned
+    decides nothing.
     """
     found = {}
     without, no_gain = (gains_at_most(pairs, edge, unigram_nats) for edge in (needs_nats, 0.0))
@@ -114,7 +125,9 @@ def all_needs(pairs: _OptimizerPairs, needs_nats: float, unigram_nats: float) ->
 
 
 def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float) -> list[Claim]:
-    """One for each placement of which a source speaks, and one for the order of placements under two optimisers."""
+    """One for each placement of which a source speaks, and one for the order of placements under
+    two optimisers.
+    """
     made, edge = [], config.needs_nats
     at_most = gains_at_most(pairs, edge, unigram_nats)
     family = sum(pair.learned(unigram_nats) for pair in pairs.values())
@@ -122,14 +135,20 @@ def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float
         if placement not in config.placements:
             continue
         title = named(placement).title
-        holds = {_named(config, *key[1:]): pair for key, pair in pairs.items() if key[0] == placement}
-        does_not = {_named(config, *key[1:]): answer for key, answer in at_most.items() if key[0] == placement}
+        holds = {
+            _named(config, *key[1:]): pair for key, pair in pairs.items() if key[0] == placement
+        }
+        does_not = {
+            _named(config, *key[1:]): answer
+            for key, answer in at_most.items()
+            if key[0] == placement
+        }
         unlearned = [setting for setting, pair in holds.items() if not pair.learned(unigram_nats)]
         made.append(
             claim(
                 f"{title} {'needs' if needs else 'does without'} warm-up",
-                f"{title} without warm-up ends {'more than' if needs else 'at most'} {edge:g} nats above its runs with "
-                "it, each at its own best rate.",
+                f"{title} without warm-up ends {'more than' if needs else 'at most'} {edge:g} nats "
+                "above its runs with it, each at its own best rate.",
                 source=source,
                 value="the loss without less that with warm-up, in nats",
                 holds={setting: pair.gain for setting, pair in holds.items()},
@@ -141,7 +160,11 @@ def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float
             )
         )
     if {"adamw", "muon"} <= set(config.optimizers):
-        best = {(name, of): best_ladder(pairs, name, of) for name in config.placements for of in ("adamw", "muon")}
+        best = {
+            (name, of): best_ladder(pairs, name, of)
+            for name in config.placements
+            for of in ("adamw", "muon")
+        }
         less = {
             named(name).title: best[name, "adamw"].less(best[name, "muon"])
             for name in config.placements
@@ -150,8 +173,10 @@ def claims(config: OptimizersConfig, pairs: _OptimizerPairs, unigram_nats: float
         made.append(
             claim(
                 "Muon ends lower than AdamW",
-                "Under Muon a placement ends lower than under AdamW, each at its own best rate and warm-up.",
-                source="Jordan 2024, Muon; Liu et al. 2025, arXiv:2502.16982, section 3, of larger models",
+                "Under Muon a placement ends lower than under AdamW, each at its own best rate and "
+                "warm-up.",
+                source="Jordan 2024, Muon; Liu et al. 2025, arXiv:2502.16982, section 3, of larger "
+                "models",
                 value="AdamW's last loss less Muon's, in nats",
                 holds=less or {"all": None},
                 decided=holm({title: (one, 0.0, math.inf) for title, one in less.items()}),
@@ -171,7 +196,9 @@ def _named(config: OptimizersConfig, optimizer: str, warmup: int) -> str:
     return f"{TITLES[optimizer]}, warm-up of {percentage(warmup / config.updates, 0)}"
 
 
-def _ladders(config: OptimizersConfig, pairs: _OptimizerPairs, placement: str, optimizer: str) -> list[Ladder]:
+def _ladders(
+    config: OptimizersConfig, pairs: _OptimizerPairs, placement: str, optimizer: str
+) -> list[Ladder]:
     """Without warm-up, with the short one, and with the long one."""
     short, long = (pairs[placement, optimizer, warmup] for warmup in config.warmups[1:])
     return [short.without, short.warm, long.warm]
@@ -179,7 +206,11 @@ def _ladders(config: OptimizersConfig, pairs: _OptimizerPairs, placement: str, o
 
 def _decided_by(family: int, unlearned: Sequence[str]) -> str:
     corrected = f"Corrected by Holm over {family} pairs"
-    return f"{corrected}; did not learn, so that it decides nothing: {joined(unlearned)}" if unlearned else corrected
+    return (
+        f"{corrected}; did not learn, so that it decides nothing: {joined(unlearned)}"
+        if unlearned
+        else corrected
+    )
 
 
 def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigure]:
@@ -188,12 +219,18 @@ def figures(config: OptimizersConfig, pairs: _OptimizerPairs) -> list[StudyFigur
         StudyFigure.of_panels(
             name=f"rates_{optimizer}",
             title=f"{TITLES[optimizer]}: the loss over the rate",
-            caption="Mean over the seeds of the ladder with their range; a run that did not stay finite counts as its "
-            "loss at initialisation.",
+            caption="Mean over the seeds of the ladder with their range; a run that did not stay "
+            "finite counts as its loss at initialisation.",
             panels=[
                 rates(
                     named(placement).title,
-                    dict(zip(_words(config), _ladders(config, pairs, placement, optimizer), strict=True)),
+                    dict(
+                        zip(
+                            _words(config),
+                            _ladders(config, pairs, placement, optimizer),
+                            strict=True,
+                        )
+                    ),
                 )
                 for placement in config.placements
             ],
@@ -214,8 +251,17 @@ _ENDS: Mapping[str, Callable[[Ladder], Any]] = {
 
 def rates(title: str, ladders: Mapping[str, Ladder]) -> Panel:
     """The last loss over the rate of every ladder: mean over its seeds, with their range."""
-    series = [ranged(label, hue, one.peak_lrs, one.nats) for hue, (label, one) in enumerate(ladders.items())]
-    return Panel(title=title, xlabel="peak rate", ylabel="last validation loss, nats", series=series, log_x=True)
+    series = [
+        ranged(label, hue, one.peak_lrs, one.nats)
+        for hue, (label, one) in enumerate(ladders.items())
+    ]
+    return Panel(
+        title=title,
+        xlabel="peak rate",
+        ylabel="last validation loss, nats",
+        series=series,
+        log_x=True,
+    )
 
 
 def _words(config: OptimizersConfig) -> tuple[str, ...]:
@@ -225,15 +271,19 @@ def _words(config: OptimizersConfig) -> tuple[str, ...]:
 def tables(
     config: OptimizersConfig, pairs: _OptimizerPairs, needs: Mapping[tuple[str, str, int], _Need]
 ) -> list[StudyTable]:
-    """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of each optimiser end."""
-    columns = [(optimizer, warmup) for optimizer in config.optimizers for warmup in config.warmups[1:]]
+    """The one that a practitioner pins to the wall: who needs a warm-up; then where the runs of
+    each optimiser end.
+    """
+    columns = [
+        (optimizer, warmup) for optimizer in config.optimizers for warmup in config.warmups[1:]
+    ]
 
     def cell(*key: Any) -> str:
         return f"{needs[key]}: {with_interval(pairs[key].gain, 2)}"
 
     wall = StudyTable(
-        title="Who needs a warm-up: verdict, and by how many nats the runs without it end above those with it, each at "
-        "its own best rate",
+        title="Who needs a warm-up: verdict, and by how many nats the runs without it end above "
+        "those with it, each at its own best rate",
         columns=("placement", *(_named(config, *column) for column in columns)),
         rows=[
             (named(placement).title, *(cell(placement, *column) for column in columns))
@@ -242,16 +292,23 @@ def tables(
     )
     ends = [
         table(
-            f"{TITLES[optimizer]}: mean last loss in nats at the best rate (* the ladder's first or last), the "
-            "sensitivity over the ladder, and how many of its runs did not stay finite; by warm-up",
+            f"{TITLES[optimizer]}: mean last loss in nats at the best rate (* the ladder's first "
+            "or last), the sensitivity over the ladder, and how many of its runs did not stay "
+            "finite; by warm-up",
             sorted(
-                [(named(name).title, _ladders(config, pairs, name, optimizer)) for name in config.placements],
+                [
+                    (named(name).title, _ladders(config, pairs, name, optimizer))
+                    for name in config.placements
+                ],
                 key=lambda row: min(one.mean_nats for one in row[1]),
             ),
             [
                 ("placement", lambda row: row[0]),
                 *(
-                    (f"loss, {words}" if heading == "loss" else heading, lambda row, i=i, of=of: of(row[1][i]))
+                    (
+                        f"loss, {words}" if heading == "loss" else heading,
+                        lambda row, i=i, of=of: of(row[1][i]),
+                    )
                     for i, words in enumerate(_words(config))
                     for heading, of in _ENDS.items()
                 ),
@@ -263,33 +320,49 @@ def tables(
 
 
 def conditions(
-    config: OptimizersConfig, baselines: tuple[float, float], parameters: int, runs: Mapping[str, Any]
+    config: OptimizersConfig,
+    baselines: tuple[float, float],
+    parameters: int,
+    runs: Mapping[str, Any],
 ) -> dict[str, str]:
-    """How the runs were made. baselines: the losses of models that know the frequencies of tokens, and of pairs."""
+    """How the runs were made. baselines: the losses of models that know the frequencies of tokens,
+    and of pairs.
+    """
     climbing = "one seed" if config.ladder_seeds == 1 else f"{config.ladder_seeds} seeds"
     ladders = "; ".join(
-        f"{TITLES[name]} {', '.join(f'{lr:g}' for lr in config.ladder(name))}" for name in config.optimizers
+        f"{TITLES[name]} {', '.join(f'{lr:g}' for lr in config.ladder(name))}"
+        for name in config.optimizers
     )
     return {
-        "loss": "negative log-likelihood per target token of the whole validation split, natural logarithm",
-        "models": f"preset {config.preset}: a decoder of {config.blocks} blocks of width {config.width}, feed-forward "
-        f"{config.ffn_width}, {config.heads} heads over {config.key_value_heads} of keys and values; {parameters:,} "
-        "parameters under Pre-LN, those of other placements differ by what is their own",
+        "loss": "negative log-likelihood per target token of the whole validation split, natural "
+        "logarithm",
+        "models": (
+            f"preset {config.preset}: a decoder of {config.blocks} blocks of width {config.width}, "
+            f"feed-forward {config.ffn_width}, {config.heads} heads over {config.key_value_heads} "
+            f"of keys and values; {parameters:,} parameters under Pre-LN, those of other "
+            "placements differ by what is their own"
+        ),
         "weights": "N(0, 0.02²) for all, times the gains of the placement",
-        "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; unigram baseline "
-        f"{baselines[0]:.3f}, bigram baseline {baselines[1]:.3f}",
-        "training": f"{config.updates:,} updates, weight decay {config.weight_decay:g} of matrices and embeddings, "
-        f"gradients not clipped, momentum {config.momentum:g} of SGD; full rate to update {config.warmup_updates}, "
-        f"then in a straight line to 0, and a warm-up of {config.short_warmup_updates} updates, of "
-        f"{config.warmup_updates} or none; products in {config.precision}",
+        "text": f"{config.batch_sequences} sequences of {config.sequence_length} tokens a batch; "
+        f"unigram baseline {baselines[0]:.3f}, bigram baseline {baselines[1]:.3f}",
+        "training": (
+            f"{config.updates:,} updates, weight decay {config.weight_decay:g} of matrices and "
+            f"embeddings, gradients not clipped, momentum {config.momentum:g} of SGD; full rate to "
+            f"update {config.warmup_updates}, then in a straight line to 0, and a warm-up of "
+            f"{config.short_warmup_updates} updates, of {config.warmup_updates} or none; products "
+            f"in {config.precision}"
+        ),
         "rates": f"{ladders}. {climbing} on the ladder, then {config.seeds} others at its best "
         f"{counted(config.best_rates, 'rate')}",
-        "verdict": f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; gains from it: "
-        f"above 0; does not: below {config.needs_nats:g}; else undecided; all corrected by Holm for how many pairs "
-        f"there are. A pair learned where the better of its runs ends more than {LEARNED_NATS:g} nats below the "
-        "unigram baseline; another decides nothing",
-        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t, over "
-        "seeds in pairs",
+        "verdict": (
+            f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; "
+            f"gains from it: above 0; does not: below {config.needs_nats:g}; else undecided; all "
+            "corrected by Holm for how many pairs there are. A pair learned where the better of "
+            f"its runs ends more than {LEARNED_NATS:g} nats below the unigram baseline; another "
+            "decides nothing"
+        ),
+        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, "
+        "Student's t, over seeds in pairs",
         "trained by": in_words(dict(runs)),
     }
 
@@ -308,15 +381,20 @@ def _data(one: Ladder) -> dict[str, Any]:
         "sensitivity_nats": found.value,
         "sensitivity_low": found.low,
         "sensitivity_high": found.high,
-        "again_nats": {f"{lr:g}": [run.final_nats for run in runs] for lr, runs in one.again.items()},
+        "again_nats": {
+            f"{lr:g}": [run.final_nats for run in runs] for lr, runs in one.again.items()
+        },
         "lost": one.lost,
     }
 
 
 STUDY = Study(
     title="Placement, optimiser and warm-up, each at its own best rate",
-    question="Which placement needs a learning-rate warm-up under which optimiser, when each has the rate that suits "
-    "it best: in a Llama-like language model, under AdamW, Muon, Lion and SGD with momentum?",
+    question=(
+        "Which placement needs a learning-rate warm-up under which optimiser, when each has the "
+        "rate that suits it best: in a Llama-like language model, under AdamW, Muon, Lion and SGD "
+        "with momentum?"
+    ),
     help="Which placements need warm-up, by optimiser?",
     scales=SCALES,
     run=run,

@@ -18,17 +18,42 @@ from ..engine.pieces import Pieces, side_by_side
 from ..engine.study import Study, scales
 from .training import PIECES, SizedModel, pair_nats, text_of, train_sized
 
-_LLAMA = {"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8}
-_NARROW = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 8, "num_attention_heads": 2}
-_OPT = {"hidden_size": 512, "ffn_dim": 2048, "num_hidden_layers": 8, "num_attention_heads": 8, "dropout": 0.0}
-_OPT_POST = {**_OPT, "word_embed_proj_dim": 512, "do_layer_norm_before": False, "max_position_embeddings": 512}
+_LLAMA = {
+    "hidden_size": 512,
+    "intermediate_size": 1408,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+}
+_NARROW = {
+    "hidden_size": 128,
+    "intermediate_size": 352,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 2,
+}
+_OPT = {
+    "hidden_size": 512,
+    "ffn_dim": 2048,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "dropout": 0.0,
+}
+_OPT_POST = {
+    **_OPT,
+    "word_embed_proj_dim": 512,
+    "do_layer_norm_before": False,
+    "max_position_embeddings": 512,
+}
 MODELS = (
     SizedModel(name="llama-8x512", made_by="LlamaForCausalLM", sizes=_LLAMA),
-    SizedModel(name="opt-post-ln-8x512", made_by="OPTForCausalLM", sizes=_OPT_POST, normed_sums=1.0),
+    SizedModel(
+        name="opt-post-ln-8x512", made_by="OPTForCausalLM", sizes=_OPT_POST, normed_sums=1.0
+    ),
     SizedModel(name="llama-8x128", made_by="LlamaForCausalLM", sizes=_NARROW),
     SizedModel(name="llama-8x512-mup", made_by="LlamaForCausalLM", sizes=_LLAMA, narrower=4.0),
     SizedModel(name="olmo2-8x512", made_by="Olmo2ForCausalLM", sizes=_LLAMA),
-    SizedModel(name="llama-2x512", made_by="LlamaForCausalLM", sizes={**_LLAMA, "num_hidden_layers": 2}),
+    SizedModel(
+        name="llama-2x512", made_by="LlamaForCausalLM", sizes={**_LLAMA, "num_hidden_layers": 2}
+    ),
 )
 SEED = 1
 CARRIED = (
@@ -62,7 +87,9 @@ class _SizedConfig:
             raise ValueError("models: give one or more, each with a name of its own")
 
 
-def trained(config: _SizedConfig, asked: tuple[SizedModel, float], pieces: Pieces) -> dict[str, Any]:
+def trained(
+    config: _SizedConfig, asked: tuple[SizedModel, float], pieces: Pieces
+) -> dict[str, Any]:
     """One training, from its piece or now. asked: model and rate."""
     one, rate = asked
     settings = {"updates": config.updates, "seed": SEED, "text": config.text, "valid": config.valid}
@@ -103,36 +130,58 @@ class _SizedLadder:
         return self.best_nats < self.unigram_nats - 0.05
 
     def lost(self, rate: float) -> float | None:
-        """A share of the best's gain over the frequencies of tokens, at a rate on the ladder or between its rungs, by
-        a straight line over the rate's logarithm; None beyond an end, and of a model that did not learn."""
+        """A share of the best's gain over the frequencies of tokens, at a rate on the ladder or
+        between its rungs, by a straight line over the rate's logarithm; None beyond an end, and of
+        a model that did not learn."""
         rates = sorted(self.nats)
         if not self.learned or not rates[0] <= rate <= rates[-1]:
             return None
-        found = float(np.interp(math.log(rate), [math.log(one) for one in rates], [self.nats[one] for one in rates]))
+        found = float(
+            np.interp(
+                math.log(rate), [math.log(one) for one in rates], [self.nats[one] for one in rates]
+            )
+        )
         return (found - self.best_nats) / (self.unigram_nats - self.best_nats)
 
 
 def named_rate(one: SizedModel) -> float:
     """What known rates name; of µP, for the narrower model, whose rates it takes."""
     narrow = round(one.width / one.narrower)
-    facts = RateFacts(optimizer="adamw", width=narrow, sublayers=2 * one.blocks, normed_sums=one.normed_sums)
+    facts = RateFacts(
+        optimizer="adamw", width=narrow, sublayers=2 * one.blocks, normed_sums=one.normed_sums
+    )
     found = typical_rate(facts)
     assert found is not None
     return found.rate
 
 
 def run(config: _SizedConfig, pieces: Pieces) -> Findings:
-    """One piece a training, the middle rates of all models first. Raises UserError for a text that is not there."""
+    """One piece a training, the middle rates of all models first. Raises UserError for a text that
+    is not there.
+    """
     items = [(one, rate_of(step)) for step in config.steps for one in config.models]
-    found = side_by_side(partial(trained, config), items, processes=config.processes, pieces=pieces, stage="trainings")
+    found = side_by_side(
+        partial(trained, config),
+        items,
+        processes=config.processes,
+        pieces=pieces,
+        stage="trainings",
+    )
     read = text_of(config.text, config.valid, pieces.folder / "ids.bin")
     known = {"unigram_nats": read.unigram_nats, "pair_nats": pair_nats(read)}
     ladders = []
     for one in config.models:
         own = {rate: seen for (model, rate), seen in zip(items, found, strict=True) if model == one}
-        nats = {rate: math.inf if own[rate]["valid_nats"] is None else own[rate]["valid_nats"] for rate in sorted(own)}
+        nats = {
+            rate: math.inf if own[rate]["valid_nats"] is None else own[rate]["valid_nats"]
+            for rate in sorted(own)
+        }
         parameters = next(iter(own.values()))["parameters"]
-        ladders.append(_SizedLadder(model=one, nats=nats, parameters=parameters, unigram_nats=known["unigram_nats"]))
+        ladders.append(
+            _SizedLadder(
+                model=one, nats=nats, parameters=parameters, unigram_nats=known["unigram_nats"]
+            )
+        )
     return Findings(
         conditions=conditions(config, known),
         claims=[],
@@ -145,17 +194,24 @@ def run(config: _SizedConfig, pieces: Pieces) -> Findings:
 
 def conditions(config: _SizedConfig, known: Mapping[str, float]) -> dict[str, str]:
     return {
-        "models": "decoders of transformers with their own initial weights, no dropout: Llama and OLMo 2 (width 512, "
-        "8 blocks; one Llama of width 128, one of 2 blocks), and OPT with Post-LN",
-        "text": f"English Wikipedia in {PIECES:,} pieces; who knows how frequent each is has a loss of "
-        f"{known['unigram_nats']:.2f} nats, and after the one before {known['pair_nats']:.2f}",
-        "trainings": f"{config.updates:,} updates of AdamW (betas 0.9 and 0.98, weight decay 0.01), linear warm-up "
-        "over 1 % of them (8 % with Post-LN), cosine to a tenth, nothing clipped, bf16 autocast",
+        "models": (
+            "decoders of transformers with their own initial weights, no dropout: Llama and OLMo 2 "
+            "(width 512, 8 blocks; one Llama of width 128, one of 2 blocks), and OPT with Post-LN"
+        ),
+        "text": (
+            f"English Wikipedia in {PIECES:,} pieces; who knows how frequent each is has a loss of "
+            f"{known['unigram_nats']:.2f} nats, and after the one before {known['pair_nats']:.2f}"
+        ),
+        "trainings": (
+            f"{config.updates:,} updates of AdamW (betas 0.9 and 0.98, weight decay 0.01), linear "
+            "warm-up over 1 % of them (8 % with Post-LN), cosine to a tenth, nothing clipped, bf16 "
+            "autocast"
+        ),
         "tokens": f"{config.models[0].tokens:,} of each update, in sequences of {config.models[0].length}",
         **({"trained on": config.trained_on} if config.trained_on else {}),
         "seeds": "one, so that no verdict is drawn",
-        "loss": "nats per token of held-out text at the end; what is lost is a share of the best's gain over the "
-        "frequencies of tokens",
+        "loss": "nats per token of held-out text at the end; what is lost is a share of the best's "
+        "gain over the frequencies of tokens",
         "gradient normalisation": "of the mean loss per token",
     }
 
@@ -165,7 +221,8 @@ def _line(one: _SizedLadder) -> str:
         return f"{one.model.name}: learned at no rate from {min(one.nats):g} to {max(one.nats):g}"
     return (
         f"{one.model.name}: best {one.best_rate:g} ({one.best_nats:.3f} nats); known rates name "
-        f"{learning_rate(named_rate(one.model))}, which loses {percentage(one.lost(named_rate(one.model)))}"
+        f"{learning_rate(named_rate(one.model))}, which loses "
+        f"{percentage(one.lost(named_rate(one.model)))}"
     )
 
 
@@ -176,7 +233,9 @@ def _percent(share: float | None) -> float | None:
 def _tables(ladders: Sequence[_SizedLadder]) -> list[StudyTable]:
     by_name = {one.model.name: one for one in ladders}
     carried = [
-        (words, by_name[small], by_name[large]) for words, small, large in CARRIED if {small, large} <= set(by_name)
+        (words, by_name[small], by_name[large])
+        for words, small, large in CARRIED
+        if {small, large} <= set(by_name)
     ]
     return [
         table(
@@ -218,7 +277,11 @@ def _figure(ladders: Sequence[_SizedLadder]) -> StudyFigure:
         log_x=True,
     )
     return StudyFigure.of_panels(
-        name="ladders", title="Loss by peak rate", caption="One training a point.", panels=[panel], wide=False
+        name="ladders",
+        title="Loss by peak rate",
+        caption="One training a point.",
+        panels=[panel],
+        wide=False,
     )
 
 
@@ -232,8 +295,15 @@ def _data(one: _SizedLadder) -> dict[str, Any]:
     }
 
 
-_TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
-_SMALL = (SizedModel(name="llama-1x32", made_by="LlamaForCausalLM", sizes=_TINY, tokens=128, length=64),)
+_TINY = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+_SMALL = (
+    SizedModel(name="llama-1x32", made_by="LlamaForCausalLM", sizes=_TINY, tokens=128, length=64),
+)
 SCALES = scales(
     _SizedConfig,
     smoke={"models": _SMALL, "steps": (0, 1), "updates": 20, "processes": 1},
@@ -241,8 +311,10 @@ SCALES = scales(
 )
 STUDY = Study(
     title="Rates of larger models: named, carried from a smaller one, and best",
-    question="What does a training of a model of 6 to 42 million parameters lose at the rate that known rates name, "
-    "and at the best rate of a narrower or shallower model?",
+    question=(
+        "What does a training of a model of 6 to 42 million parameters lose at the rate that known "
+        "rates name, and at the best rate of a narrower or shallower model?"
+    ),
     help="What do named rates cost larger models?",
     scales=SCALES,
     run=run,

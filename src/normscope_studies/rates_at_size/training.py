@@ -1,4 +1,6 @@
-"""One training of a decoder of transformers on running text: a model, a peak rate, a schedule and a horizon."""
+"""One training of a decoder of transformers on running text: a model, a peak rate, a schedule and a
+horizon.
+"""
 
 import contextlib
 import math
@@ -49,8 +51,9 @@ class SizedModel:
     normed_sums: float = 0.0
     """The share of its residual sums that are normed."""
     narrower: float = 1.0
-    """How many times narrower the model is that its rates are measured by: matrices take steps so much smaller, and
-    begin smaller by its root, as in µP (Yang et al. 2022, arXiv:2203.03466, table 8)."""
+    """How many times narrower the model is that its rates are measured by: matrices take steps so
+    much smaller, and begin smaller by its root, as in µP (Yang et al. 2022, arXiv:2203.03466, table
+    8)."""
     tokens: int = 4_096
     """Of a batch."""
     length: int = 512
@@ -78,8 +81,14 @@ def built(one: SizedModel, seed: int) -> nn.Module:
         raise UserError(f"{one.name} is of transformers: {installation('huggingface')}") from None
     kind: Any = getattr(transformers, one.made_by)
     torch.manual_seed(seed)
-    smaller = {"initializer_range": _EMBEDDINGS_STD / math.sqrt(one.narrower)} if one.narrower != 1 else {}
-    model: nn.Module = kind(kind.config_class(vocab_size=PIECES, **one.sizes, **smaller, **_SWITCHES))
+    smaller = (
+        {"initializer_range": _EMBEDDINGS_STD / math.sqrt(one.narrower)}
+        if one.narrower != 1
+        else {}
+    )
+    model: nn.Module = kind(
+        kind.config_class(vocab_size=PIECES, **one.sizes, **smaller, **_SWITCHES)
+    )
     for module in model.modules():
         if one.narrower != 1 and isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=_EMBEDDINGS_STD)
@@ -87,7 +96,9 @@ def built(one: SizedModel, seed: int) -> nn.Module:
 
 
 def optimizer_of(one: SizedModel, model: nn.Module, rate: float) -> torch.optim.Optimizer:
-    """AdamW as it is usually given; matrices and the head with less where rates are a narrower model's."""
+    """AdamW as it is usually given; matrices and the head with less where rates are a narrower
+    model's.
+    """
     config = OptimizerConfig(
         name="adamw",
         peak_lr=rate,
@@ -109,8 +120,8 @@ class _SizedText:
 
 @cache
 def text_of(train_file: str, valid_file: str, kept: Path) -> _SizedText:
-    """Two files of UTF-8 text, plain, .gz or .xz, as ids of pieces that the first one taught; kept: the file that
-    remembers the ids.
+    """Two files of UTF-8 text, plain, .gz or .xz, as ids of pieces that the first one taught; kept:
+    the file that remembers the ids.
 
     Raises UserError where a file cannot be read.
     """
@@ -119,14 +130,18 @@ def text_of(train_file: str, valid_file: str, kept: Path) -> _SizedText:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
         alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(vocab_size=PIECES, show_progress=False, initial_alphabet=alphabet)
+        trainer = trainers.BpeTrainer(
+            vocab_size=PIECES, show_progress=False, initial_alphabet=alphabet
+        )
         tokenizer.train_from_iterator(lines[:_LEARNT_FROM_LINES], trainer)
         parts = [_ids(tokenizer, lines), _ids(tokenizer, _lines(valid_file))]
         header = np.array([len(parts[0])], dtype="<u4").view("<u2")
         write_atomically(kept, np.concatenate([header, *parts]).tobytes())
     whole = np.fromfile(kept, dtype="<u2")
     border = 2 + int(whole[:2].view("<u4")[0])
-    train, valid = (torch.from_numpy(part.astype("int64")) for part in (whole[2:border], whole[border:]))
+    train, valid = (
+        torch.from_numpy(part.astype("int64")) for part in (whole[2:border], whole[border:])
+    )
     valid = valid[: _VALID_TOKENS + 1]
     counts = torch.bincount(train, minlength=PIECES).double() + 1
     return _SizedText(train, valid, float(-(counts / counts.sum()).log()[valid].mean()))
@@ -141,18 +156,29 @@ def _ids(tokenizer: Tokenizer, lines: list[str]) -> NDArray[np.uint16]:
 
 
 def train_sized(
-    one: SizedModel, rate: float, *, updates: int, seed: int, text: str, valid: str, kept: Path, on: str
+    one: SizedModel,
+    rate: float,
+    *,
+    updates: int,
+    seed: int,
+    text: str,
+    valid: str,
+    kept: Path,
+    on: str,
 ) -> dict[str, Any]:
     """Losses in nats per token: of every update's batch before it, and on held-out text at the end.
 
-    "valid_nats" is None where it was not finite. bf16 autocast over float32 weights on CUDA, float32 elsewhere; nothing
-    is clipped. text, valid, kept: as of `text_of`; on: the device's name.
+    "valid_nats" is None where it was not finite. bf16 autocast over float32 weights on CUDA,
+    float32 elsewhere; nothing is clipped. text, valid, kept: as of `text_of`; on: the device's
+    name.
     """
     read, device = text_of(text, valid, kept), choose_device(on)
     model = built(one, seed).to(device)
     optimizer = optimizer_of(one, model, rate)
     warmup = round(one.warmup_share * updates)
-    schedule = ScheduleConfig(decay="cosine", warmup_updates=warmup, decay_from_updates=warmup, floor=FLOOR)
+    schedule = ScheduleConfig(
+        decay="cosine", warmup_updates=warmup, decay_from_updates=warmup, floor=FLOOR
+    )
     ids = read.train.to(device, torch.int32)
     model.train()
     losses = torch.empty(updates, device=device)
@@ -175,14 +201,20 @@ def train_sized(
 
 def _rows(ids: Tensor, one: SizedModel, seed: int, number: int) -> Tensor:
     """(B, T + 1), from places drawn at random; the same ones whatever the rate."""
-    starts = raw_bits(one.tokens // one.length, seed, _ORDER, number) % np.uint64(len(ids) - one.length - 1)
+    starts = raw_bits(one.tokens // one.length, seed, _ORDER, number) % np.uint64(
+        len(ids) - one.length - 1
+    )
     first = torch.from_numpy(starts.astype("int64")).to(ids.device, non_blocking=True)
     return ids[first[:, None] + torch.arange(one.length + 1, device=ids.device)].long()
 
 
 def _nats(model: Any, rows_BT: Tensor, device: torch.device) -> Tensor:
     """The mean over all tokens but the first of each row."""
-    on = torch.autocast("cuda", torch.bfloat16) if device.type == "cuda" else contextlib.nullcontext()
+    on = (
+        torch.autocast("cuda", torch.bfloat16)
+        if device.type == "cuda"
+        else contextlib.nullcontext()
+    )
     with on:
         logits_BTV = model(input_ids=rows_BT[:, :-1]).logits
     return functional.cross_entropy(logits_BTV.flatten(0, 1).float(), rows_BT[:, 1:].flatten())
@@ -194,7 +226,9 @@ def held_out(one: SizedModel, model: nn.Module, valid: Tensor, device: torch.dev
     model.eval()
     count, rows = one.tokens // one.length, valid.unfold(0, one.length + 1, one.length)
     starts = range(0, len(rows) - count + 1, count)
-    losses = [float(_nats(model, rows[start : start + count].to(device), device)) for start in starts]
+    losses = [
+        float(_nats(model, rows[start : start + count].to(device), device)) for start in starts
+    ]
     return math.fsum(losses) / len(losses)
 
 

@@ -1,4 +1,6 @@
-"""What is broken on purpose and what is healthy, and the small causal language model that it is done to."""
+"""What is broken on purpose and what is healthy, and the small causal language model that it is
+done to.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -53,7 +55,11 @@ BROKEN = {
         block_times=100.0,
     ),
     "epsilon": TrainingCase(
-        words="AdamW with ε = 10", cause="epsilon-swamps-gradients", place="whole", from_start=True, epsilon=10.0
+        words="AdamW with ε = 10",
+        cause="epsilon-swamps-gradients",
+        place="whole",
+        from_start=True,
+        epsilon=10.0,
     ),
     "clip": TrainingCase(
         words="SGD whose gradients are clipped to 1e-4",
@@ -77,26 +83,38 @@ BROKEN = {
         post_ln=True,
         all_times=100.0,
     ),
-    "batch": TrainingCase(words="one batch with random targets", cause="bad-batch", place="whole", bad_batch=True),
+    "batch": TrainingCase(
+        words="one batch with random targets", cause="bad-batch", place="whole", bad_batch=True
+    ),
 }
 SLOW = {
     "queries": TrainingCase(
-        words="queries' and keys' matrices grow by 10 % an update from midway on", attention_times=1.1
+        words="queries' and keys' matrices grow by 10 % an update from midway on",
+        attention_times=1.1,
     ),
     "rate-10": TrainingCase(words="every rate 10 times higher from midway on", all_times=10.0),
     "post-ln-rate-10": TrainingCase(
         words="Post-LN, every rate 10 times higher from midway on", post_ln=True, all_times=10.0
     ),
 }
-"""Broken midway too, but the loss may take long to show it, or never does: they are asked for a warning alone."""
+"""Broken midway too, but the loss may take long to show it, or never does: they are asked for a
+warning alone.
+"""
 HEALTHY = {
     "warm-up": TrainingCase(words="a warm-up and a constant rate"),
-    "noise": TrainingCase(words="batches of two sequences, dropout 0.1", batch_times=0.25, dropout=0.1),
-    "epochs": TrainingCase(
-        words="twelve batches, again and again: the loss drops where an epoch begins", epoch_updates=12
+    "noise": TrainingCase(
+        words="batches of two sequences, dropout 0.1", batch_times=0.25, dropout=0.1
     ),
-    "rate-drop": TrainingCase(words="a rate that falls to a tenth midway", warmup=False, all_times=0.1),
-    "large-batch": TrainingCase(words="batches eight times as large: a smooth loss", batch_times=8.0),
+    "epochs": TrainingCase(
+        words="twelve batches, again and again: the loss drops where an epoch begins",
+        epoch_updates=12,
+    ),
+    "rate-drop": TrainingCase(
+        words="a rate that falls to a tenth midway", warmup=False, all_times=0.1
+    ),
+    "large-batch": TrainingCase(
+        words="batches eight times as large: a smooth loss", batch_times=8.0
+    ),
 }
 CASES = BROKEN | SLOW | HEALTHY
 
@@ -123,10 +141,17 @@ class SpikesConfig:
     classes: int = 48
 
     def __post_init__(self) -> None:
-        for name, known in (("loops", LOOPS), ("broken", BROKEN), ("slow", SLOW), ("healthy", HEALTHY)):
+        for name, known in (
+            ("loops", LOOPS),
+            ("broken", BROKEN),
+            ("slow", SLOW),
+            ("healthy", HEALTHY),
+        ):
             check_choices(self, name, tuple(known))
         if not 40 <= self.change_at < self.updates - 20:
-            raise ValueError(f"change_at={self.change_at} must leave 40 updates before it and 20 after it")
+            raise ValueError(
+                f"change_at={self.change_at} must leave 40 updates before it and 20 after it"
+            )
         check_least(self, seeds=1, every_updates=1)
 
 
@@ -134,14 +159,18 @@ class SpikesConfig:
 
 
 class _Chain:
-    """Tokens of which each depends on the one before; frequencies fall as one over the rank, as in text."""
+    """Tokens of which each depends on the one before; frequencies fall as one over the rank, as in
+    text.
+    """
 
     def __init__(self, classes: int, seed: int) -> None:
         generator = torch.Generator().manual_seed(1_000 + seed)
         frequencies_V = 1 / torch.arange(1, classes + 1, dtype=torch.float64)
         # Each token likes a few successors of its own, beside the frequent ones.
         own_VV = torch.rand(classes, classes, generator=generator, dtype=torch.float64).pow(24)
-        rows_VV = 0.2 * frequencies_V / frequencies_V.sum() + 0.8 * own_VV / own_VV.sum(1, keepdim=True)
+        rows_VV = 0.2 * frequencies_V / frequencies_V.sum() + 0.8 * own_VV / own_VV.sum(
+            1, keepdim=True
+        )
         self.sums_VV = (rows_VV / rows_VV.sum(1, keepdim=True)).cumsum(1)
 
     def draw(self, sequences: int, tokens: int, seed: int) -> Tensor:
@@ -150,7 +179,11 @@ class _Chain:
         draws_BT = torch.rand(sequences, tokens + 1, generator=generator, dtype=torch.float64)
         ids = [(draws_BT[:, 0] * len(self.sums_VV)).long()]
         for at in range(1, tokens + 1):
-            ids.append(torch.searchsorted(self.sums_VV[ids[-1]], draws_BT[:, at : at + 1].contiguous()).squeeze(1))
+            ids.append(
+                torch.searchsorted(
+                    self.sums_VV[ids[-1]], draws_BT[:, at : at + 1].contiguous()
+                ).squeeze(1)
+            )
         return torch.stack(ids, 1).clamp_(max=len(self.sums_VV) - 1)
 
 
@@ -187,7 +220,12 @@ class _SpikeModel(nn.Module):
         self.positions = nn.Parameter(0.02 * torch.randn(config.tokens, config.width))
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(
-                config.width, 4, 4 * config.width, case.dropout, batch_first=True, norm_first=not case.post_ln
+                config.width,
+                4,
+                4 * config.width,
+                case.dropout,
+                batch_first=True,
+                norm_first=not case.post_ln,
             )
             for _ in range(config.blocks)
         )
@@ -201,7 +239,10 @@ class _SpikeModel(nn.Module):
         for layer in self.layers:
             x_BTD = layer(x_BTD, src_mask=mask_TT, is_causal=True)
         logits_BTV = self.output(self.norm(x_BTD))
-        return {"loss": functional.cross_entropy(logits_BTV.flatten(0, 1), labels.flatten()), "logits": logits_BTV}
+        return {
+            "loss": functional.cross_entropy(logits_BTV.flatten(0, 1), labels.flatten()),
+            "logits": logits_BTV,
+        }
 
 
 def made_model(config: SpikesConfig, case: TrainingCase, seed: int) -> _SpikeModel:
@@ -210,8 +251,12 @@ def made_model(config: SpikesConfig, case: TrainingCase, seed: int) -> _SpikeMod
     return _SpikeModel(config, case)
 
 
-def made_optimizer(model: _SpikeModel, config: SpikesConfig, case: TrainingCase, seed: int) -> torch.optim.Optimizer:
-    """AdamW or SGD, whose step multiplies rates from midway on as the case says, whatever the loop sets them to."""
+def made_optimizer(
+    model: _SpikeModel, config: SpikesConfig, case: TrainingCase, seed: int
+) -> torch.optim.Optimizer:
+    """AdamW or SGD, whose step multiplies rates from midway on as the case says, whatever the loop
+    sets them to.
+    """
     block = broken_block(config, seed) - 1
     parts = {"block": model.layers[block], "output": model.output}
     inside = {id(p): name for name, part in parts.items() for p in part.parameters()}
@@ -219,7 +264,10 @@ def made_optimizer(model: _SpikeModel, config: SpikesConfig, case: TrainingCase,
     for parameter in model.parameters():
         groups[inside.get(id(parameter), "rest")].append(parameter)
     times = {"block": case.block_times, "output": case.output_times, "rest": 1.0}
-    options = [{"params": parameters, "midway": case.all_times * times[name]} for name, parameters in groups.items()]
+    options = [
+        {"params": parameters, "midway": case.all_times * times[name]}
+        for name, parameters in groups.items()
+    ]
     optimizer: torch.optim.Optimizer = (
         torch.optim.SGD(options, lr=case.rate)
         if case.optimizer == "sgd"

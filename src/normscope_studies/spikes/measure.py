@@ -86,7 +86,9 @@ def by_normscope(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int
             seed=seed,
             device=torch.device("cpu"),
             precision="fp32",
-            hooks=_Monitored(Monitor(model=model, inputs=batches(_GIVEN), every_updates=config.every_updates)),
+            hooks=_Monitored(
+                Monitor(model=model, inputs=batches(_GIVEN), every_updates=config.every_updates)
+            ),
         )
         trainer.optimizer = cases.made_optimizer(model, config, case, seed)
         with run.lock():
@@ -99,7 +101,9 @@ def by_normscope(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int
 
 
 def by_trainer(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) -> History:
-    """In Hugging Face's Trainer: what its trainer_state.json says. Needs transformers and accelerate."""
+    """In Hugging Face's Trainer: what its trainer_state.json says. Needs transformers and
+    accelerate.
+    """
     import transformers
 
     from normscope.adapters.trainer import NormScopeTrainerCallback
@@ -113,7 +117,9 @@ def by_trainer(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) 
     ]
     optimizer = cases.made_optimizer(model, config, case, seed)
     warmup = cases.warmup_updates(config, case)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: min(1.0, (done + 1) / max(1, warmup)))
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda done: min(1.0, (done + 1) / max(1, warmup))
+    )
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {
             "output_dir": folder,
@@ -147,7 +153,9 @@ TRAINED = {"normscope": by_normscope, "trainer": by_trainer}
 
 
 def measured(loop: str, name: str, config: cases.SpikesConfig, seed: int) -> dict[str, Any]:
-    """The episodes that the doctor finds, what is true, its warnings as the training went on, and the loss's curve."""
+    """The episodes that the doctor finds, what is true, its warnings as the training went on, and
+    the loss's curve.
+    """
     case = cases.CASES[name]
     history = TRAINED[loop](case, config, seed)
     found = explain(history)
@@ -160,13 +168,16 @@ def measured(loop: str, name: str, config: cases.SpikesConfig, seed: int) -> dic
         "place": {"block": block, "output": "output layer"}.get(case.place, "no sub-layer"),
         "episodes": found.to_json()["episodes"],
         "warned": warnings(history, config.every_updates),
-        "loss_left": next((onset for onset in left if onset >= config.change_at), None) if breaks else None,
+        "loss_left": next((onset for onset in left if onset >= config.change_at), None)
+        if breaks
+        else None,
         "loss": [value if math.isfinite(value) else None for value in history.loss.values],
     }
 
 
 def warnings(history: History, every_updates: int) -> list[int]:
-    """The updates at which a reader of the growing log would first have read of another episode or sign.
+    """The updates at which a reader of the growing log would first have read of another episode or
+    sign.
 
     What only a log that has ended can say, a rate that still rises, is not counted.
     """
@@ -181,7 +192,9 @@ def warnings(history: History, every_updates: int) -> list[int]:
         }
         now |= {("episode", one.onset) for one in episodes(known) if not one.needs_cause}
         # The onset of an episode moves by a few updates as more of it is seen.
-        if any(all(kind != other or abs(at - was) > _SAME for other, was in told) for kind, at in now):
+        if any(
+            all(kind != other or abs(at - was) > _SAME for other, was in told) for kind, at in now
+        ):
             found.append(update)
         told |= now
     return found

@@ -20,24 +20,32 @@ from .measure import measured
 _Piece = Mapping[str, Any]
 
 
-def losses_figure(trainings: Mapping[str, Mapping[str, _Piece]], config: SpikesConfig) -> StudyFigure:
+def losses_figure(
+    trainings: Mapping[str, Mapping[str, _Piece]], config: SpikesConfig
+) -> StudyFigure:
     """A panel a training; trainings: by name, then by loop."""
     panels = []
     for name, loops in trainings.items():
-        known = [value for piece in loops.values() for value in piece["loss"] if value is not None] or [0.0]
+        known = [
+            value for piece in loops.values() for value in piece["loss"] if value is not None
+        ] or [0.0]
         ends, series = [min(known), max(known)], list[Series]()
         for hue, (loop, piece) in enumerate(loops.items()):
             x = range(1, len(piece["loss"]) + 1)
             series.append(Series(label=loop, kind="measured", hue=hue, x=x, y=piece["loss"]))
             onsets = [episode["onset"] for episode in piece["episodes"]]
-            series += [line(f"{loop}, onset found", "predicted", hue, [onset, onset], ends) for onset in onsets]
+            series += [
+                line(f"{loop}, onset found", "predicted", hue, [onset, onset], ends)
+                for onset in onsets
+            ]
             if piece["onset"] == config.change_at:
                 series.append(line("broken", "claimed", -1, [piece["onset"]] * 2, ends))
         panels.append(Panel(title=name, xlabel="update", ylabel="loss (nats)", series=series))
     return StudyFigure.of_panels(
         name="losses",
         title="Losses of the trainings, and the onsets that the doctor found",
-        caption="Dashed: the onset found. Dotted: the update at which it was broken, where that is midway.",
+        caption="Dashed: the onset found. Dotted: the update at which it was broken, where that is "
+        "midway.",
         panels=panels,
         told="Losses of trainings broken on purpose and of healthy ones",
     )
@@ -55,25 +63,35 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
     each = [(seed, loop, name) for seed in seeds for loop in config.loops for name in names]
     for seed, loop, name in pieces.each("trainings", each):
         settings = {"loop": loop, "case": asdict(CASES[name]), "seed": seed, "sizes": sizes}
-        found[loop, name, seed] = pieces.get(f"{loop}/{name}-{seed}", settings, measured, loop, name, config, seed)
+        found[loop, name, seed] = pieces.get(
+            f"{loop}/{name}-{seed}", settings, measured, loop, name, config, seed
+        )
     broken = {key: piece for key, piece in found.items() if piece["cause"]}
     healthy = {key: piece for key, piece in found.items() if key[1] in config.healthy}
     return Findings(
         conditions=_conditions(config),
         claims=_claims(broken, healthy),
         figures=[
-            losses_figure({name: {loop: found[loop, name, 1] for loop in config.loops} for name in names}, config)
+            losses_figure(
+                {name: {loop: found[loop, name, 1] for loop in config.loops} for name in names},
+                config,
+            )
         ],
         tables=[
             _confusions({key: piece for key, piece in found.items() if key[1] not in config.slow}),
             _leads(found, config),
         ],
-        data={"trainings": [_row(key, piece) for key, piece in found.items()], "alarms": false_alarms(found, config)},
+        data={
+            "trainings": [_row(key, piece) for key, piece in found.items()],
+            "alarms": false_alarms(found, config),
+        },
     )
 
 
 def is_dated(piece: _Piece) -> bool:
-    """Whether an episode begins within five updates of where the training was broken, and none elsewhere."""
+    """Whether an episode begins within five updates of where the training was broken, and none
+    elsewhere.
+    """
     return bool(piece["episodes"]) and all(
         abs(e["onset"] - piece["onset"]) <= WITHIN_UPDATES for e in piece["episodes"]
     )
@@ -94,16 +112,36 @@ def _claims(
 ) -> list[Claim]:
     """Three of what was broken and one of what is healthy, as far as there is any."""
     asked = (
-        ("dated", f"the onset is found within {WITHIN_UPDATES} updates, and no other is", is_dated, broken),
+        (
+            "dated",
+            f"the onset is found within {WITHIN_UPDATES} updates, and no other is",
+            is_dated,
+            broken,
+        ),
         ("explained", "the cause is the one that was made", is_explained, broken),
-        ("placed", "the place is the block that was broken, the output layer, or none", is_placed, broken),
+        (
+            "placed",
+            "the place is the block that was broken, the output layer, or none",
+            is_placed,
+            broken,
+        ),
         ("silent", "healthy trainings give no alarm", lambda piece: not piece["episodes"], healthy),
     )
     made = []
     for name, statement, test, trainings in asked:
-        holds = {f"{case}, {loop}, seed {seed}": test(piece) for (loop, case, seed), piece in trainings.items()}
-        found, source = f"{sum(holds.values())} of {len(holds)} trainings", "docs/doctor.md, While it trains"
-        made += [judged(name=name, statement=statement, source=source, found=found, holds=holds)] if holds else []
+        holds = {
+            f"{case}, {loop}, seed {seed}": test(piece)
+            for (loop, case, seed), piece in trainings.items()
+        }
+        found, source = (
+            f"{sum(holds.values())} of {len(holds)} trainings",
+            "docs/doctor.md, While it trains",
+        )
+        made += (
+            [judged(name=name, statement=statement, source=source, found=found, holds=holds)]
+            if holds
+            else []
+        )
     return made
 
 
@@ -114,16 +152,25 @@ def _said(piece: _Piece) -> str:
 def _confusions(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
     said = [*(cause.id for cause in PATTERNS), UNKNOWN, NOTHING]
     truths = [*(cause.id for cause in PATTERNS), ""]
-    counts = {truth: Counter(_said(piece) for piece in found.values() if piece["cause"] == truth) for truth in truths}
+    counts = {
+        truth: Counter(_said(piece) for piece in found.values() if piece["cause"] == truth)
+        for truth in truths
+    }
     return StudyTable(
         title="What was done, by row, and what the doctor says, by column",
         columns=["", *said],
-        rows=[[truth or "healthy", *(str(count[word]) for word in said)] for truth, count in counts.items() if count],
+        rows=[
+            [truth or "healthy", *(str(count[word]) for word in said)]
+            for truth, count in counts.items()
+            if count
+        ],
     )
 
 
 def lead_updates(piece: _Piece) -> int | None:
-    """From the first warning after the break to where the loss left its course; None where it never did, or of none."""
+    """From the first warning after the break to where the loss left its course; None where it never
+    did, or of none.
+    """
     first = first_warning(piece)
     return None if first is None or piece["loss_left"] is None else piece["loss_left"] - first
 
@@ -132,9 +179,17 @@ def first_warning(piece: _Piece) -> int | None:
     return next((at for at in piece["warned"] if at >= piece["onset"]), None)
 
 
-def false_alarms(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -> dict[str, int]:
-    """Warnings of healthy trainings, and of the others before they were broken, and how many updates these are."""
-    healthy = [(piece, piece["onset"] or config.updates + 1) for piece in found.values() if piece["onset"] != 1]
+def false_alarms(
+    found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig
+) -> dict[str, int]:
+    """Warnings of healthy trainings, and of the others before they were broken, and how many
+    updates these are.
+    """
+    healthy = [
+        (piece, piece["onset"] or config.updates + 1)
+        for piece in found.values()
+        if piece["onset"] != 1
+    ]
     alarms = sum(at < end for piece, end in healthy for at in piece["warned"])
     return {"false_alarms": alarms, "healthy_updates": sum(end - 1 for _, end in healthy)}
 
@@ -146,15 +201,22 @@ def _leads(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -
         if case.from_start:
             continue
         leads = sorted(lead for piece in pieces if (lead := lead_updates(piece)) is not None)
-        delays = [at - piece["onset"] for piece in pieces if (at := first_warning(piece)) is not None]
+        delays = [
+            at - piece["onset"] for piece in pieces if (at := first_warning(piece)) is not None
+        ]
         span = f"{leads[0]} to {leads[-1]}" if leads else ""
         left = sum(piece["loss_left"] is not None for piece in pieces)
         warned = f"{len(delays)} of {len(pieces)}"
-        rows.append([case.words, warned, max(delays, default=None), f"{left} of {len(pieces)}", span])
+        rows.append(
+            [case.words, warned, max(delays, default=None), f"{left} of {len(pieces)}", span]
+        )
     alarms = false_alarms(found, config)
     each = 10_000 * alarms["false_alarms"] / max(1, alarms["healthy_updates"])
     return StudyTable(
-        title=f"Warnings while the training goes on, and {each:.1f} false alarms per 10,000 healthy updates",
+        title=(
+            f"Warnings while the training goes on, and {each:.1f} false alarms per 10,000 healthy "
+            "updates"
+        ),
         columns=(
             *("broken", "warned", "updates after the break, at most"),
             *("the loss left its course", "so many updates after the warning"),
@@ -180,10 +242,14 @@ def _row(key: tuple[str, str, int], piece: _Piece) -> dict[str, Any]:
 
 def _conditions(config: SpikesConfig) -> dict[str, str]:
     return {
-        "Model": f"causal language models of {config.blocks} blocks, width {config.width}, Pre-LN (the collapse: "
-        f"Post-LN), on a Markov chain over {config.classes} tokens",
-        "Training": f"{config.updates} updates of {config.sequences} sequences of {config.tokens} tokens, AdamW at "
-        "3e-3",
+        "Model": (
+            f"causal language models of {config.blocks} blocks, width {config.width}, Pre-LN (the "
+            f"collapse: Post-LN), on a Markov chain over {config.classes} tokens"
+        ),
+        "Training": (
+            f"{config.updates} updates of {config.sequences} sequences of {config.tokens} tokens, "
+            "AdamW at 3e-3"
+        ),
         "Broken": f"at update {config.change_at}, or from the first update on",
         "Logs": "metrics.jsonl of this library's loop, trainer_state.json of Hugging Face's Trainer",
         "Monitor": f"every {config.every_updates} updates on one batch",
@@ -200,8 +266,8 @@ _SMOKE = {
 _PAPER = {"seeds": 10, "width": 64, "blocks": 6, "updates": 400, "change_at": 250}
 STUDY = Study(
     title="Spikes made on purpose",
-    question="Does the doctor find a spike or a plateau in a training's log, date it within five updates, and name the "
-    "sub-layer and the cause; and is it silent about healthy trainings?",
+    question="Does the doctor find a spike or a plateau in a training's log, date it within five "
+    "updates, and name the sub-layer and the cause; and is it silent about healthy trainings?",
     help="Does the doctor find spikes made on purpose?",
     scales=scales(SpikesConfig, smoke=_SMOKE, paper=_PAPER),
     run=run,

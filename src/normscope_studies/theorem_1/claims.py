@@ -1,4 +1,6 @@
-"""Theorem 1 over depth and width: gradients as sweeps beside bound and prediction, and what is claimed of them."""
+"""Theorem 1 over depth and width: gradients as sweeps beside bound and prediction, and what is
+claimed of them.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -55,17 +57,27 @@ class Half:
         power = self.corrected_power(blocks, width)
         return corrected.last_layer_gradient_bound(width=width, power=power, epsilon=EPSILON)
 
-    def predicted(self, blocks: int, width: int, *, tokens: int, rows: str, vocabulary: int) -> float:
-        """In closed form for one token, √(d/2) ‖∂L/∂x‖ / √q, else by the mean field; NaN where there is neither."""
+    def predicted(
+        self, blocks: int, width: int, *, tokens: int, rows: str, vocabulary: int
+    ) -> float:
+        """In closed form for one token, √(d/2) ‖∂L/∂x‖ / √q, else by the mean field; NaN where
+        there is neither.
+        """
         if tokens == 1:
             loss_gradient_norm = 1.0 if rows == SHORT else saturated_loss_gradient(width)
             power = self.one_token_power(blocks, width)
-            return corrected.feed_forward_gradient(width=width, power=power, loss_gradient_norm=loss_gradient_norm)
+            return corrected.feed_forward_gradient(
+                width=width, power=power, loss_gradient_norm=loss_gradient_norm
+            )
         if rows == LONG:
             # Positions that are alike are all taken for the same word.
             return math.nan
-        model = ModelSetting(blocks=blocks, width=width, ffn_width=width, tokens=tokens, vocabulary=vocabulary)
-        return float(np.asarray(predict(self.placement, model)["encoder"].gradient_norm["ffn_out"])[-1])
+        model = ModelSetting(
+            blocks=blocks, width=width, ffn_width=width, tokens=tokens, vocabulary=vocabulary
+        )
+        return float(
+            np.asarray(predict(self.placement, model)["encoder"].gradient_norm["ffn_out"])[-1]
+        )
 
 
 def saturated_loss_gradient(width: int) -> float:
@@ -93,9 +105,15 @@ SIDES = {
         depth_exponent=-0.5,
         paper_order=lambda blocks, width: paper.pre_ln_gradient_order(width=width, layers=blocks),
         # x_{L+1}, the final norm's input, in the paper's count of layers.
-        paper_power=lambda blocks, width: paper.pre_ln_squared_norm(blocks + 1, width=width)[0] / width,
-        corrected_power=lambda blocks, width: (1 - 1 / width) * corrected.pre_ln_squared_norm(blocks, width=1)[0],
-        one_token_power=lambda blocks, width: (1 - 1 / width) * corrected.pre_ln_stream(blocks, tokens=1)[-1][0],
+        paper_power=lambda blocks, width: (
+            paper.pre_ln_squared_norm(blocks + 1, width=width)[0] / width
+        ),
+        corrected_power=lambda blocks, width: (
+            (1 - 1 / width) * corrected.pre_ln_squared_norm(blocks, width=1)[0]
+        ),
+        one_token_power=lambda blocks, width: (
+            (1 - 1 / width) * corrected.pre_ln_stream(blocks, tokens=1)[-1][0]
+        ),
     ),
 }
 
@@ -162,8 +180,14 @@ class Sweep:
         return np.asarray(self.gradients_SXQ > self.bounds(kind)[:, None] * self.loss_gradients_SXQ)
 
     def slack(self, kind: str) -> tuple[float, float]:
-        """Least and greatest of bound / mean over seeds; ‖∂L/∂x‖ is 1 in an order, and measured in a bound."""
-        ratios = self.bounds(kind) * (1.0 if kind == "paper_order" else self.loss_gradients_X) / self.mean.mean
+        """Least and greatest of bound / mean over seeds; ‖∂L/∂x‖ is 1 in an order, and measured in
+        a bound.
+        """
+        ratios = (
+            self.bounds(kind)
+            * (1.0 if kind == "paper_order" else self.loss_gradients_X)
+            / self.mean.mean
+        )
         return float(ratios.min()), float(ratios.max())
 
     @property
@@ -181,14 +205,23 @@ PREDICTED_WITHIN = 0.1
 
 
 def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
-    """All claims of the study; `sweeps` holds both placements, both directions and both kinds of rows."""
+    """All claims of the study; `sweeps` holds both placements, both directions and both kinds of
+    rows.
+    """
     short = [sweep for sweep in sweeps if sweep.rows == SHORT]
     sides = {id(sweep.side): sweep.side for sweep in sweeps}.values()
     long = {s.side.title: s for s in sweeps if s.tokens == 1 and s.rows == LONG}
     first = next(iter(long.values()))
-    width, ends = first.x[-1], " to ".join(f"{norm:.1f}" for norm in first.loss_gradients_X[[0, -1]])
+    width, ends = (
+        first.x[-1],
+        " to ".join(f"{norm:.1f}" for norm in first.loss_gradients_X[[0, -1]]),
+    )
     return [
-        *(one for side in sides for one in _of_side(side, [sweep for sweep in short if sweep.side is side])),
+        *(
+            one
+            for side in sides
+            for one in _of_side(side, [sweep for sweep in short if sweep.side is side])
+        ),
         _much_smaller([sweep for sweep in short if sweep.over == "blocks"]),
         claim(
             "Prediction: mean over positions",
@@ -202,9 +235,9 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
         ),
         claim(
             "Corrected: what “all derivatives are bounded” hides",
-            "‖∂L/∂x‖ is O(1) only for output rows of length O(1). With rows from N(0, 1) it is about √(2d) "
-            f"({saturated_loss_gradient(width):.1f} at d = {width}), and the gradient of order d: an exponent of 1 "
-            f"within {EXPONENT_WITHIN:g}.",
+            "‖∂L/∂x‖ is O(1) only for output rows of length O(1). With rows from N(0, 1) it is "
+            f"about √(2d) ({saturated_loss_gradient(width):.1f} at d = {width}), and the gradient "
+            f"of order d: an exponent of 1 within {EXPONENT_WITHIN:g}.",
             source="corrected",
             value="fitted exponent of the gradient over the width",
             holds={title: sweep.exponent for title, sweep in long.items()},
@@ -216,35 +249,58 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
 
 def _much_smaller(deep: Sequence[Sweep]) -> Claim:
     """Pre-LN's gradient over Post-LN's of the same seed, at every depth."""
-    post, pre = ({sweep.name: sweep for sweep in deep if sweep.side is side} for side in SIDES.values())
+    post, pre = (
+        {sweep.name: sweep for sweep in deep if sweep.side is side} for side in SIDES.values()
+    )
     shares = {name: estimate(sweep.norms_SX / post[name].norms_SX) for name, sweep in pre.items()}
-    answers = {name: zip(pre[name].x, each_between(one, 0, MUCH_SMALLER), strict=True) for name, one in shares.items()}
-    ends = (f"{name} {' to '.join(number(one.mean[end]) for end in (0, -1))}" for name, one in shares.items())
+    answers = {
+        name: zip(pre[name].x, each_between(one, 0, MUCH_SMALLER), strict=True)
+        for name, one in shares.items()
+    }
+    ends = (
+        f"{name} {' to '.join(number(one.mean[end]) for end in (0, -1))}"
+        for name, one in shares.items()
+    )
     return judged(
         name="Theorem 1, Pre-LN beside Post-LN",
-        statement="“For the Pre-LN Transformer, the scale of the gradients is much smaller”: that of the last W₂ is "
-        f"less than {MUCH_SMALLER:g} of Post-LN's.",
+        statement=(
+            "“For the Pre-LN Transformer, the scale of the gradients is much smaller”: that of the "
+            f"last W₂ is less than {MUCH_SMALLER:g} of Post-LN's."
+        ),
         source="Xiong et al. 2020, after theorem 1",
-        found=f"Pre-LN's over Post-LN's from {deep[0].x[0]} blocks to {deep[0].x[-1]}: {'; '.join(ends)}.",
-        holds=by_setting({(name, at): answer for name, some in answers.items() for at, answer in some}, "blocks"),
+        found=f"Pre-LN's over Post-LN's from {deep[0].x[0]} blocks to {deep[0].x[-1]}: "
+        f"{'; '.join(ends)}.",
+        holds=by_setting(
+            {(name, at): answer for name, some in answers.items() for at, answer in some}, "blocks"
+        ),
     )
 
 
 def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
-    """Bound, scale and dependence on depth as the paper has them; then scale, bound and value as they hold."""
-    deep, wide = ({sweep.name: sweep for sweep in sweeps if sweep.over == over} for over in ("blocks", "width"))
+    """Bound, scale and dependence on depth as the paper has them; then scale, bound and value as
+    they hold.
+    """
+    deep, wide = (
+        {sweep.name: sweep for sweep in sweeps if sweep.over == over}
+        for over in ("blocks", "width")
+    )
     ones = {f"over {sweep.over}": sweep for sweep in sweeps if sweep.tokens == 1}
     chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
     chances = {
-        name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens) for name, sweep in wide.items()
+        name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens)
+        for name, sweep in wide.items()
     }
-    order, (low, high) = ones["over width"].claimed_exponent, ones["over width"].slack("paper_order")
+    order, (low, high) = (
+        ones["over width"].claimed_exponent,
+        ones["over width"].slack("paper_order"),
+    )
     exponents = {name: sweep.exponent for name, sweep in wide.items()}
     return [
         claim(
             f"Theorem 1, {side.title}: the bound",
-            f"The gradient of the last W₂ is at most O({side.order_text}) with probability {chance:.3f} at least, "
-            f"which is 0.99 − δ − ε/(0.9+ε) at the reported (ε, δ) = ({EPSILON}, {DELTA}).",
+            f"The gradient of the last W₂ is at most O({side.order_text}) with probability "
+            f"{chance:.3f} at least, which is 0.99 − δ − ε/(0.9+ε) at the reported (ε, δ) = "
+            f"({EPSILON}, {DELTA}).",
             source="Xiong et al. 2020, theorem 1; constants from its proof, appendix E",
             value="share of gradients above it",
             holds={"all": _above(sweeps, "paper_bound")},
@@ -253,27 +309,32 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
         ),
         claim(
             f"Theorem 1, {side.title}: the scale",
-            f"“The scale of the gradients to the last FFN layer is of order O({side.order_text})”: over these "
-            f"widths d to the power {order:.3f}, within {EXPONENT_WITHIN:g}.",
+            f"“The scale of the gradients to the last FFN layer is of order O({side.order_text})”: "
+            f"over these widths d to the power {order:.3f}, within {EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, after theorem 1",
             value="fitted exponent over the width",
             holds=exponents,
             **around(order, EXPONENT_WITHIN),
-            beside=f"{side.order_text} itself is {low:.0f} to {high:.0f} times the gradient of one token.",
+            beside=f"{side.order_text} itself is {low:.0f} to {high:.0f} times the gradient of one "
+            "token.",
         ),
         claim(
             f"Theorem 1, {side.title}: over depth",
-            f"The gradient of the last W₂ {side.over_depth_text}: an exponent of {side.depth_exponent:g} within "
-            f"{EXPONENT_WITHIN:g}.",
+            f"The gradient of the last W₂ {side.over_depth_text}: an exponent of "
+            f"{side.depth_exponent:g} within {EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, theorem 1",
-            value=f"fitted exponent over the number of blocks, deeper half, {side.depth_exponent:g} being claimed",
+            value=(
+                f"fitted exponent over the number of blocks, deeper half, {side.depth_exponent:g} "
+                "being claimed"
+            ),
             holds={name: sweep.exponent for name, sweep in deep.items()},
             **around(side.depth_exponent, EXPONENT_WITHIN),
         ),
         claim(
             f"Corrected, {side.title}: the scale",
-            f"One position's gradient has rank one, so the scale is O({side.corrected_order_text}), not "
-            f"O({side.order_text}): an exponent of 0.5 within {EXPONENT_WITHIN:g}.",
+            "One position's gradient has rank one, so the scale is "
+            f"O({side.corrected_order_text}), not O({side.order_text}): an exponent of 0.5 within "
+            f"{EXPONENT_WITHIN:g}.",
             source="corrected",
             value="fitted exponent over the width, 0.5 being expected",
             holds=exponents,
@@ -281,9 +342,10 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
         ),
         claim(
             f"Corrected, {side.title}: the bound",
-            "‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1−ε) q) is exceeded no more often than its probability 0.99 − nδ "
-            f"leaves room for ({'; '.join(f'{p:.3f} for {name}' for name, p in chances.items())}; where that is 0 the "
-            "bound promises nothing).",
+            "‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1−ε) q) is exceeded no more often than its "
+            "probability 0.99 − nδ leaves room for "
+            f"({'; '.join(f'{p:.3f} for {name}' for name, p in chances.items())}; where that is 0 "
+            "the bound promises nothing).",
             source="corrected",
             value="share of gradients above it",
             holds={name: _above([wide[name], deep[name]], "corrected_bound") for name in wide},
@@ -311,6 +373,7 @@ def _above(sweeps: Sequence[Sweep], kind: str) -> Estimate:
 def _looseness(wide: Mapping[str, Sweep], kind: str, digits: str) -> str:
     factors = {name: sweep.slack(kind) for name, sweep in wide.items()}
     texts = (
-        f"{low:{digits}} to {high:{digits}} times the gradient for {name}" for name, (low, high) in factors.items()
+        f"{low:{digits}} to {high:{digits}} times the gradient for {name}"
+        for name, (low, high) in factors.items()
     )
     return f"Over the widths it is {'; '.join(texts)}."

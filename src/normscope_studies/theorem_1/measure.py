@@ -1,6 +1,9 @@
-"""The gradient of a stack's last W₂, one sequence at a time, in the setting of Xiong et al. 2020, section 3.3."""
+"""The gradient of a stack's last W₂, one sequence at a time, in the setting of Xiong et al. 2020,
+section 3.3.
+"""
 
-# S = sequences, T = tokens of each, N = S·T packed tokens, D = width, F = inner width (here D), V = vocabulary
+# S = sequences, T = tokens of each, N = S·T packed tokens, D = width, F = inner width (here D), V =
+# vocabulary
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +20,16 @@ from ..engine.checks import check_least
 from ..theory.simulation import drawn, square_encoder
 
 ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
-"""What rows of the output projection are drawn from: their elements have the standard deviation d to this power."""
+"""What rows of the output projection are drawn from: their elements have the standard deviation d
+to this power.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theorem1Config:
-    """Encoders in the setting of section 3.3. Raises ValueError for what cannot be drawn or fitted."""
+    """Encoders in the setting of section 3.3. Raises ValueError for what cannot be drawn or
+    fitted.
+    """
 
     depths: tuple[int, ...] = (2, 4, 6, 8, 12, 16, 24, 32, 48)
     """Blocks, at `width`."""
@@ -41,7 +48,9 @@ class Theorem1Config:
         for name in ("depths", "widths"):
             values = getattr(self, name)
             if len(values) < 3 or values[0] < 1 or any(a >= b for a, b in pairwise(values)):
-                raise ValueError(f"{name} must be three or more rising numbers from 1 on, got {values}")
+                raise ValueError(
+                    f"{name} must be three or more rising numbers from 1 on, got {values}"
+                )
         check_least(self, width=4, blocks=1, seeds=2, tokens=2, sequences=1, vocabulary=2)
         if odd := [width for width in (self.width, *self.widths) if width % 2 or width < 4]:
             raise ValueError(f"widths must be even and at least 4, got {odd[0]}")
@@ -56,30 +65,44 @@ class Theorem1Config:
 def sweeps_of_seed(
     placement: str, shapes: Mapping[str, Sequence[tuple[int, int]]], seed: int, **sizes: Any
 ) -> dict[str, list[dict[str, Any]]]:
-    """`last_layer_gradients` of one seed at every (blocks, width) of each sweep, by the name of the sweep."""
+    """`last_layer_gradients` of one seed at every (blocks, width) of each sweep, by the name of the
+    sweep.
+    """
     return {
         over: [
-            last_layer_gradients(placement, blocks=blocks, width=width, seed=seed, **sizes) for blocks, width in places
+            last_layer_gradients(placement, blocks=blocks, width=width, seed=seed, **sizes)
+            for blocks, width in places
         ]
         for over, places in shapes.items()
     }
 
 
 def last_layer_gradients(
-    placement: str, *, blocks: int, width: int, tokens: Sequence[int], sequences: int, vocabulary: int, seed: int
+    placement: str,
+    *,
+    blocks: int,
+    width: int,
+    tokens: Sequence[int],
+    sequences: int,
+    vocabulary: int,
+    seed: int,
 ) -> dict[str, dict[str, Any]]:
-    """One draw of an encoder's weights, by number of tokens and kind of output rows, such as "16, N(0, 1)".
+    """One draw of an encoder's weights, by number of tokens and kind of output rows, such as "16,
+    N(0, 1)".
 
     Each entry holds `gradient_norms`, (S,): ‖∂L̃/∂W^{2,L}‖_F of the mean cross-entropy in nats over
-    one sequence's positions, at random targets; `loss_gradient_norms`, (S,): the greatest ‖∂L/∂x‖ of a position of it,
-    x the stack's output. Raises ValueError for an unknown placement, or one without encoders.
+    one sequence's positions, at random targets; `loss_gradient_norms`, (S,): the greatest ‖∂L/∂x‖
+    of a position of it, x the stack's output. Raises ValueError for an unknown placement, or one
+    without encoders.
     """
     stack = drawn(placement, square_encoder(blocks, width), "theory", seed).requires_grad_(False)
     rows_VD = torch.randn(vocabulary, width)
     found = {}
     for count in tokens:
         layout = Layout(torch.full((sequences,), count))
-        hidden_NF, added_ND, output_ND = _forward(stack, torch.randn(layout.tokens, width), Context(layout=layout))
+        hidden_NF, added_ND, output_ND = _forward(
+            stack, torch.randn(layout.tokens, width), Context(layout=layout)
+        )
         targets_N = torch.randint(vocabulary, (layout.tokens,))
         for name, power in ROWS.items():
             logits_NV = output_ND @ rows_VD.T * width**power
@@ -93,7 +116,9 @@ def last_layer_gradients(
 
 
 def _forward(stack: Stack, x_ND: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
-    """What the last W₂ reads and gives, and the stack's output; the graph begins at what it gives."""
+    """What the last W₂ reads and gives, and the stack's output; the graph begins at what it
+    gives.
+    """
     *_, last = stack.sublayers()
     assert isinstance(last.f, FeedForward)
     seen: list[Tensor] = []

@@ -1,4 +1,6 @@
-"""Theorem 1: how large the gradient of the last W₂ is over depth and over width, beside its bounds."""
+"""Theorem 1: how large the gradient of the last W₂ is over depth and over width, beside its
+bounds.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -24,10 +26,15 @@ _LINES: dict[str, tuple[str, int]] = {
 
 
 _CAPTIONS = {
-    "blocks": "Measured with its 95 % interval, predicted, and the bounds, which take ‖∂L/∂x‖ to be 1; of the paper "
-    "there is its order with constant 1, and the bound with the constants of its proof.",
-    "width": "Above with output rows of length 1, as the theorem needs them; below with rows from N(0, 1): ‖∂L/∂x‖ "
-    "grows as √(2d) and brings the gradient of W₂ to order d.",
+    "blocks": (
+        "Measured with its 95 % interval, predicted, and the bounds, which take ‖∂L/∂x‖ to be 1; "
+        "of the paper there is its order with constant 1, and the bound with the constants of its "
+        "proof."
+    ),
+    "width": (
+        "Above with output rows of length 1, as the theorem needs them; below with rows from N(0, "
+        "1): ‖∂L/∂x‖ grows as √(2d) and brings the gradient of W₂ to order d."
+    ),
 }
 
 
@@ -50,13 +57,17 @@ def figures(sweeps: Sequence[Sweep]) -> list[StudyFigure]:
 def _panel(sweeps: Sequence[Sweep]) -> Panel:
     first = sweeps[0]
     deep = first.over == "blocks"
-    where = f"d = {first.shapes[0][1]}" if deep else f"{first.shapes[0][0]} blocks, rows {first.rows}"
+    where = (
+        f"d = {first.shapes[0][1]}" if deep else f"{first.shapes[0][0]} blocks, rows {first.rows}"
+    )
     series = []
     for hue, sweep in enumerate(sweeps):
         label, found = f"measured, {sweep.name}", sweep.mean
         series.append(measured(label, hue, sweep.x, found.mean, found.half_width))
         if np.isfinite(sweep.predicted_X).all():
-            series.append(line(f"predicted, {sweep.name}", "predicted", hue, sweep.x, sweep.predicted_X))
+            series.append(
+                line(f"predicted, {sweep.name}", "predicted", hue, sweep.x, sweep.predicted_X)
+            )
     for label, (kind, hue) in _LINES.items():
         if kind == "paper_order" or first.rows == SHORT:
             series.append(line(label, "claimed", hue, first.x, first.bounds(kind)))
@@ -82,19 +93,32 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
 
 
 def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Sweep]:
-    """In both directions, for both numbers of tokens, and over width for both kinds of rows; a piece a seed."""
+    """In both directions, for both numbers of tokens, and over width for both kinds of rows; a
+    piece a seed.
+    """
     vocabulary = config.vocabulary
-    sizes: dict[str, Any] = {"tokens": [1, config.tokens], "sequences": config.sequences, "vocabulary": vocabulary}
+    sizes: dict[str, Any] = {
+        "tokens": [1, config.tokens],
+        "sequences": config.sequences,
+        "vocabulary": vocabulary,
+    }
     places = {over: config.shapes(over) for over in ("blocks", "width")}
     seeds = []
     for seed in pieces.each(side.title, range(1, config.seeds + 1)):
         asked = {"placement": side.placement, "seed": seed, "shapes": places, **sizes}
         name = f"{side.placement}/seed-{seed}"
         seeds.append(pieces.get(name, asked, sweeps_of_seed, side.placement, places, seed, **sizes))
-    choices: list[tuple[Literal["blocks", "width"], str]] = [("blocks", SHORT), ("width", SHORT), ("width", LONG)]
+    choices: list[tuple[Literal["blocks", "width"], str]] = [
+        ("blocks", SHORT),
+        ("width", SHORT),
+        ("width", LONG),
+    ]
     for (over, rows), tokens in product(choices, (1, config.tokens)):
         gradients_SXQ, loss_gradients_SXQ = (
-            np.array([[place[f"{tokens}, {rows}"][what] for place in seed[over]] for seed in seeds], dtype=np.float64)
+            np.array(
+                [[place[f"{tokens}, {rows}"][what] for place in seed[over]] for seed in seeds],
+                dtype=np.float64,
+            )
             for what in ("gradient_norms", "loss_gradient_norms")
         )
         yield Sweep(
@@ -106,23 +130,36 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
             gradients_SXQ=gradients_SXQ,
             loss_gradients_SXQ=loss_gradients_SXQ,
             predicted_X=np.array(
-                [side.predicted(*shape, tokens=tokens, rows=rows, vocabulary=vocabulary) for shape in places[over]]
+                [
+                    side.predicted(*shape, tokens=tokens, rows=rows, vocabulary=vocabulary)
+                    for shape in places[over]
+                ]
             ),
         )
 
 
 def _conditions(config: Theorem1Config) -> dict[str, str]:
     return {
-        "gradient": "Frobenius norm of the gradient of the mean cross-entropy per token, one sequence at a time",
+        "gradient": (
+            "Frobenius norm of the gradient of the mean cross-entropy per token, one sequence at a "
+            "time"
+        ),
         "logarithm": "natural; losses are in nats",
         "tokens": f"1 and {config.tokens} of each sequence, independent and from N(0, 1)",
-        "seeds and spread": f"{config.seeds} draws of weights, {config.sequences} sequences of each "
-        f"({config.seeds * config.sequences:,} gradients a point); ± and bands are 95 % intervals of the mean over "
-        "seeds (Student's t)",
-        "model": "encoder before any update, one head, square matrices from N(0, 1/d), W_Q = W_K = 0, no output "
-        f"projection in attention, LayerNorm; d = {config.width} over depth, {config.blocks} blocks over width",
-        "loss's gradient": "the paper takes ‖∂L/∂x‖ to be O(1): output rows are drawn from N(0, 1/d), over "
-        f"{config.vocabulary:,} words, targets at random; where said so, rows from N(0, 1)",
+        "seeds and spread": (
+            f"{config.seeds} draws of weights, {config.sequences} sequences of each "
+            f"({config.seeds * config.sequences:,} gradients a point); ± and bands are 95 % "
+            "intervals of the mean over seeds (Student's t)"
+        ),
+        "model": (
+            "encoder before any update, one head, square matrices from N(0, 1/d), W_Q = W_K = 0, "
+            f"no output projection in attention, LayerNorm; d = {config.width} over depth, "
+            f"{config.blocks} blocks over width"
+        ),
+        "loss's gradient": (
+            "the paper takes ‖∂L/∂x‖ to be O(1): output rows are drawn from N(0, 1/d), over "
+            f"{config.vocabulary:,} words, targets at random; where said so, rows from N(0, 1)"
+        ),
     }
 
 
@@ -144,7 +181,10 @@ def _data(sweep: Sweep) -> dict[str, Any]:
     for kind, _ in _LINES.values():
         found[kind] = sweep.bounds(kind)
         found[f"{kind}_over_measured"] = sweep.slack(kind)
-    return found | {f"above_{kind}": int(sweep.above_SXQ(kind).sum()) for kind in ("paper_bound", "corrected_bound")}
+    return found | {
+        f"above_{kind}": int(sweep.above_SXQ(kind).sum())
+        for kind in ("paper_bound", "corrected_bound")
+    }
 
 
 _SMOKE = {
@@ -153,8 +193,10 @@ _SMOKE = {
 }
 STUDY = Study(
     title="Theorem 1: the gradient of the last layer",
-    question="How large is the gradient of the last W₂ before the first update, how does it change with depth and "
-    "width, and how near do the paper's bound and the corrected one come to it?",
+    question=(
+        "How large is the gradient of the last W₂ before the first update, how does it change with "
+        "depth and width, and how near do the paper's bound and the corrected one come to it?"
+    ),
     help="How large is the gradient of the last layer's W2?",
     scales=scales(Theorem1Config, smoke=_SMOKE, paper={"seeds": 64}),
     run=run,

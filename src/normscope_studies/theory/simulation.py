@@ -1,4 +1,6 @@
-"""What theory's predictions are compared with: stacks as drawn, on random sequences or on batches of real text."""
+"""What theory's predictions are compared with: stacks as drawn, on random sequences or on batches
+of real text.
+"""
 
 # N = packed tokens, B = sequences, T = tokens of each, D = width
 # B = sentences, S = longest source, T = longest target
@@ -32,14 +34,18 @@ SEQUENCES = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StackDraw:
-    """One stack of one draw; each value a mean over the draw's sequences, or over several draws' too."""
+    """One stack of one draw; each value a mean over the draw's sequences, or over several draws'
+    too.
+    """
 
     q: NDArray[np.float64]
     """‖x_l‖² / d, from the embedding on."""
     p: NDArray[np.float64]
     """⟨x_l, x'_l⟩ / d of two tokens of a sequence; NaN for sequences of one."""
     squares: dict[str, NDArray[np.float64]]
-    """Squared Frobenius norm of each matrix's gradient, block by block; names as in `StackPrediction`."""
+    """Squared Frobenius norm of each matrix's gradient, block by block; names as in
+    `StackPrediction`.
+    """
 
     @property
     def gradient_norm(self) -> dict[str, NDArray[np.float64]]:
@@ -48,7 +54,9 @@ class _StackDraw:
 
 
 def drawn(placement: str, shape: StackShape, initialisation: str, seed: int) -> Stack:
-    """A stack with the weights of the seed. initialisation: one of `normscope.model.SCHEMES`, or as-placement."""
+    """A stack with the weights of the seed. initialisation: one of `normscope.model.SCHEMES`, or
+    as-placement.
+    """
     seed_weights(seed)
     kind = named(placement)
     stack = Stack(kind(shape), StackConfig())
@@ -73,7 +81,10 @@ def hidden_rms(
 ) -> list[list[float]]:
     """√(E‖x_l‖² / D) at these depths, of x_0 from N(0, 1); a row for each seed."""
     layout = Layout(torch.full((sentences,), sentence_tokens))
-    return [_rms_by_depth(drawn(placement, shape, initialisation, seed), layout, depths) for seed in seeds]
+    return [
+        _rms_by_depth(drawn(placement, shape, initialisation, seed), layout, depths)
+        for seed in seeds
+    ]
 
 
 @torch.no_grad()
@@ -89,7 +100,9 @@ def _rms_by_depth(stack: Stack, layout: Layout, depths: Sequence[int]) -> list[f
 
 def encoder_placements() -> tuple[str, ...]:
     """All registered placements that are defined for an encoder alone."""
-    return tuple(name for name, placement in registered().items() if "encoder-only" in placement.models)
+    return tuple(
+        name for name, placement in registered().items() if "encoder-only" in placement.models
+    )
 
 
 def stacks_of(model: ModelSetting) -> tuple[Literal["encoder", "decoder"], ...]:
@@ -100,23 +113,30 @@ def stacks_of(model: ModelSetting) -> tuple[Literal["encoder", "decoder"], ...]:
 class Simulation:
     """The model of a setting, to be drawn again and again.
 
-    Raises ValueError for an unknown placement, or one that is not defined for such a model, and for loops.
+    Raises ValueError for an unknown placement, or one that is not defined for such a model, and for
+    loops.
     """
 
     def __init__(self, placement: str, model: ModelSetting) -> None:
         if model.loops > 1:
-            raise ValueError(f"gradients are taken of matrices that are used once: loops must be 1, got {model.loops}")
+            raise ValueError(
+                "gradients are taken of matrices that are used once: loops must be 1, got "
+                f"{model.loops}"
+            )
         self.model, self.placement = model, named(placement)
         kinds = stacks_of(model)
         placements = {kind: self.placement(model.shape(kind)) for kind in kinds}
         norm = "as-placement" if model.norm == "layer-norm" else model.norm
-        self.stacks = {kind: Stack(placed, StackConfig(norm=norm)) for kind, placed in placements.items()}
+        self.stacks = {
+            kind: Stack(placed, StackConfig(norm=norm)) for kind, placed in placements.items()
+        }
         self.layout = Layout(torch.full((SEQUENCES,), model.tokens))
         self.embedding = Embedding(model.vocabulary, model.width, placements[kinds[-1]])
         last = self.stacks[kinds[-1]]
         asked, make = read_head(last.placement, model.vocabulary), norm_maker(last.placement, norm)
         self.head = PlacedEnd(asked, make, last.schedules.value)
-        # Gradients of weights are made of those of activations, so that sequences can be told apart.
+        # Gradients of weights are made of those of activations, so that sequences can be told
+        # apart.
         self.modules = nn.ModuleList([*self.stacks.values(), self.embedding]).requires_grad_(False)
         self._forget()
         for kind, stack in self.stacks.items():
@@ -127,7 +147,9 @@ class Simulation:
                     _record_gradient(linear, partial(self._add_square, kind, crosses + name))
 
     def draw(self, seed: int) -> dict[str, _StackDraw]:
-        """Weights, sequences, targets and, where it is not tied, the output projection, all of that seed."""
+        """Weights, sequences, targets and, where it is not tied, the output projection, all of that
+        seed.
+        """
         seed_weights(seed)
         initialise(self.modules, self.model.setting, self.placement)
         inputs = [self._input() for _ in self.stacks]
@@ -140,7 +162,9 @@ class Simulation:
         rows = self.embedding.placement.output_rows(rows, self.head, vocabulary)
         targets = torch.randint(vocabulary, (self.layout.tokens,))
         logits = self._output(inputs) @ rows.T
-        (nn.functional.cross_entropy(logits, targets, reduction="sum") / self.model.tokens).backward()  # type: ignore[no-untyped-call]
+        (
+            nn.functional.cross_entropy(logits, targets, reduction="sum") / self.model.tokens
+        ).backward()  # type: ignore[no-untyped-call]
         return {kind: _drawn(*found) for kind, found in self.found.items()}
 
     def _add_moments(self, kind: str, moments: tuple[float, float]) -> None:
@@ -150,14 +174,23 @@ class Simulation:
         self.found[kind][1].setdefault(name, []).append(square)
 
     def _forget(self) -> None:
-        self.found: dict[str, tuple[list[Any], dict[str, list[float]]]] = {kind: ([], {}) for kind in self.stacks}
+        self.found: dict[str, tuple[list[Any], dict[str, list[float]]]] = {
+            kind: ([], {}) for kind in self.stacks
+        }
 
     def _input(self) -> Tensor:
-        """In the theory's setting independent tokens; in the paper's no token twice in a sequence, and positions."""
+        """In the theory's setting independent tokens; in the paper's no token twice in a sequence,
+        and positions.
+        """
         if self.model.setting == "theory":
             return torch.randn(self.layout.tokens, self.model.width, requires_grad=True)
-        ids = [2 + torch.randperm(self.model.vocabulary - 2)[: self.model.tokens] for _ in range(SEQUENCES)]
-        embedded: Tensor = self.embedding(torch.cat(ids), self.layout.positions_N, self.layout.longest)
+        ids = [
+            2 + torch.randperm(self.model.vocabulary - 2)[: self.model.tokens]
+            for _ in range(SEQUENCES)
+        ]
+        embedded: Tensor = self.embedding(
+            torch.cat(ids), self.layout.positions_N, self.layout.longest
+        )
         embedded.requires_grad_()
         return embedded
 
@@ -171,7 +204,9 @@ class Simulation:
 
 
 def draws_of(placement: str, model: ModelSetting, draws: int) -> list[dict[str, Any]]:
-    """For each draw, seeds counted from 1, and each stack: q, and the squared gradient norms of each matrix."""
+    """For each draw, seeds counted from 1, and each stack: q, and the squared gradient norms of
+    each matrix.
+    """
     simulation = Simulation(placement, model)
     found = [simulation.draw(seed) for seed in range(1, draws + 1)]
     return [{kind: {"q": one.q, **one.squares} for kind, one in draw.items()} for draw in found]
@@ -185,7 +220,9 @@ def _record_stream(stack: Stack, record: Callable[[tuple[float, float]], None]) 
 
 
 def _record_gradient(linear: nn.Linear, record: Callable[[float], None]) -> None:
-    """Its mean squared Frobenius norm for one sequence: of Σ_i g_i x_iᵀ that is Σ_ij ⟨g_i, g_j⟩ ⟨x_i, x_j⟩."""
+    """Its mean squared Frobenius norm for one sequence: of Σ_i g_i x_iᵀ that is Σ_ij ⟨g_i, g_j⟩
+    ⟨x_i, x_j⟩.
+    """
 
     def forward(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         x = _products(inputs[0].detach())
@@ -213,7 +250,9 @@ def _drawn(stream: list[tuple[float, float]], squares: dict[str, list[float]]) -
     moments = np.array(stream)
     # Gradients were recorded from the last block to the first.
     return _StackDraw(
-        q=moments[:, 0], p=moments[:, 1], squares={name: np.array(found[::-1]) for name, found in squares.items()}
+        q=moments[:, 0],
+        p=moments[:, 1],
+        squares={name: np.array(found[::-1]) for name, found in squares.items()},
     )
 
 
@@ -221,7 +260,11 @@ _Ids = NDArray[np.int64]
 
 
 def setting_of(
-    batches: Sequence[TranslationBatch], model: ModelConfig, *, vocabulary: int, label_smoothing: float
+    batches: Sequence[TranslationBatch],
+    model: ModelConfig,
+    *,
+    vocabulary: int,
+    label_smoothing: float,
 ) -> ModelSetting:
     """The prediction's setting for the mean loss over all target tokens of these batches.
 
@@ -248,16 +291,20 @@ def setting_of(
         label_smoothing=label_smoothing,
         source=RepeatedTokens(same_within=read_within, same_apart=read_apart),
         target=RepeatedTokens(
-            same_within=same_within, same_apart=same_apart, asked_within=asked_within, asked_apart=asked_apart
+            same_within=same_within,
+            same_apart=same_apart,
+            asked_within=asked_within,
+            asked_apart=asked_apart,
         ),
     )
 
 
 def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> tuple[float, float]:
-    """Shares of pairs of places that hold the same entry: two places of one sentence, and of two. 0 without a pair.
+    """Shares of pairs of places that hold the same entry: two places of one sentence, and of two. 0
+    without a pair.
 
-    Of the same sentences twice: with what stands at one place of a pair, and at the other. A place and itself are no
-    pair.
+    Of the same sentences twice: with what stands at one place of a pair, and at the other. A place
+    and itself are no pair.
     """
     size = 1 + max(int(ids.max()) for ids in (*firsts, *seconds))
 
@@ -271,9 +318,13 @@ def repeats(firsts: Sequence[_Ids], seconds: Sequence[_Ids]) -> tuple[float, flo
     places = sum(map(len, firsts))
     own_places = sum(len(first) ** 2 for first in firsts)
     own_pairs, far_pairs = own_places - places, places**2 - own_places
-    return (own - at_home) / own_pairs if own_pairs else 0.0, (every - own) / far_pairs if far_pairs else 0.0
+    return (own - at_home) / own_pairs if own_pairs else 0.0, (
+        every - own
+    ) / far_pairs if far_pairs else 0.0
 
 
 def _rows(ids_BT: Tensor, lengths_B: Tensor) -> list[_Ids]:
     """The real tokens of each sentence."""
-    return [row[:length].cpu().numpy() for row, length in zip(ids_BT, lengths_B.tolist(), strict=True)]
+    return [
+        row[:length].cpu().numpy() for row, length in zip(ids_BT, lengths_B.tolist(), strict=True)
+    ]

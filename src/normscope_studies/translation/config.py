@@ -1,8 +1,10 @@
-"""What the runs of figures 2, 4 and 6 differ in (placement, optimiser, rate, schedule), and the sizes that all share.
+"""What the runs of figures 2, 4 and 6 differ in (placement, optimiser, rate, schedule), and the
+sizes that all share.
 
-Xiong et al. 2020 train with fairseq's inverse square root, whose decay begins where the warm-up ends: without warm-up a
-hundredth update has a tenth of the rate. So "no warm-up" is also "much less learning rate". The controlled schedules
-decay from an update of their own, and two arms hold one of the two equal while the other changes.
+Xiong et al. 2020 train with fairseq's inverse square root, whose decay begins where the warm-up
+ends: without warm-up a hundredth update has a tenth of the rate. So "no warm-up" is also "much less
+learning rate". The controlled schedules decay from an update of their own, and two arms hold one of
+the two equal while the other changes.
 """
 
 import hashlib
@@ -42,7 +44,9 @@ class TranslationArm:
 
     @property
     def folder_name(self) -> str:
-        """Of the runs that share its text, schedule and length, safe as a file's; a grid tells these apart."""
+        """Of the runs that share its text, schedule and length, safe as a file's; a grid tells
+        these apart.
+        """
         schedule, details = self.schedule, ""
         if schedule.decay == "inverse-sqrt":
             details = f"-from-{schedule.decay_from_updates}"
@@ -62,7 +66,11 @@ class TranslationArm:
         schedule = self.schedule
         # The coupled decay is of one update at least: T = 1 is what the paper calls no warm-up.
         least = 1 if schedule.decay == "coupled-inverse-sqrt" else 0
-        warm = f"warm-up {schedule.warmup_updates:,}" if schedule.warmup_updates > least else "no warm-up"
+        warm = (
+            f"warm-up {schedule.warmup_updates:,}"
+            if schedule.warmup_updates > least
+            else "no warm-up"
+        )
         match schedule.decay:
             case "coupled-inverse-sqrt":
                 return f"{warm}, coupled decay"
@@ -82,41 +90,56 @@ class TranslationArm:
 
 
 def coupled(warmup_updates: int) -> ScheduleConfig:
-    """The paper's: update / T up to T = warmup_updates, then √(T / update). T = 1 is what it calls no warm-up."""
+    """The paper's: update / T up to T = warmup_updates, then √(T / update). T = 1 is what it calls
+    no warm-up.
+    """
     return ScheduleConfig(decay="coupled-inverse-sqrt", warmup_updates=warmup_updates)
 
 
 def controlled(warmup_updates: int, decay_from_updates: int) -> ScheduleConfig:
-    """The same decay whatever the warm-up: √(decay_from / update) from there on, and a linear warm-up of its own.
+    """The same decay whatever the warm-up: √(decay_from / update) from there on, and a linear
+    warm-up of its own.
 
-    Where the two are one, this is the coupled schedule at every update, and is given as that: it is trained once.
+    Where the two are one, this is the coupled schedule at every update, and is given as that: it is
+    trained once.
     """
     if warmup_updates == decay_from_updates:
         return coupled(warmup_updates)
-    return ScheduleConfig(decay="inverse-sqrt", warmup_updates=warmup_updates, decay_from_updates=decay_from_updates)
+    return ScheduleConfig(
+        decay="inverse-sqrt", warmup_updates=warmup_updates, decay_from_updates=decay_from_updates
+    )
 
 
 @cache
 def of_equal_sum(like: ScheduleConfig, updates: int) -> ScheduleConfig:
-    """No warm-up, the same peak, and about the summed rate of `like` over a run: only where the decay begins differs.
+    """No warm-up, the same peak, and about the summed rate of `like` over a run: only where the
+    decay begins differs.
 
-    The decay begins at the update that brings the two sums closest, a few thousandths apart at most in runs of hundreds
-    of updates. Raises ValueError where `like` has more than a constant rate has, or less than a decay from the first
-    update.
+    The decay begins at the update that brings the two sums closest, a few thousandths apart at most
+    in runs of hundreds of updates. Raises ValueError where `like` has more than a constant rate
+    has, or less than a decay from the first update.
     """
     wanted = _sum(like, updates)
     if not _sum(controlled(0, 1), updates) <= wanted <= updates:
-        raise ValueError(f"no decay without warm-up has the summed rate of {like} over {updates} updates")
+        raise ValueError(
+            f"no decay without warm-up has the summed rate of {like} over {updates} updates"
+        )
     low, high = 1, updates
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _sum(controlled(0, middle), updates) <= wanted else (low, middle)
+        low, high = (
+            (middle, high) if _sum(controlled(0, middle), updates) <= wanted else (low, middle)
+        )
     start = min((low, high), key=lambda at: abs(_sum(controlled(0, at), updates) - wanted))
     return controlled(0, start)
 
 
-def peak_of_equal_sum(schedule: ScheduleConfig, like: ScheduleConfig, peak_lr: float, updates: int) -> float:
-    """The peak at which a run on `schedule` has the summed rate of one on `like` with `peak_lr`, to six digits."""
+def peak_of_equal_sum(
+    schedule: ScheduleConfig, like: ScheduleConfig, peak_lr: float, updates: int
+) -> float:
+    """The peak at which a run on `schedule` has the summed rate of one on `like` with `peak_lr`, to
+    six digits.
+    """
     return float(f"{peak_lr * _sum(like, updates) / _sum(schedule, updates):.6g}")
 
 
@@ -129,15 +152,28 @@ PAPER_EPOCHS, PAPER_EPOCH_UPDATES = 15, 1_100
 PAPER_LONG, PAPER_SHORT = 4_000, 500
 """Its warm-ups, in updates (section 3.2)."""
 _SHARED = (
-    *("toy_pairs", "width", "ffn_width", "heads", "blocks", "dropout", "attention_dropout", "label_smoothing"),
+    *(
+        "toy_pairs",
+        "width",
+        "ffn_width",
+        "heads",
+        "blocks",
+        "dropout",
+        "attention_dropout",
+        "label_smoothing",
+    ),
     *("max_tokens", "epoch_updates", "bleu_sentences", "bleu_beam"),
 )
-"""What a run's numbers depend on beside its arm, its seed and what its language pair has of its own."""
+"""What a run's numbers depend on beside its arm, its seed and what its language pair has of its
+own.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsConfig:
-    """What all runs of figures 2, 4 and 6 have in common. Runs that figures share are those of equal settings."""
+    """What all runs of figures 2, 4 and 6 have in common. Runs that figures share are those of
+    equal settings.
+    """
 
     corpus: str = "corpora/iwslt14_tatoeba_deen"
     """De-En: a folder made by `normscope data prepare`, or `toy`."""
@@ -145,7 +181,9 @@ class RunsConfig:
     """En-De text in the WMT style; figure 4 alone reads it."""
     toy_pairs: int = 20_000
     cells: str = ""
-    """The folder of the runs, which the three figures share; empty for `translation-cells` beside the study's own."""
+    """The folder of the runs, which the three figures share; empty for `translation-cells` beside
+    the study's own.
+    """
     seeds: int = 3
     width: int = 64
     ffn_width: int = 128
@@ -165,7 +203,9 @@ class RunsConfig:
     epochs: int = 15
     """A checkpoint after each, as in the paper."""
     epoch_updates: int = 70
-    """Updates that count as an epoch. The paper's are about 1,100; at a smaller scale the text is not gone through."""
+    """Updates that count as an epoch. The paper's are about 1,100; at a smaller scale the text is
+    not gone through.
+    """
     long_warmup_updates: int = 255
     """T_warmup = 4000 of the paper's 15 epochs of 1,100 updates, in the same part of a run."""
     short_warmup_updates: int = 32
@@ -180,8 +220,9 @@ class RunsConfig:
         check_least(self, seeds=1, epochs=2, epoch_updates=1, bleu_sentences=1)
         if not 1 < self.short_warmup_updates < self.long_warmup_updates < self.updates:
             raise ValueError(
-                f"short_warmup_updates={self.short_warmup_updates} and long_warmup_updates={self.long_warmup_updates} "
-                f"must rise, above 1 and below the {self.updates:,} updates of a run"
+                f"short_warmup_updates={self.short_warmup_updates} and "
+                f"long_warmup_updates={self.long_warmup_updates} must rise, above 1 and below the "
+                f"{self.updates:,} updates of a run"
             )
         for pair in PAIRS:
             self.training(pair, ScheduleConfig(), self.updates)
@@ -195,7 +236,9 @@ class RunsConfig:
         own = "en_de_" if pair == EN_DE else ""
         settings = settings_of(self, *_SHARED)
         settings |= {key: getattr(self, own + key) for key in ("corpus", "accumulation")}
-        settings |= {key: getattr(self, own + key) or getattr(self, key) for key in ("ffn_width", "heads")}
+        settings |= {
+            key: getattr(self, own + key) or getattr(self, key) for key in ("ffn_width", "heads")
+        }
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
 
     def training(self, pair: str, schedule: ScheduleConfig, updates: int) -> TranslationRunConfig:
@@ -203,7 +246,8 @@ class RunsConfig:
         english = pair == EN_DE
         return TranslationRunConfig(
             data=DataConfig(
-                corpus=self.en_de_corpus if english else self.corpus, **settings_of(self, "toy_pairs", "max_tokens")
+                corpus=self.en_de_corpus if english else self.corpus,
+                **settings_of(self, "toy_pairs", "max_tokens"),
             ),
             model=ModelConfig(
                 width=self.width,
@@ -223,7 +267,9 @@ class RunsConfig:
                 device=self.device,
                 threads=1,
             ),
-            translation=TranslationConfig(**settings_of(self, "label_smoothing", "bleu_sentences", "bleu_beam")),
+            translation=TranslationConfig(
+                **settings_of(self, "label_smoothing", "bleu_sentences", "bleu_beam")
+            ),
         )
 
 
@@ -244,10 +290,12 @@ _PAPER: dict[str, Any] = {
     "short_warmup_updates": 500, "bleu_sentences": 1_000, "bleu_beam": 5, "en_de_accumulation": 32,
     "en_de_ffn_width": 2048, "en_de_heads": 8, "device": "auto",
 }  # fmt: skip
-"""Appendix A.1. On WMT14 batches are 16 × 8,192 tokens, and the model is Vaswani et al.'s base one; an epoch of its 4.5
-million pairs is then about as many updates as one of IWSLT14."""
+"""Appendix A.1. On WMT14 batches are 16 × 8,192 tokens, and the model is Vaswani et al.'s base one;
+an epoch of its 4.5 million pairs is then about as many updates as one of IWSLT14."""
 
 
-def figure_scales(config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]) -> dict[str, Any]:
+def figure_scales(
+    config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]
+) -> dict[str, Any]:
     """Of one figure; smoke and paper: what it sets beside what all runs share."""
     return scales(config, smoke={**_SMOKE, **smoke}, paper={**_PAPER, **paper})

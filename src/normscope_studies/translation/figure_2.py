@@ -13,7 +13,8 @@ PAPERS_SCHEDULE = "the paper's schedule"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateGroup:
-    """One optimiser at one rate: the paper's family, the controlled one, and the two that hold the summed rate.
+    """One optimiser at one rate: the paper's family, the controlled one, and the two that hold the
+    summed rate.
 
     The paper varies the length of warm-up under Adam alone: None under another.
     """
@@ -45,7 +46,9 @@ class RateGroup:
 
     def paper_family(self) -> dict[str, config.TranslationArm]:
         """By their words in the legend."""
-        return _there({"no warm-up": self.without, _warm(self.long): self.long, _warm(self.short): self.short})
+        return _there(
+            {"no warm-up": self.without, _warm(self.long): self.long, _warm(self.short): self.short}
+        )
 
     def controlled_family(self) -> dict[str, config.TranslationArm]:
         """By their words in the legend."""
@@ -66,7 +69,10 @@ class RateGroup:
 
     def without_warmup(self) -> dict[str, config.TranslationArm]:
         """By family."""
-        return {PAPERS_SCHEDULE: self.without, "as much cumulative learning rate": self.without_equal_sum}
+        return {
+            PAPERS_SCHEDULE: self.without,
+            "as much cumulative learning rate": self.without_equal_sum,
+        }
 
 
 def _there(arms: Mapping[str, config.TranslationArm | None]) -> dict[str, config.TranslationArm]:
@@ -96,7 +102,10 @@ class Figure2Config(config.RunsConfig):
 
     def groups(self, optimizer: str) -> list[RateGroup]:
         """The arms of an optimiser, one group a rate."""
-        return [self._group(optimizer, rate) for rate in (self.adam_lrs if optimizer == "adam" else self.sgd_lrs)]
+        return [
+            self._group(optimizer, rate)
+            for rate in (self.adam_lrs if optimizer == "adam" else self.sgd_lrs)
+        ]
 
     def every_group(self) -> list[RateGroup]:
         """All of them, Adam's first."""
@@ -110,7 +119,9 @@ class Figure2Config(config.RunsConfig):
         long, updates = config.coupled(self.long_warmup_updates), self.updates
 
         def arm(schedule: ScheduleConfig, rate: float = peak_lr) -> config.TranslationArm:
-            return config.TranslationArm(optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates)
+            return config.TranslationArm(
+                optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates
+            )
 
         several = optimizer == "adam"
         short, start = self.short_warmup_updates, self.long_warmup_updates
@@ -121,7 +132,9 @@ class Figure2Config(config.RunsConfig):
             long=arm(long),
             short=arm(config.coupled(short)) if several else None,
             without_equal_sum=arm(config.of_equal_sum(long, updates)),
-            long_equal_sum=arm(long, config.peak_of_equal_sum(long, config.coupled(1), peak_lr, updates)),
+            long_equal_sum=arm(
+                long, config.peak_of_equal_sum(long, config.coupled(1), peak_lr, updates)
+            ),
             controlled_without=arm(config.controlled(0, start)) if several else None,
             controlled_short=arm(config.controlled(short, start)) if several else None,
         )
@@ -132,5 +145,5 @@ SCALES = config.figure_scales(
     smoke={"adam_lrs": config.ADAM_LRS[-1:], "sgd_lrs": config.SGD_LRS[-1:]},
     paper={"adam_lrs": config.PAPER_ADAM_LRS, "sgd_lrs": config.PAPER_SGD_LRS},
 )
-"""Cost: smoke takes seconds; cpu some four hours of one core; paper 66 trainings of 16,500 updates of 4,096 tokens,
-some 20 minutes each on an accelerator and three days each on a core."""
+"""Cost: smoke takes seconds; cpu some four hours of one core; paper 66 trainings of 16,500 updates
+of 4,096 tokens, some 20 minutes each on an accelerator and three days each on a core."""

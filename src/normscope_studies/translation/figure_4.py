@@ -1,4 +1,6 @@
-"""The arms of Xiong et al. 2020, figure 4, the controlled ones beside them, and which of them are compared."""
+"""The arms of Xiong et al. 2020, figure 4, the controlled ones beside them, and which of them are
+compared.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -45,7 +47,9 @@ class Figure4Config(config.RunsConfig):
     lrs: tuple[float, ...] = config.ADAM_LRS
     """De-En. The paper has the first alone; RAdam and the linear decay are tried at it."""
     curve_lrs: tuple[float, ...] = (4e-3,)
-    """Further rates, at which the controlled schedules alone are run: where each arm's best rate lies."""
+    """Further rates, at which the controlled schedules alone are run: where each arm's best rate
+    lies.
+    """
     en_de_lrs: tuple[float, ...] = config.ADAM_LRS
 
     def __post_init__(self) -> None:
@@ -55,11 +59,15 @@ class Figure4Config(config.RunsConfig):
         for name in ("lrs", "curve_lrs", "en_de_lrs"):
             rates = getattr(self, name)
             if list(rates) != sorted(set(rates)) or not all(rate > 0 for rate in rates):
-                raise ValueError(f"{name} must be different positive rates in rising order, got {list(rates)}")
+                raise ValueError(
+                    f"{name} must be different positive rates in rising order, got {list(rates)}"
+                )
         if not self.lrs or not self.en_de_lrs:
             raise ValueError("lrs and en_de_lrs must have a rate each")
         if self.updates <= self.drop_after or self.updates <= self.decay_after:
-            raise ValueError(f"epochs must be more than {DROP_AFTER_EPOCHS}: the paper's rate drops there")
+            raise ValueError(
+                f"epochs must be more than {DROP_AFTER_EPOCHS}: the paper's rate drops there"
+            )
 
     @property
     def drop_after(self) -> int:
@@ -75,13 +83,19 @@ class Figure4Config(config.RunsConfig):
         return sorted({*self.lrs, *self.curve_lrs})
 
     def post(self, pair: str, lr: float) -> TranslationArm:
-        """The paper's Post-LN: the long warm-up, then the coupled decay; the controlled family's too."""
+        """The paper's Post-LN: the long warm-up, then the coupled decay; the controlled family's
+        too.
+        """
         return self._arm(pair, POST, lr, config.coupled(self.long_warmup_updates))
 
     def pre(self, pair: str, lr: float) -> TranslationArm:
-        """The paper's Pre-LN: no warm-up, and a drop by 0.1 (De-En) or an inverse square root from epoch 6 (En-De)."""
+        """The paper's Pre-LN: no warm-up, and a drop by 0.1 (De-En) or an inverse square root from
+        epoch 6 (En-De).
+        """
         drop = ScheduleConfig(decay="steps", decay_at=(self.drop_after,), decay_factor=0.1)
-        return self._arm(pair, PRE, lr, drop if pair == DE_EN else config.controlled(0, self.decay_after))
+        return self._arm(
+            pair, PRE, lr, drop if pair == DE_EN else config.controlled(0, self.decay_after)
+        )
 
     def controlled(self, placement: str, pair: str, lr: float, *, warm: bool) -> TranslationArm:
         """The one decay for both placements, with the long warm-up or none.
@@ -89,10 +103,14 @@ class Figure4Config(config.RunsConfig):
         De-En: the decay of the paper's Post-LN. En-De: that of its Pre-LN, from epoch 6.
         """
         start = self.long_warmup_updates if pair == DE_EN else self.decay_after
-        return self._arm(pair, placement, lr, config.controlled(self.long_warmup_updates if warm else 0, start))
+        return self._arm(
+            pair, placement, lr, config.controlled(self.long_warmup_updates if warm else 0, start)
+        )
 
     def linear(self, placement: str, optimizer: str) -> TranslationArm:
-        """No warm-up and a linear decay, as Liu et al. 2019a suggest for RAdam; at the first rate of De-En."""
+        """No warm-up and a linear decay, as Liu et al. 2019a suggest for RAdam; at the first rate
+        of De-En.
+        """
         schedule = ScheduleConfig(decay="linear")
         return self._arm(DE_EN, placement, self.lrs[0], schedule, optimizer=optimizer)
 
@@ -103,28 +121,46 @@ class Figure4Config(config.RunsConfig):
             for lr in self.lrs:
                 found += [self.post(DE_EN, lr), self.pre(DE_EN, lr)]
             found += [self.controlled(PRE, DE_EN, lr, warm=False) for lr in self.lrs]
-            found += [self.linear(place, name) for place in (POST, PRE) for name in ("radam", "adam")]
+            found += [
+                self.linear(place, name) for place in (POST, PRE) for name in ("radam", "adam")
+            ]
             found += [self.controlled(PRE, DE_EN, lr, warm=True) for lr in self.lrs]
             kinds = [(placement, warm) for placement in (POST, PRE) for warm in (True, False)]
-            found += [self.controlled(place, DE_EN, lr, warm=warm) for lr in self.all_lrs for place, warm in kinds]
+            found += [
+                self.controlled(place, DE_EN, lr, warm=warm)
+                for lr in self.all_lrs
+                for place, warm in kinds
+            ]
         if EN_DE in self.pairs:
             for lr in self.en_de_lrs:
-                found += [self.post(EN_DE, lr), self.pre(EN_DE, lr), self.controlled(POST, EN_DE, lr, warm=True)]
+                found += [
+                    self.post(EN_DE, lr),
+                    self.pre(EN_DE, lr),
+                    self.controlled(POST, EN_DE, lr, warm=True),
+                ]
         return list(dict.fromkeys(found))
 
     def pairings(self, pair: str) -> list[Pairing]:
-        """Pre-LN without warm-up beside Post-LN with: on the paper's schedules, then on one decay for both."""
+        """Pre-LN without warm-up beside Post-LN with: on the paper's schedules, then on one decay
+        for both.
+        """
         found = []
         for lr in self._rates(pair):
             found.append(Pairing(PAPER_S, self.post(pair, lr), self.pre(pair, lr)))
-            post, pre = (self.controlled(place, pair, lr, warm=place == POST) for place in (POST, PRE))
+            post, pre = (
+                self.controlled(place, pair, lr, warm=place == POST) for place in (POST, PRE)
+            )
             found.append(Pairing(ONE_DECAY, post, pre))
         return found
 
     def alike(self, pair: str) -> list[Pairing]:
-        """Both with the same warm-up and the same decay: only the placement differs. De-En alone."""
+        """Both with the same warm-up and the same decay: only the placement differs. De-En
+        alone.
+        """
         rates = self._rates(pair) if pair == DE_EN else ()
-        both = [[self.controlled(place, pair, lr, warm=True) for place in (POST, PRE)] for lr in rates]
+        both = [
+            [self.controlled(place, pair, lr, warm=True) for place in (POST, PRE)] for lr in rates
+        ]
         return [Pairing(BOTH_WARM, post, pre) for post, pre in both]
 
     def every_pairing(self) -> list[Pairing]:
@@ -133,19 +169,35 @@ class Figure4Config(config.RunsConfig):
         return paired + [one for pair in self.pairs for one in self.alike(pair)]
 
     def square(self) -> dict[tuple[str, str], TranslationArm]:
-        """By placement and optimiser: all without warm-up and on a linear decay; none where De-En is left out."""
+        """By placement and optimiser: all without warm-up and on a linear decay; none where De-En
+        is left out.
+        """
         if DE_EN not in self.pairs:
             return {}
-        return {(place, name): self.linear(place, name) for place in (POST, PRE) for name in ("adam", "radam")}
+        return {
+            (place, name): self.linear(place, name)
+            for place in (POST, PRE)
+            for name in ("adam", "radam")
+        }
 
     def _rates(self, pair: str) -> tuple[float, ...]:
         return {DE_EN: self.lrs, EN_DE: self.en_de_lrs}[pair]
 
     def _arm(
-        self, pair: str, placement: str, lr: float, schedule: ScheduleConfig, optimizer: str = "adam"
+        self,
+        pair: str,
+        placement: str,
+        lr: float,
+        schedule: ScheduleConfig,
+        optimizer: str = "adam",
     ) -> TranslationArm:
         return TranslationArm(
-            pair=pair, placement=placement, optimizer=optimizer, peak_lr=lr, schedule=schedule, updates=self.updates
+            pair=pair,
+            placement=placement,
+            optimizer=optimizer,
+            peak_lr=lr,
+            schedule=schedule,
+            updates=self.updates,
         )
 
 

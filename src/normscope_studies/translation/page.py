@@ -1,4 +1,6 @@
-"""What the pages of figures 2, 4 and 6 show alike: curves over epochs and over rates, tables, data and conditions."""
+"""What the pages of figures 2, 4 and 6 show alike: curves over epochs and over rates, tables, data
+and conditions.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +15,20 @@ from ..engine.estimates import plain_estimate
 from ..engine.ladders import in_words
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, line, ranged, table
 from ..engine.pieces import Pieces
-from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig, TranslationArm
+from .config import (
+    PAPER_EPOCH_UPDATES,
+    PAPER_EPOCHS,
+    PAPER_LONG,
+    PAPER_SHORT,
+    RunsConfig,
+    TranslationArm,
+)
 from .runs import Trained, trained
 
 _Legend = Mapping[str, TranslationArm]
-"""Arms of one panel by their words in the legend; the same words have the same colour in every panel of a figure."""
+"""Arms of one panel by their words in the legend; the same words have the same colour in every
+panel of a figure.
+"""
 _RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
 """By panel and words: arms that differ in their rate alone, in rising order of it."""
 SPREAD = "mean over seeds with the range of all of them"
@@ -32,14 +43,20 @@ def findings(
     data: Mapping[str, Any],
     rates: _RatePanels | None = None,
 ) -> Findings:
-    """Of one figure; data: its own. rates: what a sensitivity to the rate is stated of, where it has several."""
+    """Of one figure; data: its own. rates: what a sensitivity to the rate is stated of, where it
+    has several.
+    """
     sensitivity = [] if rates is None else sensitivity_data(rates, found)
     return Findings(
         conditions=_conditions(config, found),
         claims=claims,
         figures=figures,
         tables=[*([_sensitivity_table(sensitivity)] if sensitivity else []), _ends_table(found)],
-        data={**_runs_data(found), **data, **({} if rates is None else {"lr_sensitivity": sensitivity})},
+        data={
+            **_runs_data(found),
+            **data,
+            **({} if rates is None else {"lr_sensitivity": sensitivity}),
+        },
     )
 
 
@@ -76,11 +93,19 @@ def with_caveat(claims: Sequence[Claim], found: Trained) -> list[Claim]:
 
 
 def epochs_figure(
-    name: str, title: str, panels: Mapping[str, _Legend], found: Trained, *, epoch: int, told: str, schedules: str = ""
+    name: str,
+    title: str,
+    panels: Mapping[str, _Legend],
+    found: Trained,
+    *,
+    epoch: int,
+    told: str,
+    schedules: str = "",
 ) -> StudyFigure:
     """Validation loss, above the unigram baseline, and BLEU over epochs of `epoch` updates.
 
-    panels: by their titles; a single one of no title is named by what it shows. schedules: what the caption adds.
+    panels: by their titles; a single one of no title is named by what it shows. schedules: what the
+    caption adds.
     """
     words = dict.fromkeys(words for arms in panels.values() for words in arms)
     hues = {one: hue for hue, one in enumerate(words)}
@@ -89,11 +114,21 @@ def epochs_figure(
         ends = [1.0, max(arm.updates for arm in arms.values()) / epoch]
         unigram = found.unigram(next(iter(arms.values())))
         runs = [run.updates for arm in arms.values() for run in found.curves[arm]]
-        axis: dict[str, Any] = {"x": [at / epoch for at in max(runs, key=len)], "xlabel": "epochs", "hues": hues}
+        axis: dict[str, Any] = {
+            "x": [at / epoch for at in max(runs, key=len)],
+            "xlabel": "epochs",
+            "hues": hues,
+        }
         baseline = line("unigram baseline", "claimed", -1, ends, unigram)
         losses, bleu = _over_epochs(arms, found, "nll_nats"), _over_epochs(arms, found, "bleu")
         drawn += [
-            curves(heading or "validation loss", losses, ylabel="validation loss, nats", beside=[baseline], **axis),
+            curves(
+                heading or "validation loss",
+                losses,
+                ylabel="validation loss, nats",
+                beside=[baseline],
+                **axis,
+            ),
             curves(heading or "BLEU", bleu, ylabel="BLEU", from_zero=True, **axis),
         ]
     caption = f"Validation loss and BLEU at every epoch, {SPREAD}{schedules}."
@@ -111,7 +146,9 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str) -> StudyF
             rows = list(zip(*map(found.finals, rising), strict=True))
             series.append(ranged(words, hues.index(words), [arm.peak_lr for arm in rising], rows))
         ylabel = "last validation loss, nats"
-        drawn.append(Panel(title=title, xlabel="peak rate", ylabel=ylabel, series=series, log_x=True))
+        drawn.append(
+            Panel(title=title, xlabel="peak rate", ylabel=ylabel, series=series, log_x=True)
+        )
     return StudyFigure.of_panels(
         name="over_rates",
         title="The last loss over the rate",
@@ -122,9 +159,15 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str) -> StudyF
     )
 
 
-def _over_epochs(arms: _Legend, found: Trained, what: Literal["nll_nats", "bleu"]) -> dict[str, list[Sequence[float]]]:
-    """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once leaves none."""
-    lengths = {words: min(len(run.updates) for run in found.curves[arm]) for words, arm in arms.items()}
+def _over_epochs(
+    arms: _Legend, found: Trained, what: Literal["nll_nats", "bleu"]
+) -> dict[str, list[Sequence[float]]]:
+    """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once
+    leaves none.
+    """
+    lengths = {
+        words: min(len(run.updates) for run in found.curves[arm]) for words, arm in arms.items()
+    }
     return {
         words: [getattr(run, what)[: lengths[words]] for run in found.curves[arm]]
         for words, arm in arms.items()
@@ -154,8 +197,9 @@ def sensitivity_data(panels: _RatePanels, found: Trained) -> list[dict[str, Any]
 
 def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
     return table(
-        "Sensitivity of the last loss to the rate: nats above that at the best rate, on average over the rates "
-        "(Wortsman et al. 2023, arXiv:2309.14322), with the range over resamples of the seeds",
+        "Sensitivity of the last loss to the rate: nats above that at the best rate, on average "
+        "over the rates (Wortsman et al. 2023, arXiv:2309.14322), with the range over resamples of "
+        "the seeds",
         data,
         [
             ("panel", lambda one: one["panel"]),
@@ -165,7 +209,9 @@ def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
             ("sensitivity, nats", lambda one: one["sensitivity_nats"]),
             (
                 "95 % of resamples",
-                lambda one: "one seed" if one["seeds"] == 1 else f"{one['low']:.3f} to {one['high']:.3f}",
+                lambda one: (
+                    "one seed" if one["seeds"] == 1 else f"{one['low']:.3f} to {one['high']:.3f}"
+                ),
             ),
             ("seeds", lambda one: one["seeds"]),
         ],
@@ -176,7 +222,11 @@ def _ends_table(found: Trained) -> StudyTable:
     """Where every run ends."""
     return table(
         "Where the runs end",
-        [(arm, seed, run) for arm, runs in found.curves.items() for seed, run in enumerate(runs, 1)],
+        [
+            (arm, seed, run)
+            for arm, runs in found.curves.items()
+            for seed, run in enumerate(runs, 1)
+        ],
         [
             ("text", lambda row: row[0].pair),
             ("configuration", lambda row: row[0].title),
@@ -222,20 +272,28 @@ def plain(found: Estimate | None) -> dict[str, Any] | None:
 def _conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
     """How the runs were made."""
     optimizers = {arm.optimizer for arm in found.curves}
-    settings = ["plain, without momentum" if name == "sgd" else f"{name}, betas 0.9 and 0.98" for name in optimizers]
+    settings = [
+        "plain, without momentum" if name == "sgd" else f"{name}, betas 0.9 and 0.98"
+        for name in optimizers
+    ]
     sentences = counted(config.bleu_sentences, "validation sentence")
     return {
-        "loss": "negative log-likelihood per target token of the whole validation split, natural logarithm, not "
-        f"smoothed (the paper's is smoothed, in bits); trained with label smoothing {config.label_smoothing:g}",
+        "loss": "negative log-likelihood per target token of the whole validation split, natural "
+        "logarithm, not smoothed (the paper's is smoothed, in bits); trained with label "
+        f"smoothing {config.label_smoothing:g}",
         "gradients": "of the mean loss per target token; not clipped",
         "BLEU": f"sacreBLEU of the first {sentences} at every checkpoint, beam {config.bleu_beam}",
         "text": "; ".join(found.texts),
-        "model": f"{config.blocks}+{config.blocks} blocks, width {config.width}, feed-forward {config.ffn_width}, "
-        f"{config.heads} heads, dropout {config.dropout:g}, all embeddings shared",
-        "training": f"{config.updates:,} updates of at most {config.max_tokens * config.accumulation:,} tokens a side; "
-        f"{'; '.join(sorted(settings))}; no weight decay",
+        "model": f"{config.blocks}+{config.blocks} blocks, width {config.width}, feed-forward "
+        f"{config.ffn_width}, {config.heads} heads, dropout {config.dropout:g}, all embeddings "
+        "shared",
+        "training": (
+            f"{config.updates:,} updates of at most {config.max_tokens * config.accumulation:,} "
+            f"tokens a side; {'; '.join(sorted(settings))}; no weight decay"
+        ),
         "scaling": scaling(config),
-        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, Student's t",
+        "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, "
+        "Student's t",
         "trained by": in_words(found.trained_by),
     }
 
@@ -247,8 +305,9 @@ def scaling(config: RunsConfig) -> str:
         return "none: epochs and warm-ups are the paper's"
     long, short = config.long_warmup_updates, config.short_warmup_updates
     return (
-        f"an epoch is {config.epoch_updates:,} updates, and {config.epochs} of them a run, where the paper's "
-        f"{PAPER_EPOCHS} have about {paper:,}; its warm-ups of {PAPER_LONG:,} and {PAPER_SHORT} are here {long:,} and "
-        f"{short:,}: {long / config.updates:.3f} and {short / config.updates:.3f} of a run, there "
-        f"{PAPER_LONG / paper:.3f} and {PAPER_SHORT / paper:.3f}"
+        f"an epoch is {config.epoch_updates:,} updates, and {config.epochs} of them a run, where "
+        f"the paper's {PAPER_EPOCHS} have about {paper:,}; its warm-ups of {PAPER_LONG:,} and "
+        f"{PAPER_SHORT} are here {long:,} and {short:,}: {long / config.updates:.3f} and "
+        f"{short / config.updates:.3f} of a run, there {PAPER_LONG / paper:.3f} and "
+        f"{PAPER_SHORT / paper:.3f}"
     )

@@ -1,6 +1,8 @@
-"""The runs of figures 2, 4 and 6: grids that all three find, where every run went, and arms compared seed by seed.
+"""The runs of figures 2, 4 and 6: grids that all three find, where every run went, and arms
+compared seed by seed.
 
-Runs of one seed share their initial weights and the order of their batches, so that differences are taken in pairs.
+Runs of one seed share their initial weights and the order of their batches, so that differences are
+taken in pairs.
 """
 
 import math
@@ -45,7 +47,9 @@ class _TranslationCurve:
 
     @property
     def final_nats(self) -> float:
-        """At the last checkpoint; of a run that did not stay finite, that of its first batch: it learned nothing."""
+        """At the last checkpoint; of a run that did not stay finite, that of its first batch: it
+        learned nothing.
+        """
         return self.nll_nats[-1] if self.ended == "finished" else self.first_nats
 
     @property
@@ -57,14 +61,20 @@ class _TranslationCurve:
         """At the last validation up to that update, or as `final_nats`."""
         if self.ended != "finished":
             return self.first_nats
-        return [nats for at, nats in zip(self.updates, self.nll_nats, strict=True) if at <= update][-1]
+        return [nats for at, nats in zip(self.updates, self.nll_nats, strict=True) if at <= update][
+            -1
+        ]
 
     def updates_to(self, nats: float) -> float | None:
-        """Where it first comes down to that loss, on a straight line between validations; None if never."""
+        """Where it first comes down to that loss, on a straight line between validations; None if
+        never.
+        """
         below = next((place for place, value in enumerate(self.nll_nats) if value <= nats), None)
         if not below:
             return None if below is None else float(self.updates[0])
-        (start, end), (before, after) = (row[below - 1 : below + 1] for row in (self.updates, self.nll_nats))
+        (start, end), (before, after) = (
+            row[below - 1 : below + 1] for row in (self.updates, self.nll_nats)
+        )
         return float(start + (before - nats) / (before - after) * (end - start))
 
 
@@ -75,7 +85,9 @@ class Trained:
     curves: dict[TranslationArm, list[_TranslationCurve]]
     """By arm, one a seed in their order."""
     unigram_nats: Mapping[str, float]
-    """By language pair: entropy of the validation targets one by one, which is reached without the source."""
+    """By language pair: entropy of the validation targets one by one, which is reached without the
+    source.
+    """
     texts: Sequence[str]
     """What each pair is trained and validated on, in words."""
     trained_by: dict[str, dict[str, Any]]
@@ -102,22 +114,30 @@ class Trained:
         return less(self.finals(arm), self.finals(other))
 
     def gain_kept(self, arm: TranslationArm, best: TranslationArm) -> Estimate | None:
-        """Its gain over the unigram baseline as a share of the best one's; None where that has none for certain."""
-        own, gains = ([self.unigram(best) - loss for loss in self.finals(one)] for one in (arm, best))
+        """Its gain over the unigram baseline as a share of the best one's; None where that has none
+        for certain.
+        """
+        own, gains = (
+            [self.unigram(best) - loss for loss in self.finals(one)] for one in (arm, best)
+        )
         if between(estimate(gains), least=0.0) is not True:
             return None
         return estimate([a / b for a, b in zip(own, gains, strict=True)])
 
     def updates_shares(self, slow: TranslationArm, fast: TranslationArm) -> list[float | None]:
-        """For each seed: updates after which `fast` is where `slow` ends, as a part of all; None if it never is."""
+        """For each seed: updates after which `fast` is where `slow` ends, as a part of all; None if
+        it never is.
+        """
         pairs = zip(self.finals(slow), self.curves[fast], strict=True)
         reached = [curve.updates_to(nats) for nats, curve in pairs]
         return [None if update is None else update / slow.updates for update in reached]
 
     def lr_sensitivity(self, arms: Sequence[TranslationArm]) -> Sensitivity:
-        """Of the last loss over the rates of arms that differ in their rate alone: as `measure.lr_sensitivity`.
+        """Of the last loss over the rates of arms that differ in their rate alone: as
+        `measure.lr_sensitivity`.
 
-        A run that did not stay finite counts as its loss at initialisation, that of its first batch.
+        A run that did not stay finite counts as its loss at initialisation, that of its first
+        batch.
         """
         by_rate = [self.curves[arm] for arm in arms]
         losses = [
@@ -133,7 +153,8 @@ def less(values: Sequence[float], others: Sequence[float]) -> Estimate:
 
 
 def sooner(shares: Sequence[float | None]) -> Estimate | Answer:
-    """The share of the updates after which it is there; where it is not in every seed, whether it is in any.
+    """The share of the updates after which it is there; where it is not in every seed, whether it
+    is in any.
 
     That it never is takes more than one seed to say, and seeds that differ decide nothing.
     """
@@ -172,24 +193,32 @@ def trained(config: RunsConfig, arms: Iterable[TranslationArm], pieces: Pieces) 
 
 def _text(pair: str, corpus: Corpus) -> str:
     splits = corpus.splits["train"], corpus.splits["valid"]
-    (train, train_tokens), (valid, valid_tokens) = ((len(one), int(one.target.lengths.sum())) for one in splits)
+    (train, train_tokens), (valid, valid_tokens) = (
+        (len(one), int(one.target.lengths.sum())) for one in splits
+    )
     return (
         f"{PAIRS[pair]}, {train:,} pairs ({train_tokens:,} target tokens, joint vocabulary of "
-        f"{len(corpus.codec.target.vocabulary):,}) to train on, {valid:,} ({valid_tokens:,} target tokens) held out"
+        f"{len(corpus.codec.target.vocabulary):,}) to train on, {valid:,} ({valid_tokens:,} target "
+        "tokens) held out"
     )
 
 
 def folder_of(config: RunsConfig, pieces: Pieces) -> Path:
     """Where the runs lie: beside the study's folder, so that the three figures share them."""
-    return Path(config.cells) if config.cells else pieces.folder.resolve().parent / "translation-cells"
+    return (
+        Path(config.cells) if config.cells else pieces.folder.resolve().parent / "translation-cells"
+    )
 
 
-def cells_of(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> dict[TranslationArm, list[Cell]]:
+def cells_of(
+    config: RunsConfig, arms: Iterable[TranslationArm], folder: Path
+) -> dict[TranslationArm, list[Cell]]:
     """The runs of all arms, one a seed; nothing is written.
 
-    A grid's folder is named by what its runs share, and a hash of the settings that all arms share, so that runs of two
-    sizes lie side by side, and one that two figures ask for is one. Raises UserError for a corpus that is not there,
-    for values that a configuration does not allow, and where a run folder holds something else.
+    A grid's folder is named by what its runs share, and a hash of the settings that all arms share,
+    so that runs of two sizes lie side by side, and one that two figures ask for is one. Raises
+    UserError for a corpus that is not there, for values that a configuration does not allow, and
+    where a run folder holds something else.
     """
     found = {}
     for arm in arms:
@@ -211,7 +240,10 @@ def curve_of(cell: Cell) -> _TranslationCurve:
     events = cell.folder.events()
     updates = [event for event in events if event["event"] == "update"]
     validations = [event for event in events if event["event"] == "validation"]
-    sums = [math.fsum(one["lr"] for one in updates if one["update"] <= event["update"]) for event in validations]
+    sums = [
+        math.fsum(one["lr"] for one in updates if one["update"] <= event["update"])
+        for event in validations
+    ]
     return _TranslationCurve(
         updates=[event["update"] for event in validations],
         nll_nats=[event["nll_nats"] for event in validations],

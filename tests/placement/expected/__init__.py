@@ -1,4 +1,6 @@
-"""A file a family of `normscope/placement/formulas`, with `EXPECTED`: what its placements are expected to be."""
+"""A file a family of `normscope/placement/formulas`, with `EXPECTED`: what its placements are
+expected to be.
+"""
 
 import importlib
 import pkgutil
@@ -14,7 +16,9 @@ for _module in pkgutil.iter_modules(__path__):
 
 
 def expected(name: str) -> Expected:
-    """What the placement of that name is expected to be. Fails the test that asks, saying which file is to say it."""
+    """What the placement of that name is expected to be. Fails the test that asks, saying which
+    file is to say it.
+    """
     if name not in _FOUND:
         file = registered()[name].__module__.rpartition(".")[2]
         pytest.fail(

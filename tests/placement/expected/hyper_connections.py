@@ -1,4 +1,6 @@
-"""Four residual streams that every sub-layer reads, mixes and writes by weights, mostly of each token."""
+"""Four residual streams that every sub-layer reads, mixes and writes by weights, mostly of each
+token.
+"""
 
 import math
 from functools import partial
@@ -31,7 +33,9 @@ def connected(x: Tensor, stack: ReferenceStack, dynamic) -> Tensor:
     streams = torch.stack([x] * N, -2)  # (B, T, 4, D)
     for f in stack.sublayers():
         alpha = f.placed("alpha") + dynamic(f, streams, "alpha").expand(*streams.shape[:-1], N + 1)
-        beta = f.placed("beta")[:, None] + dynamic(f, streams, "beta").expand(*streams.shape[:-1], 1)
+        beta = f.placed("beta")[:, None] + dynamic(f, streams, "beta").expand(
+            *streams.shape[:-1], 1
+        )
         mixed = alpha.transpose(-1, -2) @ streams
         branch = f(f.norm(mixed[..., 0, :]))
         streams = mixed[..., 1:, :] + beta * branch[..., None, :]
@@ -41,7 +45,11 @@ def connected(x: Tensor, stack: ReferenceStack, dynamic) -> Tensor:
 def alpha_at(name: str) -> list[list[float]]:
     """The identity, after a column that reads one stream after the other."""
     stack, _, block, kind, *_ = name.split(".")
-    kinds = ["attention", "feed_forward"] if stack == "encoder" else ["attention", "cross_attention", "feed_forward"]
+    kinds = (
+        ["attention", "feed_forward"]
+        if stack == "encoder"
+        else ["attention", "cross_attention", "feed_forward"]
+    )
     read = (int(block) * len(kinds) + kinds.index(kind)) % N
     return torch.cat([torch.eye(N)[:, read : read + 1], torch.eye(N)], 1).tolist()
 
@@ -50,14 +58,21 @@ CONNECTED = PRE
 DYNAMIC = norms("attention.streams", "feed_forward.streams")
 for _place in ("attention", "feed_forward"):
     CONNECTED = CONNECTED | number(f"{_place}.alpha", N, N + 1) | number(f"{_place}.beta", N)
-    DYNAMIC = DYNAMIC | number(f"{_place}.alpha_weight", N + 1, WIDTH) | number(f"{_place}.beta_weight", 1, WIDTH)
+    DYNAMIC = (
+        DYNAMIC
+        | number(f"{_place}.alpha_weight", N + 1, WIDTH)
+        | number(f"{_place}.beta_weight", 1, WIDTH)
+    )
     DYNAMIC = DYNAMIC | number(f"{_place}.alpha_scale") | number(f"{_place}.beta_scale")
 
 
 def printed(alpha, beta) -> str:
     """alpha(i, j), beta(j): how the weights print."""
     read = f"{alpha(1, 0)} · x1 + … + {alpha(4, 0)} · x4"
-    rows = "; ".join(f"x{j} ← {alpha(1, j)} · x1 + … + {alpha(4, j)} · x4 + {beta(j)} · a" for j in range(1, N + 1))
+    rows = "; ".join(
+        f"x{j} ← {alpha(1, j)} · x1 + … + {alpha(4, j)} · x4 + {beta(j)} · a"
+        for j in range(1, N + 1)
+    )
     return f"a = F(norm({read})); {rows}; y = norm(x1 + x2 + x3 + x4)"
 
 
@@ -89,7 +104,9 @@ def mhc(x: Tensor, stack: ReferenceStack, epsilon: float = 0.0) -> Tensor:
         pre, post = logits("pre").sigmoid() + epsilon, 2 * logits("post").sigmoid()
         c = doubly_stochastic(logits("C"), epsilon=epsilon)
         branch = f(f.norm(torch.einsum("bti,btid->btd", pre, streams)))
-        streams = torch.einsum("btij,btid->btjd", c, streams) + torch.einsum("btj,btd->btjd", post, branch)
+        streams = torch.einsum("btij,btid->btjd", c, streams) + torch.einsum(
+            "btj,btd->btjd", post, branch
+        )
     head = projected(stack.w, f"{stack.at}finish.placed.", "head", streams).sigmoid() + epsilon
     return stack.final_norm(torch.einsum("bti,btid->btd", head, streams))
 
@@ -97,7 +114,9 @@ def mhc(x: Tensor, stack: ReferenceStack, epsilon: float = 0.0) -> Tensor:
 def projected(w: dict[str, Tensor], at: str, name: str, streams: Tensor) -> Tensor:
     flat = streams.flatten(-2)
     root = ((flat * flat).mean(-1, keepdim=True) + 1e-6).sqrt()
-    return w[f"{at}{name}_scale"] * (flat @ w[f"{at}{name}_weight"].T) / root + w[f"{at}{name}_bias"]
+    return (
+        w[f"{at}{name}_scale"] * (flat @ w[f"{at}{name}_weight"].T) / root + w[f"{at}{name}_bias"]
+    )
 
 
 def numbers(place: str, name: str, rows: int) -> Shapes:
@@ -179,7 +198,9 @@ def mean(r: Tensor, w: dict[str, Tensor], at: str) -> Tensor:
 
 
 def weights(place: str) -> Shapes:
-    return number(f"{place}.down_weight", 1, RANK, N * WIDTH) | number(f"{place}.up_weight", N, WIDTH, RANK)
+    return number(f"{place}.down_weight", 1, RANK, N * WIDTH) | number(
+        f"{place}.up_weight", N, WIDTH, RANK
+    )
 
 
 GATED = weights("finish") | norms(*(f"finish.x{i}" for i in range(1, N + 1)))

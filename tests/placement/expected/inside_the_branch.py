@@ -5,7 +5,17 @@ import math
 import torch
 from torch import Tensor
 
-from placement.expectations import FFN_WIDTH, HEADS, PRE, WIDTH, Expected, Gain, last_matrices_by_depth, norms, number
+from placement.expectations import (
+    FFN_WIDTH,
+    HEADS,
+    PRE,
+    WIDTH,
+    Expected,
+    Gain,
+    last_matrices_by_depth,
+    norms,
+    number,
+)
 from reference import Equations, ReferenceStack, ReferenceSublayer
 
 GAMMA = {"encoder": math.sqrt(math.log(6) * math.log(4) / 3), "decoder": math.sqrt(math.log(6))}
@@ -42,7 +52,9 @@ def normformer(*, before: bool) -> Equations:
                 scales = f.placed("head_scale").repeat_interleave(x.shape[-1] // stack.heads)
                 diagonal = torch.diag(scales)
                 if before:
-                    attended = f(f.norm(x), output=lambda heads, diagonal=diagonal: heads @ diagonal)
+                    attended = f(
+                        f.norm(x), output=lambda heads, diagonal=diagonal: heads @ diagonal
+                    )
                 else:
                     attended = f(f.norm(x)) @ diagonal
                 x = x + f.norm.named("after", attended)
@@ -55,8 +67,8 @@ def described(before: bool, attention: str, same_formula: str = "") -> Expected:
     return Expected(
         equations=normformer(before=before),
         formula=(
-            f"attention: x ← x + norm_after({attention}); feed_forward: x ← x + F(norm(x), norm_inner(output)); "
-            "y = norm(x)"
+            f"attention: x ← x + norm_after({attention}); feed_forward: x ← x + F(norm(x), "
+            "norm_inner(output)); y = norm(x)"
         ),
         added=PRE
         | norms("attention.after")
@@ -72,11 +84,15 @@ def described(before: bool, attention: str, same_formula: str = "") -> Expected:
 NORMED = "norm_query(query), norm_key(key), norm_value(value)"
 HYBRID_FORMULA = f"attention: x ← norm(x + F(x, {NORMED})); feed_forward: x ← x + F(x); y = norm(x)"
 HYBRID_ADDED = norms("attention.main", "finish.main")
-BY_HEAD = norms("attention.query.each", "attention.key.each", "attention.value.each", width=WIDTH // HEADS)
+BY_HEAD = norms(
+    "attention.query.each", "attention.key.each", "attention.value.each", width=WIDTH // HEADS
+)
 
 
 def hybrid_norm(*, star: bool = False, by_head: bool = True) -> Equations:
-    """Zhuo et al. 2025: h = x + Attn(norm q, norm k, norm v); z = norm(h); z + FFN(z). Cross-attention as attention."""
+    """Zhuo et al. 2025: h = x + Attn(norm q, norm k, norm v); z = norm(h); z + FFN(z).
+    Cross-attention as attention.
+    """
 
     def attended(f: ReferenceSublayer, x: Tensor) -> Tensor:
         def normed(place: str, y: Tensor) -> Tensor:
@@ -119,13 +135,18 @@ EXPECTED = {
     ),
     "normformer": described(before=True, attention="F(norm(x), head_scale · output)"),
     # To the doctor, which does not see heads.
-    "normformer-fairseq": described(before=False, attention="head_scale · F(norm(x))", same_formula="normformer"),
-    "hybrid-norm": Expected(equations=hybrid_norm(), formula=HYBRID_FORMULA, added=HYBRID_ADDED | BY_HEAD, **WEIGHTS),
+    "normformer-fairseq": described(
+        before=False, attention="head_scale · F(norm(x))", same_formula="normformer"
+    ),
+    "hybrid-norm": Expected(
+        equations=hybrid_norm(), formula=HYBRID_FORMULA, added=HYBRID_ADDED | BY_HEAD, **WEIGHTS
+    ),
     "hybrid-norm-star": Expected(
         equations=hybrid_norm(star=True),
         formula=(
-            f"block 1: attention: x ← x + F(norm(x), {NORMED}); block 1: feed_forward: x ← x + F(norm(x)); "
-            f"blocks 2-6: attention: x ← norm(x + F(x, {NORMED})); blocks 2-6: feed_forward: x ← x + F(x); y = norm(x)"
+            f"block 1: attention: x ← x + F(norm(x), {NORMED}); block 1: feed_forward: x ← x + "
+            f"F(norm(x)); blocks 2-6: attention: x ← norm(x + F(x, {NORMED})); blocks 2-6: "
+            "feed_forward: x ← x + F(x); y = norm(x)"
         ),
         added=HYBRID_ADDED | BY_HEAD | norms("feed_forward.main"),
         **WEIGHTS,

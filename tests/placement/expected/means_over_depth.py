@@ -1,4 +1,6 @@
-"""Means over depth: what a sub-layer or a block reads is weighed of all that was computed below it."""
+"""Means over depth: what a sub-layer or a block reads is weighed of all that was computed below
+it.
+"""
 
 import math
 from collections.abc import Callable
@@ -31,14 +33,16 @@ def attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 def block_attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
-    """Kimi team 2026, figure 2, line by line: `layer_number` counts Transformer layers from 0, and a group is closed
-    before a layer alone. 8 groups at most."""
+    """Kimi team 2026, figure 2, line by line: `layer_number` counts Transformer layers from 0, and
+    a group is closed before a layer alone. 8 groups at most."""
     layers_a_group = math.ceil(stack.blocks / 8)
     blocks: list[Tensor] = []
     partial_block = x
     for layer_number, layer in enumerate(stack.by_block()):
         for f in layer:
-            h = mean_over_depth([*blocks, partial_block], f.placed("query"), lambda v, f=f: f.norm.named("key", v))
+            h = mean_over_depth(
+                [*blocks, partial_block], f.placed("query"), lambda v, f=f: f.norm.named("key", v)
+            )
             if f is layer[0] and layer_number % layers_a_group == 0:
                 blocks.append(partial_block)
                 partial_block = torch.zeros_like(x)
@@ -47,7 +51,9 @@ def block_attention_residuals(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 def inkling(x: Tensor, stack: ReferenceStack) -> Tensor:
-    """transformers' Inkling2SlidingDecoderLayer: softmax attention of a query over normed states, 6 layers a group."""
+    """transformers' Inkling2SlidingDecoderLayer: softmax attention of a query over normed states, 6
+    layers a group.
+    """
 
     def read(query: Tensor, states: list[Tensor]) -> Tensor:
         normed = [v / ((v * v).mean(-1, keepdim=True) + 1e-6).sqrt() for v in states]
@@ -57,7 +63,11 @@ def inkling(x: Tensor, stack: ReferenceStack) -> Tensor:
     hidden = x
     for layer_number, layer in enumerate(stack.by_block()):
         for f in layer:
-            h = read(f.placed("query"), [*blocks, hidden]) if layer_number or f is not layer[0] else hidden
+            h = (
+                read(f.placed("query"), [*blocks, hidden])
+                if layer_number or f is not layer[0]
+                else hidden
+            )
             branch = f(f.norm(h))
             if f is layer[0] and layer_number % 6 == 0:
                 blocks.append(hidden)
@@ -99,7 +109,10 @@ def in_block(block: int) -> str:
     between = "" if block == 1 else "weights_2 · v + " if block == 2 else "… + "
     branches = "x + attention(norm(x)) + feed_forward(norm(x + attention(norm(x))))"
     at = f"block {block}: "
-    return f"{at}a = x + attention(norm(x)); {at}x ← weights_1 · v + {between}{last}; {at}v ← [v, {branches}]"
+    return (
+        f"{at}a = x + attention(norm(x)); {at}x ← weights_1 · v + {between}{last}; {at}v ← [v, "
+        f"{branches}]"
+    )
 
 
 EXPECTED = {
@@ -142,6 +155,9 @@ EXPECTED = {
         added=PRE | number("feed_forward.weights", 2),
         scheme="normal-0.02",
         gain=last_matrices_by_depth,
-        first={"0.feed_forward.placed.weights": (0.0, 1.0), "1.feed_forward.placed.weights": (0.0, 0.0, 1.0)},
+        first={
+            "0.feed_forward.placed.weights": (0.0, 1.0),
+            "1.feed_forward.placed.weights": (0.0, 0.0, 1.0),
+        },
     ),
 }

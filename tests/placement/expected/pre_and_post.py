@@ -1,4 +1,6 @@
-"""One norm a sub-layer, after the sum or before the branch, and what is drawn or read beside that."""
+"""One norm a sub-layer, after the sum or before the branch, and what is drawn or read beside
+that.
+"""
 
 from torch import Tensor
 
@@ -23,7 +25,9 @@ DS_INIT = {
 
 
 def b2t(x: Tensor, stack: ReferenceStack) -> Tensor:
-    """Takase et al. 2022: LN(x_inp + x_ffn + FFN(x_ffn)), x_inp the input of the block, x_ffn that of its FFN."""
+    """Takase et al. 2022: LN(x_inp + x_ffn + FFN(x_ffn)), x_inp the input of the block, x_ffn that
+    of its FFN.
+    """
     for block in stack.by_block():
         x_inp, x_ffn = x, x
         for f in block[:-1]:
@@ -73,7 +77,9 @@ def mix_ln(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 EXPECTED = {
-    "post-ln": Expected(equations=Equations(stack=post_ln), formula="x ← norm(x + F(x))", added=POST),
+    "post-ln": Expected(
+        equations=Equations(stack=post_ln), formula="x ← norm(x + F(x))", added=POST
+    ),
     "ds-init": Expected(**DS_INIT, gain=lambda of: of.block ** (-1 / 2)),
     "ds-init-code": Expected(**DS_INIT, gain=lambda of: of.block ** (-1 / 4)),
     "b2t": Expected(**B2T),

@@ -1,4 +1,6 @@
-"""Pre-LN whose branch or sum is scaled: by a constant, most often one of the depth, or by trained numbers."""
+"""Pre-LN whose branch or sum is scaled: by a constant, most often one of the depth, or by trained
+numbers.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -94,15 +96,17 @@ EXPECTED = {
     "layer-scale": Expected(
         equations=Equations(stack=layer_scale),
         formula="x ← x + layer_scale · F(norm(x)); y = norm(x)",
-        added=PRE | number("attention.layer_scale", WIDTH) | number("feed_forward.layer_scale", WIDTH),
+        added=PRE
+        | number("attention.layer_scale", WIDTH)
+        | number("feed_forward.layer_scale", WIDTH),
         scheme="normal-0.02",
         first={"layer_scale": 0.1},
     ),
     "zaya": Expected(
         equations=Equations(stack=zaya),
         formula=(
-            "x ← scale · (x + bias); "
-            "x ← skip_scale · (x + skip_bias) + branch_scale · (F(norm(x)) + branch_bias); y = norm(x)"
+            "x ← scale · (x + bias); x ← skip_scale · (x + skip_bias) + branch_scale · (F(norm(x)) "
+            "+ branch_bias); y = norm(x)"
         ),
         added=PRE
         | of_both("skip_scale", "skip_bias", "branch_scale", "branch_bias")

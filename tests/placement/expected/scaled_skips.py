@@ -1,4 +1,6 @@
-"""Post-LN whose skip weighs more than the branch, by a constant of the depth or by what a batch measures."""
+"""Post-LN whose skip weighs more than the branch, by a constant of the depth or by what a batch
+measures.
+"""
 
 import math
 from collections.abc import Callable
@@ -50,7 +52,9 @@ def log_n(stack: ReferenceStack) -> float:
 ADMIN = {
     "equations": Equations(stack=admin),
     "formula": "x ← norm(skip_scale · x + F(x))",
-    "added": POST | number("attention.skip_scale", WIDTH) | number("feed_forward.skip_scale", WIDTH),
+    "added": POST
+    | number("attention.skip_scale", WIDTH)
+    | number("feed_forward.skip_scale", WIDTH),
     "first": {"skip_scale": 1},
 }
 
@@ -61,7 +65,11 @@ def keel(pre_blocks: int) -> Equations:
     def formula(x: Tensor, stack: ReferenceStack) -> Tensor:
         for f in stack.sublayers():
             branch = f(f.norm.named("inner", x))
-            x = x + branch if f.block <= pre_blocks else f.norm.named("outer", sublayers_of(stack) * x + branch)
+            x = (
+                x + branch
+                if f.block <= pre_blocks
+                else f.norm.named("outer", sublayers_of(stack) * x + branch)
+            )
         return x
 
     return Equations(stack=formula)
@@ -83,18 +91,23 @@ EXPECTED = {
         formula="x ← norm(3.464 · x + F(x))",
         added=POST,
     ),
-    "admin-log-n": Expected(equations=weighed_skip(log_n), formula="x ← norm(2.017 · x + F(x))", added=POST),
+    "admin-log-n": Expected(
+        equations=weighed_skip(log_n), formula="x ← norm(2.017 · x + F(x))", added=POST
+    ),
     "keel": Expected(
         equations=keel(0),
         formula="x ← norm_outer(12 · x + F(norm_inner(x)))",
-        added=norms("attention.inner", "attention.outer", "feed_forward.inner", "feed_forward.outer"),
+        added=norms(
+            "attention.inner", "attention.outer", "feed_forward.inner", "feed_forward.outer"
+        ),
         scheme="normal-0.02",
         toy_rate=5e-3,
         toy_updates=90,
     ),
     "keel-pre-first": Expected(
         equations=keel(1),
-        formula="block 1: x ← x + F(norm_inner(x)); blocks 2-6: x ← norm_outer(12 · x + F(norm_inner(x)))",
+        formula="block 1: x ← x + F(norm_inner(x)); blocks 2-6: x ← norm_outer(12 · x + "
+        "F(norm_inner(x)))",
         added=norms("attention.inner", "feed_forward.inner"),
         scheme="normal-0.02",
     ),

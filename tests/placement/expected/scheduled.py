@@ -1,4 +1,6 @@
-"""Formulas that change while they train: branches that open, scales that fall, a norm that moves."""
+"""Formulas that change while they train: branches that open, scales that fall, a norm that
+moves.
+"""
 
 from torch import Tensor
 
@@ -15,7 +17,9 @@ def branch_norm(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 def by_depth(x: Tensor, stack: ReferenceStack) -> Tensor:
-    """No paper: every block is open by as large a share of the one below as that is of the one below it."""
+    """No paper: every block is open by as large a share of the one below as that is of the one
+    below it.
+    """
     opening = 1.0
     for block in stack.by_block():
         opening = opening * stack.scheduled
@@ -25,7 +29,9 @@ def by_depth(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 def opening(f: ReferenceSublayer, stack: ReferenceStack) -> float:
-    """Chen et al. 2026: min(t / (T l), 1) of block l, with t / (T L) for the number that is scheduled."""
+    """Chen et al. 2026: min(t / (T l), 1) of block l, with t / (T L) for the number that is
+    scheduled.
+    """
     return min(stack.scheduled * stack.blocks / f.block, 1.0)
 
 
@@ -59,7 +65,9 @@ def deepnorm_to_post(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 def pre_to_post(x: Tensor, stack: ReferenceStack) -> Tensor:
-    """No paper: a straight line between the values of Pre-LN and those of Post-LN, wherever either has a norm."""
+    """No paper: a straight line between the values of Pre-LN and those of Post-LN, wherever either
+    has a norm.
+    """
 
     def between(pre: Tensor, post: Tensor) -> Tensor:
         return pre + stack.scheduled * (post - pre)
@@ -82,7 +90,9 @@ def post_to_pre(x: Tensor, stack: ReferenceStack) -> Tensor:
     return between(x, stack.final_norm(x))
 
 
-ADDED = norms("attention.pre", "attention.post", "feed_forward.pre", "feed_forward.post", "finish.main")
+ADDED = norms(
+    "attention.pre", "attention.post", "feed_forward.pre", "feed_forward.post", "finish.main"
+)
 
 
 EXPECTED = {

@@ -1,4 +1,6 @@
-"""What stands in the place of LayerNorm: gates, weights scaled to the depth, or vectors of one length."""
+"""What stands in the place of LayerNorm: gates, weights scaled to the depth, or vectors of one
+length.
+"""
 
 import math
 from collections.abc import Callable
@@ -6,7 +8,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from placement.expectations import FFN_WIDTH, HEADS, PRE, VOCABULARY, WIDTH, Expected, Gain, norms, number
+from placement.expectations import (
+    FFN_WIDTH,
+    HEADS,
+    PRE,
+    VOCABULARY,
+    WIDTH,
+    Expected,
+    Gain,
+    norms,
+    number,
+)
 from reference import Equations, ReferenceStack, length
 
 from .pre_and_post import PRE_FORMULA, pre_ln
@@ -40,15 +52,17 @@ NUMBERS = (
     | number("feed_forward.step", WIDTH)
     | number("feed_forward.s_u", FFN_WIDTH)
 )
-NORMS = norms("start.main", "attention.main", "attention.branch", "feed_forward.main", "feed_forward.branch") | norms(
-    "attention.query.each", "attention.key.each", width=WIDTH // HEADS
-)
+NORMS = norms(
+    "start.main", "attention.main", "attention.branch", "feed_forward.main", "feed_forward.branch"
+) | norms("attention.query.each", "attention.key.each", width=WIDTH // HEADS)
 
 
 def ngpt(x: Tensor, stack: ReferenceStack) -> Tensor:
-    """Loshchilov et al. 2024 on the unit sphere: softmax scale √d_k, u times √d, numbers stored at 1/√d.
+    """Loshchilov et al. 2024 on the unit sphere: softmax scale √d_k, u times √d, numbers stored at
+    1/√d.
 
-    Its matrices have no biases; a bias b beside a stream of length √d is b/√d beside one of length 1.
+    Its matrices have no biases; a bias b beside a stream of length √d is b/√d beside one of length
+    1.
     """
     root = math.sqrt(x.shape[-1])
 
@@ -77,7 +91,9 @@ def ngpt(x: Tensor, stack: ReferenceStack) -> Tensor:
 
 
 def ngpt_with_gains(x: Tensor, stack: ReferenceStack) -> Tensor:
-    """The same steps with LayerNorm or RMSNorm, whose output has length √d, in place of n: no paper has it."""
+    """The same steps with LayerNorm or RMSNorm, whose output has length √d, in place of n: no paper
+    has it.
+    """
     root = math.sqrt(x.shape[-1])
     x = stack.end("start")(x)
     for f in stack.sublayers():
@@ -140,8 +156,8 @@ EXPECTED = {
         equations=Equations(stack=ngpt_with_gains, logits=logits(1.0)),
         own_norm_equations=Equations(stack=ngpt, logits=logits(1 / (1 / ROOT)), length=ROOT),
         formula=(
-            f"x ← norm(x); attention: x ← norm(x + 0.05√d · step · (norm_branch(F(x, {SCALED})) - x)); "
-            "feed_forward: x ← norm(x + 0.05√d · step · (norm_branch(F(x, s_u · hidden)) - x))"
+            f"x ← norm(x); attention: x ← norm(x + 0.05√d · step · (norm_branch(F(x, {SCALED})) - "
+            "x)); feed_forward: x ← norm(x + 0.05√d · step · (norm_branch(F(x, s_u · hidden)) - x))"
         ),
         added=NUMBERS | NORMS,
         head={"head.placed.s_z": (VOCABULARY, 1)},

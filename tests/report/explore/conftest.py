@@ -30,17 +30,30 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
         yield found
 
 
-def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ...] = (1e-3,)) -> ComparisonPage:
-    """Arms with and without warm-up, with a spike each, three seeds, and all that can be recorded of them."""
+def comparison_of(
+    arms: int, *, updates: range = UPDATES, rates: tuple[float, ...] = (1e-3,)
+) -> ComparisonPage:
+    """Arms with and without warm-up, with a spike each, three seeds, and all that can be recorded
+    of them.
+    """
     dice = random.Random(arms)
-    settings = [(f"Placement {i // 2 + 1}", 200 * (i % 2), rate) for i in range(arms // len(rates)) for rate in rates]
+    settings = [
+        (f"Placement {i // 2 + 1}", 200 * (i % 2), rate)
+        for i in range(arms // len(rates))
+        for rate in rates
+    ]
     names = [
-        Name(group, f"{f'warm-up {warmup}' if warmup else 'no warm-up'}{f', rate {rate:g}' if len(rates) > 1 else ''}")
+        Name(
+            group,
+            f"{f'warm-up {warmup}' if warmup else 'no warm-up'}{f', rate {rate:g}' if len(rates) > 1 else ''}",
+        )
         for group, warmup, rate in settings
     ]
 
     def rows(floor: float, noise: float) -> list[list[float]]:
-        made = [[floor + 6 * math.exp(-u / 200) + dice.gauss(0, noise) for u in updates] for _ in SEEDS]
+        made = [
+            [floor + 6 * math.exp(-u / 200) + dice.gauss(0, noise) for u in updates] for _ in SEEDS
+        ]
         made[1][len(updates) // 3] += 3.0
         return made
 
@@ -48,10 +61,16 @@ def comparison_of(arms: int, *, updates: range = UPDATES, rates: tuple[float, ..
     blocks = [BlockPlace(stack, i) for stack in ("encoder", "decoder") for i in range(1, 7)]
 
     def profile(name: Name, update: int) -> GradientProfile:
-        norms = [[math.exp(0.2 * i + update / 1_000 + dice.gauss(0, 0.1)) for i in range(12)] for _ in SEEDS]
+        norms = [
+            [math.exp(0.2 * i + update / 1_000 + dice.gauss(0, 0.1)) for i in range(12)]
+            for _ in SEEDS
+        ]
         return GradientProfile(names=[name], blocks=blocks, seeds_norms=norms, update=update)
 
-    schedules = [[rate * (min(1.0, u / warmup) if warmup else 1.0) for u in updates] for _, warmup, rate in settings]
+    schedules = [
+        [rate * (min(1.0, u / warmup) if warmup else 1.0) for u in updates]
+        for _, warmup, rate in settings
+    ]
     return ComparisonPage(
         title="A comparison to explore",
         subtitle="Made up.",

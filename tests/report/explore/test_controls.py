@@ -1,4 +1,6 @@
-"""Every control of a page in a browser without network: what is drawn, and that the address keeps it."""
+"""Every control of a page in a browser without network: what is drawn, and that the address keeps
+it.
+"""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +13,12 @@ from report.devtools import Tab
 from report.explore.conftest import comparison_of
 
 RATES = (1e-3, 3e-3, 1e-2)
-TRAIN, VALID, RATE, DEPTH = "Training loss", "Validation loss", "Validation loss at the end", "while training"
+TRAIN, VALID, RATE, DEPTH = (
+    "Training loss",
+    "Validation loss",
+    "Validation loss at the end",
+    "while training",
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +56,9 @@ def lines(tab: Tab, title: str) -> list[str]:
 
 
 def scale(tab: Tab, title: str, axis: str) -> list[float]:
-    found: list[float] = tab.js(f"[{view(title)}.plot.scales.{axis}.min, {view(title)}.plot.scales.{axis}.max]")
+    found: list[float] = tab.js(
+        f"[{view(title)}.plot.scales.{axis}.min, {view(title)}.plot.scales.{axis}.max]"
+    )
     return found
 
 
@@ -74,8 +83,8 @@ def place(tab: Tab, title: str, share: float = 0.5) -> tuple[float, float]:
 
 def choose(tab: Tab, selector: str, value: str, event: str = "change") -> None:
     tab.js(
-        f"(e => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('{event}', {{bubbles: true}})) }})"
-        f"(document.querySelector({json.dumps(selector)}))"
+        f"(e => {{ e.value = {json.dumps(value)}; e.dispatchEvent(new Event('{event}', {{bubbles: "
+        f"true}})) }})(document.querySelector({json.dumps(selector)}))"
     )
     drawn(tab)
 
@@ -94,7 +103,9 @@ def address_says(tab: Tab) -> str:
         ("Peak learning rate", "3e-3", lambda label: "rate 0.003" not in label),
     ],
 )
-def test_arms_are_switched_by_what_tells_them_apart(page: Tab, facet: str, value: str, left: Any) -> None:
+def test_arms_are_switched_by_what_tells_them_apart(
+    page: Tab, facet: str, value: str, left: Any
+) -> None:
     before, inked = lines(page, TRAIN), ink(page, TRAIN)
     page.js(f'document.querySelector(\'[data-facet="{facet}"][data-value="{value}"]\').click()')
     drawn(page)
@@ -143,7 +154,9 @@ def test_smoothing_is_off_at_first_and_keeps_the_raw_line_faint(page: Tab) -> No
 
 def test_smoothing_is_an_average_that_does_not_start_at_zero(page: Tab) -> None:
     choose(page, "#explore-smooth", "0.6", "input")
-    xs, raw, shown = page.js(f"(l => [{'normscope.xs(l)'}, l.mean, l.shown])({view(TRAIN)}.drawn.lines[0])")
+    xs, raw, shown = page.js(
+        f"(l => [{'normscope.xs(l)'}, l.mean, l.shown])({view(TRAIN)}.drawn.lines[0])"
+    )
     step, total, mass = (xs[-1] - xs[0]) / (len(xs) - 1), 0.0, 0.0
     for i, (x, value) in enumerate(zip(xs, raw, strict=True)):
         kept = 0.6 ** ((x - xs[i - 1]) / step) if i else 0.0
@@ -153,7 +166,8 @@ def test_smoothing_is_an_average_that_does_not_start_at_zero(page: Tab) -> None:
 
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
-    ("name", "last"), [("target tokens", 767_947), ("epoch", 1000 / 133.7), ("cumulative learning rate", 10)]
+    ("name", "last"),
+    [("target tokens", 767_947), ("epoch", 1000 / 133.7), ("cumulative learning rate", 10)],
 )
 def test_curves_stand_over_what_is_asked_for(page: Tab, name: str, last: float) -> None:
     assert scale(page, TRAIN, "x")[1] == pytest.approx(1_020, rel=0.01)
@@ -165,19 +179,24 @@ def test_curves_stand_over_what_is_asked_for(page: Tab, name: str, last: float) 
     assert scale(page, RATE, "x")[1] < 0.02
 
 
-def test_one_crosshair_stands_over_all_charts_with_a_value_and_a_band_for_each_arm(page: Tab) -> None:
+def test_one_crosshair_stands_over_all_charts_with_a_value_and_a_band_for_each_arm(
+    page: Tab,
+) -> None:
     page.mouse("mouseMoved", *place(page, TRAIN, 0.5))
     drawn(page)
     x = page.js(f"{view(TRAIN)}.plot.posToVal({view(TRAIN)}.plot.cursor.left, 'x')")
     assert x == pytest.approx(500, abs=15)
     for title in (VALID, "Learning rate"):
-        assert page.js(f"{view(title)}.plot.posToVal({view(title)}.plot.cursor.left, 'x')") == pytest.approx(x, abs=5)
+        assert page.js(
+            f"{view(title)}.plot.posToVal({view(title)}.plot.cursor.left, 'x')"
+        ) == pytest.approx(x, abs=5)
         assert page.js(f"{view(title)}.readout.textContent").startswith("at update ")
     said = page.js(f"[...{view(TRAIN)}.rows.values()].map(r => r.value.textContent)")
     assert len(said) == 12
     mean, low, high = page.js(
-        f"(l => {{ const xs = normscope.xs(l), far = xs.map(v => Math.abs(v - {x})), i = far.indexOf(Math.min(...far));"
-        f" return [l.mean[i], l.lows[i], l.highs[i]] }})({view(TRAIN)}.drawn.lines[0])"
+        f"(l => {{ const xs = normscope.xs(l), far = xs.map(v => Math.abs(v - {x})), i = "
+        "far.indexOf(Math.min(...far)); return [l.mean[i], l.lows[i], l.highs[i]] "
+        f"}})({view(TRAIN)}.drawn.lines[0])"
     )
     assert said[0] == f"{mean:.3f} ({low:.3f} to {high:.3f})"
     assert page.js(f"{view(RATE)}.readout.textContent") == ""
@@ -199,7 +218,10 @@ def test_a_drag_zooms_all_charts_over_updates_and_a_button_zooms_out(page: Tab) 
 
 def test_a_click_on_a_final_loss_lights_the_run_in_every_chart(page: Tab) -> None:
     line = f"{view(RATE)}.drawn.lines[1]"
-    point = page.js(f"[{view(RATE)}.plot.valToPos(3e-3, 'x'), {view(RATE)}.plot.valToPos({line}.rows[2][1], 'y')]")
+    point = page.js(
+        f"[{view(RATE)}.plot.valToPos(3e-3, 'x'), {view(RATE)}.plot.valToPos({line}.rows[2][1], "
+        "'y')]"
+    )
     left, _ = place(page, RATE, 0.0)
     top = page.js(f"{view(RATE)}.plot.over.getBoundingClientRect().top")
     page.click(left + point[0], top + point[1])
@@ -207,7 +229,8 @@ def test_a_click_on_a_final_loss_lights_the_run_in_every_chart(page: Tab) -> Non
     lit = page.js("normscope.state.lit")
     assert page.js(f"normscope.arms[{lit['arm']}].label") == "Placement 1, warm-up 200, rate 0.003"
     widths = page.js(
-        f"{view(TRAIN)}.plot.series.slice(1).filter(s => s.stroke && s.width).map(s => [s.width, s.alpha])"
+        f"{view(TRAIN)}.plot.series.slice(1).filter(s => s.stroke && s.width).map(s => [s.width, "
+        "s.alpha])"
     )
     assert widths.count([3, 1]) == 1
     assert widths.count([1.8, 0.13]) == 11
@@ -249,8 +272,8 @@ def test_csv_has_the_drawn_values_and_png_the_drawn_picture(page: Tab) -> None:
     mean = page.js(f"{view(VALID)}.drawn.lines[0].mean[19]")
     assert float(rows[20][-6]) == mean
     size, colours = page.js(
-        "(c => [c.height, new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height)"
-        f".data.buffer)).size])(normscope.pngOf({view(VALID)}))"
+        "(c => [c.height, new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, "
+        f"c.height).data.buffer)).size])(normscope.pngOf({view(VALID)}))"
     )
     assert size > 280 + 12 * 20
     assert colours > 50
@@ -290,9 +313,15 @@ def test_the_address_restores_the_view(tab: Tab, address: str) -> None:
 @pytest.mark.sampled(one_in=3)
 @pytest.mark.parametrize(
     "hostile",
-    ["x=<b>&zoom=a_b_c&lit=99999_x&frame=1_2_3&arms=9999.-1.x&sort=9_9_9&smooth=7", "%%%", "zoom=update_1e999_NaN"],
+    [
+        "x=<b>&zoom=a_b_c&lit=99999_x&frame=1_2_3&arms=9999.-1.x&sort=9_9_9&smooth=7",
+        "%%%",
+        "zoom=update_1e999_NaN",
+    ],
 )
-def test_an_address_that_makes_no_sense_shows_the_page(tab: Tab, address: str, hostile: str) -> None:
+def test_an_address_that_makes_no_sense_shows_the_page(
+    tab: Tab, address: str, hostile: str
+) -> None:
     tab.open(f"{address}#{hostile}", height=3_000)
     drawn(tab)
     assert len(lines(tab, TRAIN)) == 12
@@ -317,7 +346,7 @@ def test_the_keyboard_reaches_everything(page: Tab) -> None:
     page.press("Escape")
     assert page.js("normscope.state.lit") is None
     reached = page.js(
-        "[...document.querySelectorAll('#explore input, #explore select, .chart button, .plot, .sort')]"
-        ".filter(e => e.checkVisibility() && e.tabIndex < 0).length"
+        "[...document.querySelectorAll('#explore input, #explore select, .chart button, .plot, "
+        ".sort')].filter(e => e.checkVisibility() && e.tabIndex < 0).length"
     )
     assert reached == 0

@@ -1,4 +1,6 @@
-"""What a page holds for its script: which points, how they are written, and that nothing gets out of its place."""
+"""What a page holds for its script: which points, how they are written, and that nothing gets out
+of its place.
+"""
 
 import base64
 import hashlib
@@ -57,7 +59,9 @@ def test_numbers_are_short_and_columns_stand_once() -> None:
     rows = [[2.34567, None, 9.87654], [1.5, math.nan, math.inf]]
     one = Series(label="a", hue=0, x=[1, 3, 9], y=[2.0, None, 9.9], rows=rows, further=further)
     other = replace(one, rows=[[1e-5, 1.0, 123.456]])
-    data = json.loads(encoded({"f": [Panel(title="t", xlabel="update", ylabel="y", series=[one, other])]}))
+    data = json.loads(
+        encoded({"f": [Panel(title="t", xlabel="update", ylabel="y", series=[one, other])]})
+    )
     assert data["tables"] == [
         [
             ["update", "steps", [1, 2, 6]],
@@ -76,7 +80,8 @@ def test_numbers_are_short_and_columns_stand_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u202e\u2028\x00\x1b[31m", "'\"&"]
+    "text",
+    ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u202e\u2028\x00\x1b[31m", "'\"&"],
 )
 def test_text_cannot_leave_its_string(text: str) -> None:
     one = Series(label=text, hue=0, facets={"Placement": text}, x=[1], y=[2.0])
@@ -119,7 +124,9 @@ def test_curves_stand_over_what_their_clock_knows(comparison: ComparisonPage) ->
     assert second.further == {}
 
 
-def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(comparison: ComparisonPage) -> None:
+def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(
+    comparison: ComparisonPage,
+) -> None:
     names = [configuration.name for configuration in comparison.configurations]
     rates = RateCurve(
         name=Name("Post-LN"), peak_lrs=[1e-3, 2e-3], seeds=[1],
@@ -156,17 +163,23 @@ def test_a_run_that_has_not_begun_has_no_line(comparison: ComparisonPage) -> Non
     names = [curve.name for curve in comparison.valid_curves]
     none = [RunCurve(name=name, updates=[], seeds_values=[[], []]) for name in names[:2]]
     never = RunCurve(name=names[2], updates=[1], seeds_values=[[math.nan]])
-    found = explorer(replace(comparison, train_curves=[*none, never], clocks={names[2]: {"update": []}}))
+    found = explorer(
+        replace(comparison, train_curves=[*none, never], clocks={names[2]: {"update": []}})
+    )
     assert not found["train-loss"][0].series
     figures = [chart["figure"] for chart in json.loads(encoded(found))["charts"]]
     assert "train-loss" not in figures
     assert figures[0] == "valid-loss"
     bare = [replace(comparison.gradient_profiles[0], blocks=[], seeds_norms=[[]])]
-    assert explorer(replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare))
+    assert explorer(
+        replace(comparison, train_curves=none, valid_curves=none, gradient_profiles=bare)
+    )
 
 
 @pytest.mark.thorough
-def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(large: ComparisonPage) -> None:
+def test_a_page_of_twelve_arms_three_seeds_and_a_thousand_updates_stays_small(
+    large: ComparisonPage,
+) -> None:
     assert len(render(large).encode()) <= 500_000
 
 

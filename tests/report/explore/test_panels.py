@@ -17,9 +17,17 @@ from report.diagnoses import broken
 from report.test_study_page import FOUND, page as study_page
 
 MEASURED = Series(
-    label="Pre-LN", kind="measured", hue=0, x=[1, 2, 3], y=[1.0, None, 4.0], low=[0.5, None, 3.0], high=[2.0, None, 5.0]
+    label="Pre-LN",
+    kind="measured",
+    hue=0,
+    x=[1, 2, 3],
+    y=[1.0, None, 4.0],
+    low=[0.5, None, 3.0],
+    high=[2.0, None, 5.0],
 )
-PREDICTED = Series(label="Pre-LN, predicted", kind="predicted", hue=0, x=[1, 2, 3], y=[1.1, 2.0, 3.9])
+PREDICTED = Series(
+    label="Pre-LN, predicted", kind="predicted", hue=0, x=[1, 2, 3], y=[1.1, 2.0, 3.9]
+)
 POINTS = Series(label="Pre-LN", kind="points", hue=1, x=[3, 1, 2], y=[30.0, 10.0, 20.0])
 PANEL = Panel(title="Size", xlabel="block", ylabel="q", series=[MEASURED, PREDICTED])
 
@@ -36,7 +44,12 @@ def test_series_become_lines_with_their_band_their_kind_and_their_hue() -> None:
         ("Pre-LN, predicted", 0, {}),
     ]
     (chart,) = data["charts"]
-    assert (chart["figure"], chart["title"], chart["x"], chart["y"]) == ("one", "Size", "block", "q")
+    assert (chart["figure"], chart["title"], chart["x"], chart["y"]) == (
+        "one",
+        "Size",
+        "block",
+        "q",
+    )
     first, second = chart["lines"]
     assert (first["low"], first["high"]) == ([0.5, None, 3], [2, None, 5])
     assert "mark" not in first
@@ -54,7 +67,12 @@ def test_measurements_without_an_order_are_put_into_one() -> None:
 
 def test_ends_ticks_and_scales_are_the_picture_s() -> None:
     chart = chart_of(replace(PANEL, log_x=True, ticks=["a", "b"], y_range=(0.5, 9.0)))["charts"][0]
-    assert (chart["logX"], chart["logY"], chart["range"], chart["ticks"]) == (True, False, [0.5, 9], ["a", "b"])
+    assert (chart["logX"], chart["logY"], chart["range"], chart["ticks"]) == (
+        True,
+        False,
+        [0.5, 9],
+        ["a", "b"],
+    )
     assert chart_of(replace(PANEL, from_zero=True))["charts"][0]["range"] == [0, 5.25]
     assert chart_of(PANEL)["charts"][0]["range"] is None
     assert chart_of(replace(PANEL, series=[]))["charts"] == []
@@ -73,8 +91,16 @@ def test_a_study_s_figure_has_a_chart_for_each_panel(tab: Tab, tmp_path: Path) -
     tab.open(page.as_uri(), height=4_000)
     tab.soon("normscope.views.map(v => v.plot.scales.y.distr)", [1, 3])
     assert tab.js("document.querySelectorAll('#f-two-panels .plot canvas').length") == 2
-    assert tab.js("[...document.querySelectorAll('figure > svg')].filter(s => s.checkVisibility()).length") == 2
-    assert tab.js("document.querySelector('#explore').nextElementSibling.querySelector('#f-two-panels') !== null")
+    assert (
+        tab.js(
+            "[...document.querySelectorAll('figure > svg')].filter(s => s.checkVisibility()).length"
+        )
+        == 2
+    )
+    assert tab.js(
+        "document.querySelector('#explore').nextElementSibling.querySelector('#f-two-panels') !== "
+        "null"
+    )
     assert tab.js("document.querySelector('#explore-smooth')") is None
     tab.js("normscope.views[0].rows.get(0).button.click()")
     assert tab.js("normscope.views.map(v => v.drawn.lines.length)") == [1, 1]
@@ -89,7 +115,11 @@ def test_a_diagnosis_is_explored_over_depth(tab: Tab, tmp_path: Path, width: int
     page.write_text(render_doctor(broken()), encoding="utf-8")
     tab.open(page.as_uri(), width=width, height=6_000)
     tab.soon("normscope.views.length > 0 && normscope.views.every(v => v.plot)", wanted=True)
-    assert tab.js("normscope.views.length") == tab.js("document.querySelectorAll('.plot canvas').length") > 0
+    assert (
+        tab.js("normscope.views.length")
+        == tab.js("document.querySelectorAll('.plot canvas').length")
+        > 0
+    )
     assert tab.js("document.documentElement.scrollWidth") == width
     assert tab.log == []
     assert violations(tab) == []

@@ -1,4 +1,6 @@
-"""The page as it is seen: on telephones and desks, in every theme, on paper, without scripts, and by its rules."""
+"""The page as it is seen: on telephones and desks, in every theme, on paper, without scripts, and
+by its rules.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +31,9 @@ HUE = "normscope.views[0].plot.series.at(-1).stroke()"
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize(
-    "features", [{}, {"prefers_color_scheme": "dark"}, {"forced_colors": "active"}], ids=["light", "dark", "forced"]
+    "features",
+    [{}, {"prefers_color_scheme": "dark"}, {"forced_colors": "active"}],
+    ids=["light", "dark", "forced"],
 )
 def test_charts_fit_and_have_the_colours_of_the_theme(
     tab: Tab, address: str, width: int, features: dict[str, str]
@@ -39,7 +43,10 @@ def test_charts_fit_and_have_the_colours_of_the_theme(
     assert tab.log == []
     assert tab.js("document.documentElement.scrollWidth") == width
     assert tab.js(SHOWN.format("figure > svg")) == 1
-    assert tab.js(HUE) == {"": "#d55e00", "dark": "#ff8a3d", "active": "LinkText"}["".join(features.values())]
+    assert (
+        tab.js(HUE)
+        == {"": "#d55e00", "dark": "#ff8a3d", "active": "LinkText"}["".join(features.values())]
+    )
 
 
 def test_a_theme_that_changes_draws_the_charts_anew(tab: Tab, address: str) -> None:
@@ -57,14 +64,18 @@ def test_paper_and_readers_without_scripts_have_the_pictures_and_no_controls(
     tab.open(address, media="print" if script else "", script=script)
     assert tab.js(SHOWN.format("figure > svg")) == 6
     assert tab.js(SHOWN.format("canvas, .chart, #explore")) == 0
-    assert "Pre-LN without warm-up ends at 2.60 nats in two seeds." in tab.js("document.body.innerText")
+    assert "Pre-LN without warm-up ends at 2.60 nats in two seeds." in tab.js(
+        "document.body.innerText"
+    )
     assert tab.log == []
 
 
 def test_charts_of_a_hundred_arms_are_drawn_one_after_the_other(
     tab: Tab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("normscope.report.comparison.page.pictures", lambda comparison, explored: PICTURES)
+    monkeypatch.setattr(
+        "normscope.report.comparison.page.pictures", lambda comparison, explored: PICTURES
+    )
     page = tmp_path / "many.html"
     page.write_text(render(comparison_of(100)), encoding="utf-8")
     assert page.stat().st_size < 800_000
@@ -84,8 +95,16 @@ def test_charts_of_a_hundred_arms_are_drawn_one_after_the_other(
 
 
 PICTURES = dict.fromkeys(
-    ("valid_loss", "train_loss", "final_loss", "gradient_over_updates", "gradient_norms", "learning_rate"),
-    '<svg role="img" aria-labelledby="title desc"><title id="title">t</title><desc id="desc">d</desc></svg>',
+    (
+        "valid_loss",
+        "train_loss",
+        "final_loss",
+        "gradient_over_updates",
+        "gradient_norms",
+        "learning_rate",
+    ),
+    '<svg role="img" aria-labelledby="title desc"><title id="title">t</title><desc '
+    'id="desc">d</desc></svg>',
 )
 
 
@@ -102,7 +121,9 @@ def hostile(comparison: ComparisonPage) -> ComparisonPage:
         title=HOSTILE,
         subtitle=HOSTILE,
         what=[(HOSTILE, "x" * 10_000)],
-        configurations=[replace(c, name=names[c.name], summary=HOSTILE) for c in comparison.configurations],
+        configurations=[
+            replace(c, name=names[c.name], summary=HOSTILE) for c in comparison.configurations
+        ],
         gradient_profiles=[replace(p, names=[names[p.name]]) for p in comparison.gradient_profiles],
         **{part: renamed(getattr(comparison, part)) for part in CURVES},  # type: ignore[arg-type]
     )
@@ -119,7 +140,9 @@ def test_hostile_names_are_text(tab: Tab, tmp_path: Path, comparison: Comparison
     assert tab.log == []
     assert tab.js("document.querySelectorAll('img').length") == 0
     assert tab.js("document.documentElement.scrollWidth") == 390
-    assert tab.js("[...document.querySelectorAll('.legend bdi')].at(-1).textContent").startswith("</script><img")
+    assert tab.js("[...document.querySelectorAll('.legend bdi')].at(-1).textContent").startswith(
+        "</script><img"
+    )
     assert tab.js("normscope.csvOf(normscope.views[0]).includes('\"\"=1+1')")
     shown = tab.js("document.body.innerText + document.title")
     assert not {"\u202e", "\x1b", "\u0007"} & set(shown)
@@ -134,5 +157,9 @@ def test_no_rule_of_accessibility_is_broken(tab: Tab, address: str, scheme: str)
 
 def test_a_page_that_nobody_scrolls_draws_every_chart(tab: Tab, address: str) -> None:
     tab.open(address, height=300)
-    tab.soon("normscope.views.filter(view => view.plot && !view.stale).length === normscope.views.length", True)
+    tab.soon(
+        "normscope.views.filter(view => view.plot && !view.stale).length === "
+        "normscope.views.length",
+        True,
+    )
     assert tab.log == []

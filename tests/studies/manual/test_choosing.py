@@ -1,4 +1,6 @@
-"""docs/choosing.md and what the terminal prints: each number is one of the evidence, of a source, or of theory."""
+"""docs/choosing.md and what the terminal prints: each number is one of the evidence, of a source,
+or of theory.
+"""
 
 import json
 import re
@@ -22,7 +24,11 @@ ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
 @pytest.fixture(scope="module")
 def both() -> dict[str, str]:
     """What the placements that come with NormScope give, whatever other tests have registered."""
-    ours = {name: p for name, p in registry._REGISTRY.items() if p.__module__.startswith("normscope.placement.")}
+    ours = {
+        name: p
+        for name, p in registry._REGISTRY.items()
+        if p.__module__.startswith("normscope.placement.")
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "_REGISTRY", ours)
         return pages(stored())
@@ -45,7 +51,9 @@ def is_rounded(shown: str, numbers: list[float]) -> bool:
 
 
 def rows(section: str, heading: str) -> list[dict[str, str]]:
-    """All rows of the tables below a heading, by column; an empty first cell repeats the one above."""
+    """All rows of the tables below a heading, by column; an empty first cell repeats the one
+    above.
+    """
     text = section.partition(f"### {heading}\n")[2].partition("\n###")[0]
     found, columns, last = [], list[str](), ""
     for line in ROW.findall(text):
@@ -89,13 +97,18 @@ def test_every_number_of_a_case_is_in_its_result(case, written: str) -> None:
                 if claim.placement == row["placement"]
                 for one in claim.findings
                 if one.setting == name
-                and is_rounded(NUMBER.findall(row.get("difference", row.get("exponent")))[0], [one.mean])
-                and one.note in row["remark"]  # which warm-up it stands against, where a result has several
+                and is_rounded(
+                    NUMBER.findall(row.get("difference", row.get("exponent")))[0], [one.mean]
+                )
+                and one.note
+                in row["remark"]  # which warm-up it stands against, where a result has several
             ]
             mean, half_width, seeds = recomputed(finding)
             numbers = NUMBER.findall(row.get("difference", row.get("exponent")))
             assert is_rounded(numbers[0], [mean])
-            assert [is_rounded(number, [half_width]) for number in numbers[1:]] == [True] * (half_width is not None)
+            assert [is_rounded(number, [half_width]) for number in numbers[1:]] == [True] * (
+                half_width is not None
+            )
             assert NUMBER.findall(row["seeds"]) == [str(seeds)]
             _remark_is_of_the_result(row["remark"], name)
     for row in rows(section, "Which rate was best, with which warm-up?"):
@@ -121,7 +134,8 @@ def _rate_is_of_its_result(row: dict[str, str], choice: EvidenceForModel) -> Non
     rates = [
         one
         for one in choice.rates
-        if (one.placement, one.warmup_updates) == (row["placement"], warmup) and row["results/"].startswith(one.setting)
+        if (one.placement, one.warmup_updates) == (row["placement"], warmup)
+        and row["results/"].startswith(one.setting)
     ]
     for rate in rates:
         losses = at(result(stored().settings[rate.setting].result), rate.source)
@@ -137,8 +151,14 @@ def _rate_is_of_its_result(row: dict[str, str], choice: EvidenceForModel) -> Non
 
 
 def _theory_is_that_of_predict(shown: list[dict[str, str]], choice: EvidenceForModel) -> None:
-    stack = {"encoder-only": "encoder", "decoder-only": "decoder"}.get(choice.case.model, "encoder-decoder")
-    size = {"blocks": choice.case.blocks, "width": choice.case.width, "ffn_width": 4 * choice.case.width}
+    stack = {"encoder-only": "encoder", "decoder-only": "decoder"}.get(
+        choice.case.model, "encoder-decoder"
+    )
+    size = {
+        "blocks": choice.case.blocks,
+        "width": choice.case.width,
+        "ffn_width": 4 * choice.case.width,
+    }
     names = [row["placement"] for row in shown]
     found = normscope.predict(*names, stack=stack, setting="as-placement", **size)
     behaviour = {one["name"]: one for one in result("depth")["placements"]}
@@ -152,13 +172,20 @@ def _theory_is_that_of_predict(shown: list[dict[str, str]], choice: EvidenceForM
         if said != "–":
             one = behaviour[row["placement"]]
             assert said.startswith(one["behaviour"])
-            assert all(is_rounded(n, [one["exponent"]]) for n in NUMBER.findall(said.partition("exponent")[2]))
+            assert all(
+                is_rounded(n, [one["exponent"]])
+                for n in NUMBER.findall(said.partition("exponent")[2])
+            )
 
 
-def _distances_are_those_of_the_sizes(shown: list[dict[str, str]], choice: EvidenceForModel) -> None:
+def _distances_are_those_of_the_sizes(
+    shown: list[dict[str, str]], choice: EvidenceForModel
+) -> None:
     case = choice.case
     for row in shown:
-        away = dict(zip(("blocks", "width", "tokens"), NUMBER.findall(row["this model is"]), strict=False))
+        away = dict(
+            zip(("blocks", "width", "tokens"), NUMBER.findall(row["this model is"]), strict=False)
+        )
         for size, text in away.items():
             ends = [value(number) for number in NUMBER.findall(row[size])]
             own = getattr(case, size)
@@ -168,7 +195,9 @@ def _distances_are_those_of_the_sizes(shown: list[dict[str, str]], choice: Evide
 
 def test_every_claim_of_others_stands_with_its_source(both: dict[str, str]) -> None:
     for one in published():
-        [line] = [line for line in both["choosing.md"].splitlines() if line.startswith(f"- {one.claim} (")]
+        [line] = [
+            line for line in both["choosing.md"].splitlines() if line.startswith(f"- {one.claim} (")
+        ]
         assert one.citation in line
         assert {"read": "read at", "second-hand": "another text"}[one.checked] in line
 
@@ -180,8 +209,14 @@ def test_every_result_that_is_named_is_there(both: dict[str, str]) -> None:
 
 def test_the_overview_counts_what_its_tables_show(both: dict[str, str]) -> None:
     for case in CASES:
-        [line] = [line for line in both["choosing.md"].splitlines() if line.startswith(f"| [{case}]({TABLES}#")]
+        [line] = [
+            line
+            for line in both["choosing.md"].splitlines()
+            if line.startswith(f"| [{case}]({TABLES}#")
+        ]
         cells = [cell.strip() for cell in line.strip("| ").split(" | ")][2:]
         for cell, answered in zip(cells, choose(case).answers, strict=True):
             groups = [claim.group for claim in answered.claims if claim.group != "not known"]
-            assert cell == (f"{groups.count('supported')} of {len(groups)}" if groups else "not known")
+            assert cell == (
+                f"{groups.count('supported')} of {len(groups)}" if groups else "not known"
+            )

@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def _own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file for the evidence that is not the package's, and no placements of other tests."""
-    ours = {name: p for name, p in registry._REGISTRY.items() if p.__module__.startswith("normscope.placement.")}
+    ours = {
+        name: p
+        for name, p in registry._REGISTRY.items()
+        if p.__module__.startswith("normscope.placement.")
+    }
     monkeypatch.setattr(registry, "_REGISTRY", ours)
     monkeypatch.setattr(evidence, "FILE", tmp_path / "evidence.json")
 
@@ -39,10 +43,16 @@ def test_all_that_is_generated_is_written_and_nothing_else(tmp_path, monkeypatch
     (tmp_path / "results").symlink_to(ROOT / "results")
     monkeypatch.setattr(sys, "argv", ["manual", str(tmp_path / "docs")])
     main()
-    written = sorted(path.relative_to(tmp_path) for path in (tmp_path / "docs").rglob("*") if path.is_file())
-    pages = [ROOT / "docs" / name for name in ("choosing.md", "choosing-tables.md", "placements.md")]
+    written = sorted(
+        path.relative_to(tmp_path) for path in (tmp_path / "docs").rglob("*") if path.is_file()
+    )
+    pages = [
+        ROOT / "docs" / name for name in ("choosing.md", "choosing-tables.md", "placements.md")
+    ]
     expected = sorted([*pages, *(ROOT / "docs/placements").iterdir()])
     assert [ROOT / path for path in written] == expected
-    assert [(tmp_path / path).read_text() for path in written] == [path.read_text() for path in expected]
+    assert [(tmp_path / path).read_text() for path in written] == [
+        path.read_text() for path in expected
+    ]
     there = ROOT / "src/normscope/choosing/evidence.json"
     assert evidence.FILE.read_bytes() == there.read_bytes()

@@ -1,4 +1,6 @@
-"""Small pictures of curves over depth: where their points lie, what is left out, and what is said of them."""
+"""Small pictures of curves over depth: where their points lie, what is left out, and what is said
+of them.
+"""
 
 import re
 from xml.etree import ElementTree
@@ -11,7 +13,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(*values: list[float]) -> ElementTree.Element:
-    curves = [DepthCurve(label=f"A & {i}", look=i, first=0, values=row) for i, row in enumerate(values)]
+    curves = [
+        DepthCurve(label=f"A & {i}", look=i, first=0, values=row) for i, row in enumerate(values)
+    ]
     return ElementTree.fromstring(curves_svg([("block", "size", curves)], title="Sizes <of> all"))
 
 
@@ -48,16 +52,26 @@ def test_it_is_described_in_words_and_names_are_text():
 
 
 def test_a_long_legend_has_more_rows_and_stays_inside():
-    curves = [DepthCurve(label=f"a rather long name, number {i}", look=1, first=0, values=[1, 2]) for i in range(6)]
+    curves = [
+        DepthCurve(label=f"a rather long name, number {i}", look=1, first=0, values=[1, 2])
+        for i in range(6)
+    ]
     picture = ElementTree.fromstring(curves_svg([("block", "size", curves)], title="Many"))
     rows = {text.get("y") for text in picture.findall(f"{SVG}text")}
     assert len(rows) > 1
-    assert all(float(text.get("x", "")) < float(picture.get("width", "")) for text in picture.findall(f"{SVG}text"))
+    assert all(
+        float(text.get("x", "")) < float(picture.get("width", ""))
+        for text in picture.findall(f"{SVG}text")
+    )
 
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [(0.9, 33, [1, 2, 5, 10, 20]), (0.0008, 0.0022, [0.001, 0.002]), (0.5, 3e7, [10, 1_000, 100_000, 10_000_000])],
+    [
+        (0.9, 33, [1, 2, 5, 10, 20]),
+        (0.0008, 0.0022, [0.001, 0.002]),
+        (0.5, 3e7, [10, 1_000, 100_000, 10_000_000]),
+    ],
 )
 def test_ticks_are_round_and_few(low, high, expected):
     assert ticks(low, high) == pytest.approx(expected)

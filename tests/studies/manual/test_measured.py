@@ -49,12 +49,27 @@ def test_every_kind_of_result_is_read(found):
 
 def test_runs_that_ended_non_finite_are_said_and_not_chosen(tmp_path):
     def arm(rate: float, *losses: float | None) -> dict[str, object]:
-        seeds = [{"status": "finished" if n else "non-finite", "updates": 9, "valid_loss_nats": n} for n in losses]
-        return {"placement": "Pre-LN", "warmup_updates": 0, "optimizer": "adam", "peak_lr": rate, "seeds": seeds}
+        seeds = [
+            {"status": "finished" if n else "non-finite", "updates": 9, "valid_loss_nats": n}
+            for n in losses
+        ]
+        return {
+            "placement": "Pre-LN",
+            "warmup_updates": 0,
+            "optimizer": "adam",
+            "peak_lr": rate,
+            "seeds": seeds,
+        }
 
-    arms = [arm(1e-3, 4.0, 4.5), arm(1e-2, 3.0, None), {**arm(1.0, None, None), "placement": "Post-LN"}]
+    arms = [
+        arm(1e-3, 4.0, 4.5),
+        arm(1e-2, 3.0, None),
+        {**arm(1.0, None, None), "placement": "Post-LN"},
+    ]
     (tmp_path / "made").mkdir()
-    (tmp_path / "made/results.json").write_text(json.dumps({"title": "Made", "chance_nll_nats": 6.0, "arms": arms}))
+    (tmp_path / "made/results.json").write_text(
+        json.dumps({"title": "Made", "chance_nll_nats": 6.0, "arms": arms})
+    )
     found = measured(tmp_path, registered())
     assert rows(found, "pre-ln", "made") == [
         (
@@ -68,11 +83,19 @@ def test_runs_that_ended_non_finite_are_said_and_not_chosen(tmp_path):
 def test_a_rate_with_more_seeds_is_not_called_the_best_of_those_with_fewer(tmp_path):
     def arm(rate: float, *losses: float) -> dict[str, object]:
         seeds = [{"status": "finished", "updates": 9, "valid_loss_nats": loss} for loss in losses]
-        return {"placement": "Pre-LN", "warmup_updates": 0, "optimizer": "adam", "peak_lr": rate, "seeds": seeds}
+        return {
+            "placement": "Pre-LN",
+            "warmup_updates": 0,
+            "optimizer": "adam",
+            "peak_lr": rate,
+            "seeds": seeds,
+        }
 
     (tmp_path / "made").mkdir()
     arms = [arm(1e-3, 4.0), arm(1e-2, 4.25, 4.75), arm(1e-1, 5.0)]
-    (tmp_path / "made/results.json").write_text(json.dumps({"title": "Made", "chance_nll_nats": 6.0, "arms": arms}))
+    (tmp_path / "made/results.json").write_text(
+        json.dumps({"title": "Made", "chance_nll_nats": 6.0, "arms": arms})
+    )
     ((what, shown),) = rows(measured(tmp_path, registered()), "pre-ln", "made")
     assert what.endswith("rate 0.01, the one with 2 seeds among 3 rates")
     assert shown.startswith("4.500 (4.250 to 4.750)")

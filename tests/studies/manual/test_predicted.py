@@ -1,4 +1,6 @@
-"""The curves of a placement's page are those that `predict` gives in a model of the command that the page prints."""
+"""The curves of a placement's page are those that `predict` gives in a model of the command that
+the page prints.
+"""
 
 import re
 import shlex
@@ -28,7 +30,9 @@ def test_a_page_says_what_its_command_predicts(name):
 
 
 def test_what_theory_does_not_follow_has_a_reason_and_no_picture():
-    shown = predictions({key: registered()[key] for key in ("pre-ln", "post-ln", "mhc-deepseek-v4")})
+    shown = predictions(
+        {key: registered()[key] for key in ("pre-ln", "post-ln", "mhc-deepseek-v4")}
+    )
     assert shown["mhc-deepseek-v4"].picture == ""
     assert "cannot be predicted" in shown["mhc-deepseek-v4"].told[0]
     assert "Theory" not in shown["pre-ln"].told[0]

@@ -22,7 +22,9 @@ def test_sizes_of_comparisons_are_those_that_their_results_state_in_words() -> N
         what = result(name)["what"]
         assert what["Model"].startswith(f"{size.blocks}+{size.blocks} blocks, width {size.width},")
         assert what["Duration"].startswith(f"{size.updates} updates;")
-        limits = [int(number) for number in re.findall(r"\d+", what["Duration"].partition("at most")[2])]
+        limits = [
+            int(number) for number in re.findall(r"\d+", what["Duration"].partition("at most")[2])
+        ]
         assert math.prod(limits) == size.batch_tokens
         assert what["Corpus"].startswith(size.text)
     tokens = {name: setting.tokens for name, setting in stored().settings.items()}

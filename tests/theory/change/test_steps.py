@@ -1,4 +1,6 @@
-"""Steps of one matrix beside steps that were taken: matrices as drawn, signs and orthogonal factors of gradients."""
+"""Steps of one matrix beside steps that were taken: matrices as drawn, signs and orthogonal factors
+of gradients.
+"""
 
 import math
 
@@ -39,14 +41,22 @@ def step(rule: str, g: np.ndarray, u: np.ndarray, generator) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def drawn():
-    """For activation and both correlations: E δ² and E⟨g, δ⟩ of W1's and W2's steps at F's output, by rule."""
+    """For activation and both correlations: E δ² and E⟨g, δ⟩ of W1's and W2's steps at F's output,
+    by rule.
+    """
     found = {}
-    for activation, inputs, gradients in (("relu", 0.0, 0.0), ("relu", 0.8, 0.3), ("gelu", 0.5, 0.3)):
+    for activation, inputs, gradients in (
+        ("relu", 0.0, 0.0),
+        ("relu", 0.8, 0.3),
+        ("gelu", 0.5, 0.3),
+    ):
         generator = np.random.default_rng(3)
         sums = {rule: np.zeros((DRAWS, 4)) for rule in RULES}
         for draw in range(DRAWS):
             x, g = shared(generator, inputs), shared(generator, gradients)
-            into, out = (generator.standard_normal((WIDTH, WIDTH)) / math.sqrt(WIDTH) for _ in range(2))
+            into, out = (
+                generator.standard_normal((WIDTH, WIDTH)) / math.sqrt(WIDTH) for _ in range(2)
+            )
             z = into @ x
             hidden, slopes = curve(activation, z), slope(activation, z)
             for rule in RULES:
@@ -55,7 +65,9 @@ def drawn():
                 sums[rule][draw] = [np.square(c).mean() for c in (first, last)] + [
                     float((g * c).sum()) / TOKENS for c in (first, last)
                 ]
-        found[activation, inputs, gradients] = {rule: mean_and_error(table) for rule, table in sums.items()}
+        found[activation, inputs, gradients] = {
+            rule: mean_and_error(table) for rule, table in sums.items()
+        }
     return found
 
 
@@ -75,16 +87,25 @@ def test_both_matrices_of_a_feed_forward(drawn, rule):
         units = Hidden(activation, made.variance, inputs, made.last_mean / read.one**0.5)
         last = first_step(rule, UpdatedMatrix(read, g, WIDTH, WIDTH, units), TOKENS)
         squares = [square_of(s, g, WIDTH, TOKENS).one for s in (first, last)]
-        downhill = [s.coefficients.one * g.one + (TOKENS - 1) * s.coefficients.two * g.two for s in (first, last)]
+        downhill = [
+            s.coefficients.one * g.one + (TOKENS - 1) * s.coefficients.two * g.two
+            for s in (first, last)
+        ]
         expected, error = measured[rule]
         # Of order tokens / width is left out: 3 % of the squares.
         off = np.abs([*squares, *downhill] - expected)
-        assert np.all(off <= 3.5 * error + 0.03 * np.abs(expected)), (activation, inputs, off / expected)
+        assert np.all(off <= 3.5 * error + 0.03 * np.abs(expected)), (
+            activation,
+            inputs,
+            off / expected,
+        )
         assert rule != "random" or downhill == [0.0, 0.0]
 
 
 def test_the_sign_of_one_tokens_gradient():
-    """One token: sign(g uᵀ) u = sign(g) Σ|u_j|, of which √(2/π) is u's size and √(2/π) again what lies along g."""
+    """One token: sign(g uᵀ) u = sign(g) Σ|u_j|, of which √(2/π) is u's size and √(2/π) again what
+    lies along g.
+    """
     u, g = Alike(2.0, 0.0), Alike(300.0, 0.0)
     found = first_step("sign", UpdatedMatrix(u, g, 100, 300), 1)
     among = 2 / math.pi * 100**2 * 2 + 100 * (2 - 2 / math.pi * 2)
@@ -95,6 +116,8 @@ def test_the_sign_of_one_tokens_gradient():
 def test_orthogonal_factors_keep_the_size_of_inputs():
     """δW is an isometry of the inputs' span: 0.2² · max(rows, columns) · ‖u‖² over the outputs."""
     u, g = Alike(1.5, 0.6), Alike(40.0, 3.0)
-    found = square_of(first_step("orthogonal", UpdatedMatrix(u, g, 200, 100), TOKENS), g, 100, TOKENS)
+    found = square_of(
+        first_step("orthogonal", UpdatedMatrix(u, g, 200, 100), TOKENS), g, 100, TOKENS
+    )
     expected = u.scaled(0.04 * 200 * 200 / 100)
     assert found == pytest.approx(expected, rel=1e-9)

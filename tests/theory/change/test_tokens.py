@@ -37,7 +37,9 @@ def near(found: Alike, expected: np.ndarray) -> None:
 def test_as_whole_matrices(left, right):
     near(product(left, right, TOKENS), whole(left) @ whole(right))
     near(sandwich(left, right, TOKENS), whole(left).T @ whole(right) @ whole(left))
-    assert trace(left, right, TOKENS) == pytest.approx(float((whole(left) * whole(right)).sum()), abs=1e-10)
+    assert trace(left, right, TOKENS) == pytest.approx(
+        float((whole(left) * whole(right)).sum()), abs=1e-10
+    )
     near(of_values(*left.values(TOKENS), TOKENS), whole(left))
 
 
@@ -47,7 +49,10 @@ def test_roots_and_solutions(shared, apart, covariance):
     root = square_root(gram, TOKENS)
     near(product(root, root, TOKENS), whole(gram))
     np.testing.assert_allclose(
-        whole(solved(gram, covariance, TOKENS)), np.linalg.solve(whole(gram), whole(covariance)), rtol=1e-8, atol=1e-8
+        whole(solved(gram, covariance, TOKENS)),
+        np.linalg.solve(whole(gram), whole(covariance)),
+        rtol=1e-8,
+        atol=1e-8,
     )
 
 
@@ -63,7 +68,9 @@ def test_a_solution_leaves_out_what_gradients_do_not_have():
 def test_forward_is_the_adjoint(gradient, change, map_):
     back = LinearMap(*map_, 0.0)
     left = trace(mapped(back, gradient), change, TOKENS)
-    assert left == pytest.approx(trace(gradient, mapped(adjoint(back, TOKENS), change), TOKENS), abs=1e-9)
+    assert left == pytest.approx(
+        trace(gradient, mapped(adjoint(back, TOKENS), change), TOKENS), abs=1e-9
+    )
 
 
 def test_attention_forward_mixes_changes_as_it_mixes_values():
@@ -76,18 +83,29 @@ def test_attention_forward_mixes_changes_as_it_mixes_values():
 def test_whole_matrices_as_numpy_has_them():
     generator = np.random.default_rng(1)
     vectors, gradients = generator.standard_normal((2, 40, TOKENS))
-    gram, of_gradients, coefficients = vectors.T @ vectors, gradients.T @ gradients, vectors[:TOKENS]
+    gram, of_gradients, coefficients = (
+        vectors.T @ vectors,
+        gradients.T @ gradients,
+        vectors[:TOKENS],
+    )
     changed = gradients @ coefficients
     found = sandwich(Whole(coefficients), Whole(of_gradients), TOKENS)
     np.testing.assert_allclose(found.matrix, changed.T @ changed, rtol=1e-10)
     assert trace(Whole(gram), Alike(1.0, 0.0), TOKENS) == pytest.approx(np.trace(gram))
-    np.testing.assert_allclose(Alike(2.0, 1.0).plus(Whole(gram), 3.0).matrix, 3 * gram + 1 + np.eye(TOKENS))
     np.testing.assert_allclose(
-        solved(Whole(gram), Whole(coefficients), TOKENS).matrix, np.linalg.solve(gram, coefficients), rtol=1e-8
+        Alike(2.0, 1.0).plus(Whole(gram), 3.0).matrix, 3 * gram + 1 + np.eye(TOKENS)
+    )
+    np.testing.assert_allclose(
+        solved(Whole(gram), Whole(coefficients), TOKENS).matrix,
+        np.linalg.solve(gram, coefficients),
+        rtol=1e-8,
     )
     # The orthogonal factor of Γ Uᵀ at U, as its singular vectors say.
     left, _, right = np.linalg.svd(gradients @ vectors.T, full_matrices=False)
     expected = left[:, :TOKENS] @ right[:TOKENS] @ vectors
     np.testing.assert_allclose(
-        gradients @ polar(Whole(gram), Whole(of_gradients), TOKENS).matrix, expected, rtol=1e-8, atol=1e-10
+        gradients @ polar(Whole(gram), Whole(of_gradients), TOKENS).matrix,
+        expected,
+        rtol=1e-8,
+        atol=1e-10,
     )

@@ -31,11 +31,12 @@ class StretchBatch(Batch):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stretches:
-    """A split's documents in order, with their end before the first and behind each; none of it is in memory.
+    """A split's documents in order, with their end before the first and behind each; none of it is
+    in memory.
 
-    Stretch i reads tokens i * length to (i + 1) * length of that text and tells each following token, so that every
-    token is told once. Document k begins at token `sentences[documents[k]]` of the split, and one more than k ends are
-    before it.
+    Stretch i reads tokens i * length to (i + 1) * length of that text and tells each following
+    token, so that every token is told once. Document k begins at token `sentences[documents[k]]` of
+    the split, and one more than k ends are before it.
     """
 
     split: DocumentSplit
@@ -54,7 +55,9 @@ class Stretches:
 
     def batch(self, indices: Sequence[int]) -> StretchBatch:
         """These stretches, in that order."""
-        rows = [self._text(i * self.length, (i + 1) * self.length + 1).astype(np.int64) for i in indices]
+        rows = [
+            self._text(i * self.length, (i + 1) * self.length + 1).astype(np.int64) for i in indices
+        ]
         return StretchBatch(
             tokens_N=torch.from_numpy(np.concatenate([row[:-1] for row in rows])),
             targets_N=torch.from_numpy(np.concatenate([row[1:] for row in rows])),
@@ -66,7 +69,8 @@ class Stretches:
         parts, end = [], min(end, self.targets + 1)
         number = self._document_at(begin)
         while begin < end:
-            # What is before the first document is an end of documents alone, as if a document stood before it.
+            # What is before the first document is an end of documents alone, as if a document stood
+            # before it.
             until = min(self._begin(number + 1), end)
             closes = until == self._begin(number + 1)
             parts.append(self.split.tokens[begin - number - 1 : until - number - 1 - closes])
@@ -76,11 +80,18 @@ class Stretches:
 
     def _begin(self, number: int) -> int:
         """The place of the first token of a document; of -1, the place before them all."""
-        return int(self.split.sentences[int(self.split.documents[number])]) + number + 1 if number >= 0 else 0
+        return (
+            int(self.split.sentences[int(self.split.documents[number])]) + number + 1
+            if number >= 0
+            else 0
+        )
 
     def _document_at(self, place: int) -> int:
-        """The number of the document with that token or the end behind it; -1 for the end before them all."""
-        # A search by halves in the files: where all documents begin would take 8 bytes of memory for each.
+        """The number of the document with that token or the end behind it; -1 for the end before
+        them all.
+        """
+        # A search by halves in the files: where all documents begin would take 8 bytes of memory
+        # for each.
         low, high = -1, len(self.split)
         while high - low > 1:
             middle = (low + high) // 2
@@ -91,7 +102,9 @@ class Stretches:
 _MASKS = 3
 """Keeps these random numbers apart from those of other uses of the same seed."""
 _MASK_SHARE, _RANDOM_SHARE = 0.8, 0.1
-"""Of the chosen tokens: become [MASK], or a random token; the rest stay (Devlin et al. 2018, section 3.1, task 1)."""
+"""Of the chosen tokens: become [MASK], or a random token; the rest stay (Devlin et al. 2018,
+section 3.1, task 1).
+"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -109,10 +122,14 @@ class Masker:
     """What random tokens are drawn from."""
     begins_word_V: NDArray[np.bool_]
 
-    def mask(self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int) -> tuple[NDArray[np.int64], ...]:
-        """The sequence with tokens masked, their positions in ascending order, and what stood there (T, M, M).
+    def mask(
+        self, tokens_T: NDArray[np.int64], *, seed: int, epoch: int, index: int
+    ) -> tuple[NDArray[np.int64], ...]:
+        """The sequence with tokens masked, their positions in ascending order, and what stood there
+        (T, M, M).
 
-        The same arguments mask the same ones in every process. index: the sequence's number in its packing.
+        The same arguments mask the same ones in every process. index: the sequence's number in its
+        packing.
         """
         length = len(tokens_T)
         bits = raw_bits(3 * length, seed, epoch, index, _MASKS)
@@ -120,24 +137,39 @@ class Masker:
         maskable = np.flatnonzero(~np.isin(tokens_T, list(self.special_ids)))
         wanted = min(max(1, round(length * self.masked_share)), len(maskable))
         shuffled = maskable[np.argsort(order[maskable], kind="stable")]
-        chosen = self._words(tokens_T, maskable, shuffled, wanted) if self.whole_words else shuffled[:wanted]
+        chosen = (
+            self._words(tokens_T, maskable, shuffled, wanted)
+            if self.whole_words
+            else shuffled[:wanted]
+        )
         positions = np.sort(chosen)
         targets, masked = tokens_T[positions], tokens_T.copy()
         share = _uniform(how[positions])
-        random = self.regular_ids[(_uniform(which[positions]) * len(self.regular_ids)).astype(np.int64)]
+        random = self.regular_ids[
+            (_uniform(which[positions]) * len(self.regular_ids)).astype(np.int64)
+        ]
         becomes_mask = share < _MASK_SHARE
         becomes_random = ~becomes_mask & (share < _MASK_SHARE + _RANDOM_SHARE)
-        masked[positions] = np.where(becomes_mask, self.mask_id, np.where(becomes_random, random, targets))
+        masked[positions] = np.where(
+            becomes_mask, self.mask_id, np.where(becomes_random, random, targets)
+        )
         return masked, positions, targets
 
     def _words(
-        self, tokens_T: NDArray[np.int64], maskable: NDArray[np.int64], shuffled: NDArray[np.int64], wanted: int
+        self,
+        tokens_T: NDArray[np.int64],
+        maskable: NDArray[np.int64],
+        shuffled: NDArray[np.int64],
+        wanted: int,
     ) -> NDArray[np.int64]:
-        """Whole words in random order, passing over one that would make it more than `wanted` tokens.
+        """Whole words in random order, passing over one that would make it more than `wanted`
+        tokens.
 
-        Where every word is longer than that, the first token drawn alone: a sequence always has something to tell.
+        Where every word is longer than that, the first token drawn alone: a sequence always has
+        something to tell.
         """
-        # A word begins at its mark, and anew behind a special token: a sentence cut short may begin inside one.
+        # A word begins at its mark, and anew behind a special token: a sentence cut short may begin
+        # inside one.
         begins = self.begins_word_V[tokens_T[maskable]] | (np.diff(maskable, prepend=-2) > 1)
         word_of = dict(zip(maskable.tolist(), np.cumsum(begins).tolist(), strict=True))
         words: dict[int, list[int]] = {}
@@ -191,9 +223,14 @@ class PairSource:
         begun = 0
         for index in indices:
             first_begin, first_end, second_begin, second_end, is_random = self.pairs[index].tolist()
-            first, second = self.split.tokens[first_begin:first_end], self.split.tokens[second_begin:second_end]
+            first, second = (
+                self.split.tokens[first_begin:first_end],
+                self.split.tokens[second_begin:second_end],
+            )
             tokens_T = np.concatenate([[cls], first, [sep], second, [sep]]).astype(np.int64)
-            masked_T, positions_M, targets_M = self.masker.mask(tokens_T, seed=self.seed, epoch=epoch, index=int(index))
+            masked_T, positions_M, targets_M = self.masker.mask(
+                tokens_T, seed=self.seed, epoch=epoch, index=int(index)
+            )
             tokens.append(masked_T)
             segments.append(np.arange(len(tokens_T)) >= len(first) + 2)
             masked.append(positions_M + begun)

@@ -1,8 +1,10 @@
-"""A prepared corpus of documents: token ids of sentences, where each sentence and each document begins, the tokeniser.
+"""A prepared corpus of documents: token ids of sentences, where each sentence and each document
+begins, the tokeniser.
 
-A folder holds `corpus.json` (SHA-256 of every file, how it was made), `tokenizer.json`, and for each split
-`<split>.tokens` (all sentences end to end, without special tokens), `<split>.sentences.offsets` (where each begins, and
-the end, in tokens) and `<split>.documents.offsets` (the same of documents, in sentences).
+A folder holds `corpus.json` (SHA-256 of every file, how it was made), `tokenizer.json`, and for
+each split `<split>.tokens` (all sentences end to end, without special tokens),
+`<split>.sentences.offsets` (where each begins, and the end, in tokens) and
+`<split>.documents.offsets` (the same of documents, in sentences).
 """
 
 import hashlib
@@ -23,7 +25,9 @@ TOKENISER = "tokenizer.json"
 
 
 def stored_types(vocabulary_size: int) -> dict[str, np.dtype[Any]]:
-    """What the arrays of a split are called behind its name, and the numbers in each: tokens, sentences, documents."""
+    """What the arrays of a split are called behind its name, and the numbers in each: tokens,
+    sentences, documents.
+    """
     return {
         "tokens": stored.token_dtype(vocabulary_size),
         "sentences.offsets": stored.OFFSET_DTYPE,
@@ -33,7 +37,9 @@ def stored_types(vocabulary_size: int) -> dict[str, np.dtype[Any]]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DocumentSplit:
-    """Sentence i is tokens[sentences[i] : sentences[i + 1]]; document k has the sentences from documents[k] on."""
+    """Sentence i is tokens[sentences[i] : sentences[i + 1]]; document k has the sentences from
+    documents[k] on.
+    """
 
     tokens: NDArray[Any]
     sentences: NDArray[Any]
@@ -48,16 +54,24 @@ class DocumentSplit:
         return len(self.documents) - 1
 
     @classmethod
-    def of(cls, documents: Iterable[Sequence[Sequence[int]]], *, words: int, vocabulary_size: int) -> Self:
+    def of(
+        cls, documents: Iterable[Sequence[Sequence[int]]], *, words: int, vocabulary_size: int
+    ) -> Self:
         """In memory, from the ids of each sentence of each document; what is empty is left out."""
         rows: list[NDArray[Any]] = []
         ends = [0]
         for document in documents:
-            rows += [np.asarray(ids, dtype=stored.token_dtype(vocabulary_size)) for ids in document if len(ids)]
+            rows += [
+                np.asarray(ids, dtype=stored.token_dtype(vocabulary_size))
+                for ids in document
+                if len(ids)
+            ]
             if len(rows) > ends[-1]:
                 ends.append(len(rows))
         return cls(
-            tokens=np.concatenate(rows) if rows else np.empty(0, dtype=stored.token_dtype(vocabulary_size)),
+            tokens=np.concatenate(rows)
+            if rows
+            else np.empty(0, dtype=stored.token_dtype(vocabulary_size)),
             sentences=np.cumsum([0, *map(len, rows)], dtype=np.int64),
             documents=np.array(ends, dtype=np.int64),
             words=words,
@@ -70,7 +84,9 @@ class DocumentCorpus:
 
     tokeniser: TextTokeniser
     fingerprint: str
-    """SHA-256 over token ids, offsets and tokeniser: equal for equal training data, wherever it lies."""
+    """SHA-256 over token ids, offsets and tokeniser: equal for equal training data, wherever it
+    lies.
+    """
     splits: Mapping[str, DocumentSplit]
     preparation: Mapping[str, Any]
     """How the corpus was made, as its maker noted it; empty in memory."""
@@ -86,13 +102,22 @@ class DocumentCorpus:
         digests = {
             f"{name}.{kind}": stored.array_digest(array, dtype)
             for name, split in splits.items()
-            for (kind, dtype), array in zip(types, (split.tokens, split.sentences, split.documents), strict=True)
+            for (kind, dtype), array in zip(
+                types, (split.tokens, split.sentences, split.documents), strict=True
+            )
         }
         digests[TOKENISER] = hashlib.sha256(tokeniser.to_json().encode()).hexdigest()
-        return cls(tokeniser=tokeniser, fingerprint=stored.fingerprint(digests), splits=dict(splits), preparation={})
+        return cls(
+            tokeniser=tokeniser,
+            fingerprint=stored.fingerprint(digests),
+            splits=dict(splits),
+            preparation={},
+        )
 
     @classmethod
-    def of_texts(cls, tokeniser: TextTokeniser, texts: Mapping[str, Sequence[Sequence[str]]]) -> Self:
+    def of_texts(
+        cls, tokeniser: TextTokeniser, texts: Mapping[str, Sequence[Sequence[str]]]
+    ) -> Self:
         """In memory, from the sentences of each document of each split."""
         splits = {}
         for name, documents in texts.items():
@@ -105,8 +130,8 @@ class DocumentCorpus:
     def open(cls, folder: Path) -> Self:
         """Open a prepared corpus; token ids stay on the disk and are mapped into memory.
 
-        Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no such corpus, or one
-        that is incomplete, damaged or of another version.
+        Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no
+        such corpus, or one that is incomplete, damaged or of another version.
         """
         names, noted, preparation = stored.open_manifest(
             folder, format_name=FORMAT, version=VERSION, made_by="`normscope data documents`"
@@ -115,22 +140,29 @@ class DocumentCorpus:
         try:
             words = {name: int(preparation["report"]["words"][name]) for name in names}
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{folder / stored.MANIFEST}: damaged ({error!r}); prepare the corpus again") from error
+            raise UserError(
+                f"{folder / stored.MANIFEST}: damaged ({error!r}); prepare the corpus again"
+            ) from error
         splits = {}
         for name in names:
             tokens, sentences, documents = (
-                stored.mapped(folder / f"{name}.{kind}", dtype) for kind, dtype in stored_types(len(tokeniser)).items()
+                stored.mapped(folder / f"{name}.{kind}", dtype)
+                for kind, dtype in stored_types(len(tokeniser)).items()
             )
-            splits[name] = DocumentSplit(tokens=tokens, sentences=sentences, documents=documents, words=words[name])
+            splits[name] = DocumentSplit(
+                tokens=tokens, sentences=sentences, documents=documents, words=words[name]
+            )
         return cls(tokeniser=tokeniser, fingerprint=noted, splits=splits, preparation=preparation)
 
 
 def encoded_sentences(
     tokens: NDArray[np.integer], lengths: NDArray[np.int64], numbers: NDArray[np.int64], words: int
 ) -> dict[str, NDArray[Any]]:
-    """What a part holds for one split, as its writer takes it, without sentences and documents that have no tokens.
+    """What a part holds for one split, as its writer takes it, without sentences and documents that
+    have no tokens.
 
-    lengths, numbers: tokens of every sentence, and the number of its document. words: of all documents.
+    lengths, numbers: tokens of every sentence, and the number of its document. words: of all
+    documents.
     """
     kept = lengths > 0
     found, counts = np.unique(numbers[kept], return_counts=True)

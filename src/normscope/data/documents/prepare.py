@@ -1,7 +1,7 @@
 """From texts to a corpus of documents: split into sentences, learn the tokeniser, write token ids.
 
-Where no validation files are given, every 200th document at random is held out: 199 to 1, as Xiong et al. 2020,
-section 4.1, split Wikipedia.
+Where no validation files are given, every 200th document at random is held out: 199 to 1, as Xiong
+et al. 2020, section 4.1, split Wikipedia.
 """
 
 from collections import Counter
@@ -17,7 +17,15 @@ from ...files import write_atomically
 from ..batches import permutation
 from ..lines import file_sha256
 from ..parallel.codec import check_language
-from ..preparation import CorpusReport, Preparation, Progress, TextPart, numbered, prepared, read_parts
+from ..preparation import (
+    CorpusReport,
+    Preparation,
+    Progress,
+    TextPart,
+    numbered,
+    prepared,
+    read_parts,
+)
 from ..sources import FIELD, TextLayout, source_bytes, source_sha256
 from .corpus import FORMAT, TOKENISER, VERSION, DocumentCorpus, SplitWriter
 from .text import count_part, encode_part, paragraphs_of, split_paragraphs
@@ -35,16 +43,19 @@ class DocumentsConfig:
     out: Path
     """Folder of the corpus to make."""
     splits: Mapping[str, tuple[Path, ...]]
-    """Name -> files of text or of records, or folders of `datasets`; "train" is required, "valid" is taken out of train
-    where it is missing."""
+    """Name -> files of text or of records, or folders of `datasets`; "train" is required, "valid"
+    is taken out of train where it is missing."""
     tokeniser: TokeniserKind | Path = "wordpiece"
     """Kind of tokeniser to learn, or a tokenizer.json to use."""
     vocabulary_size: int | None = None
-    """Number of entries of a vocabulary that is learned, special tokens included. By default 30000."""  # BERT's
+    """Number of entries of a vocabulary that is learned, special tokens included. By default
+    30000.
+    """  # BERT's
     lowercase: bool = False
     """Lower-case all text before a tokeniser is learned."""
     layout: TextLayout = "paragraphs"
-    """paragraphs: one on each line, and a blank line between documents, or a record for each; wikitext: as in WikiText.
+    """paragraphs: one on each line, and a blank line between documents, or a record for each;
+    wikitext: as in WikiText.
     """
     language: str = "en"
     """Language by whose rules paragraphs are split into sentences."""
@@ -60,10 +71,12 @@ class DocumentsConfig:
             raise UserError(f"processes={self.processes} must be 1 or more")
         if not self.splits.get("train"):
             raise UserError("train is missing; name the files of the training text")
-        if isinstance(self.tokeniser, Path) and (self.lowercase or self.vocabulary_size is not None):
+        if isinstance(self.tokeniser, Path) and (
+            self.lowercase or self.vocabulary_size is not None
+        ):
             raise UserError(
-                f"lowercase and a vocabulary size are for a tokeniser that is learned, and {self.tokeniser} has both "
-                "settled; leave them out"
+                "lowercase and a vocabulary size are for a tokeniser that is learned, and "
+                f"{self.tokeniser} has both settled; leave them out"
             )
 
     @property
@@ -88,8 +101,8 @@ class DocumentsConfig:
 def summary(report: CorpusReport) -> list[str]:
     """The report as lines of text.
 
-    Its counts: `documents`, `sentences`, `words` and `tokens` of each split, the `vocabulary_size`, and whether the
-    validation split was `held_out` of train.
+    Its counts: `documents`, `sentences`, `words` and `tokens` of each split, the `vocabulary_size`,
+    and whether the validation split was `held_out` of train.
     """
     counts = report.counts
     lines = [f"{report.out}: {'unchanged, nothing done' if report.unchanged else 'prepared'}"]
@@ -97,14 +110,18 @@ def summary(report: CorpusReport) -> list[str]:
         lines.append(f"{name}: " + ", ".join(f"{counts[what][name]:,} {what}" for what in _COUNTED))
     if counts["held_out"]:
         lines.append(
-            f"no validation files were given: one document of {HOLD_OUT_EVERY} of the training files became "
-            "validation text, at least two where there are four"
+            f"no validation files were given: one document of {HOLD_OUT_EVERY} of the training "
+            "files became validation text, at least two where there are four"
         )
     return [*lines, f"vocabulary: {counts['vocabulary_size']:,}"]
 
 
-def prepare_documents(config: DocumentsConfig, progress: Progress = lambda stage, done, total: None) -> CorpusReport:
-    """Make the corpus at `config.out`, as `prepared` does. Stages of the progress: "read", "learn", "encode"."""
+def prepare_documents(
+    config: DocumentsConfig, progress: Progress = lambda stage, done, total: None
+) -> CorpusReport:
+    """Make the corpus at `config.out`, as `prepared` does. Stages of the progress: "read", "learn",
+    "encode".
+    """
     return prepared(_Documents(config), progress)
 
 
@@ -124,7 +141,10 @@ class _Documents(Preparation):
     def inputs(self, progress: Progress) -> dict[str, Any]:
         tokeniser = self.config.tokeniser
         return {
-            "inputs": {name: [source_sha256(file) for file in files] for name, files in self.config.splits.items()},
+            "inputs": {
+                name: [source_sha256(file) for file in files]
+                for name, files in self.config.splits.items()
+            },
             "tokeniser": file_sha256(tokeniser) if isinstance(tokeniser, Path) else "",
         }
 
@@ -151,20 +171,23 @@ class _Documents(Preparation):
         documents = sum(known["documents"] for known in train)
         self._check({split for _, split, _ in parts}, documents)
         self.words = sum(known["words"] for known in train)
-        return numbered(parts, "documents", {} if "valid" in config.splits else {"train": _held_out(documents)})
+        return numbered(
+            parts, "documents", {} if "valid" in config.splits else {"train": _held_out(documents)}
+        )
 
     def _check(self, read: set[str], documents: int) -> None:
         """Raise UserError for a split without text, and fewer than two documents to train on."""
         for split, files in self.config.splits.items():
             if split not in read:
                 raise UserError(
-                    f"{files[0]}: no text in it; give a paragraph a line, and a blank line between documents"
+                    f"{files[0]}: no text in it; give a paragraph a line, and a blank line between "
+                    "documents"
                 )
         if documents < 2:
             raise UserError(
-                f"{self.config.splits['train'][0]}: only one document; at least 2 are needed, since a random next "
-                "sentence comes from another document. Put a blank line between documents, or for WikiText take "
-                "--layout wikitext"
+                f"{self.config.splits['train'][0]}: only one document; at least 2 are needed, "
+                "since a random next sentence comes from another document. Put a blank line "
+                "between documents, or for WikiText take --layout wikitext"
             )
 
     def learn(self, counts: Sequence[Counter[str]], path: Path) -> None:
@@ -172,7 +195,9 @@ class _Documents(Preparation):
         tokeniser = (
             TextTokeniser.load(kind)
             if isinstance(kind, Path)
-            else TextTokeniser.of_counts(counts[0], self.config.entries, kind=kind, lowercase=self.config.lowercase)
+            else TextTokeniser.of_counts(
+                counts[0], self.config.entries, kind=kind, lowercase=self.config.lowercase
+            )
         )
         write_atomically(path, tokeniser.to_json())
 
@@ -181,17 +206,27 @@ class _Documents(Preparation):
         tokeniser.save(folder / TOKENISER)
         self.vocabulary_size = len(tokeniser)
         names = dict.fromkeys([*self.config.splits, "valid"])
-        return {name: stack.enter_context(SplitWriter(folder, name, len(tokeniser))) for name in names}
+        return {
+            name: stack.enter_context(SplitWriter(folder, name, len(tokeniser))) for name in names
+        }
 
     def counts(self, writers: Mapping[str, SplitWriter]) -> dict[str, Any]:
         for writer in writers.values():
             writer.end()
-        counted = {what: {name: getattr(writer, what) for name, writer in writers.items()} for what in _COUNTED}
-        return {"vocabulary_size": self.vocabulary_size, "held_out": "valid" not in self.config.splits, **counted}
+        counted = {
+            what: {name: getattr(writer, what) for name, writer in writers.items()}
+            for what in _COUNTED
+        }
+        return {
+            "vocabulary_size": self.vocabulary_size,
+            "held_out": "valid" not in self.config.splits,
+            **counted,
+        }
 
 
 def _held_out(documents: int) -> list[int]:
     """The numbers of the training documents that become validation text, in ascending order."""
-    # Two of a small corpus, where two are left to train on: a random next sentence comes from another document.
+    # Two of a small corpus, where two are left to train on: a random next sentence comes from
+    # another document.
     count = max(documents // HOLD_OUT_EVERY, min(2, documents // 2))
     return sorted(permutation(documents, 0)[:count].tolist())

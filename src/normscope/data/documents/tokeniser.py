@@ -1,4 +1,6 @@
-"""Text to token ids for language models: WordPiece as BERT's or BPE over bytes as GPT-2's, in one `tokenizer.json`."""
+"""Text to token ids for language models: WordPiece as BERT's or BPE over bytes as GPT-2's, in one
+`tokenizer.json`.
+"""
 
 import json
 from collections import Counter
@@ -20,8 +22,8 @@ SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _UNK = SPECIALS[1]
 _CONTINUES = "##"
 _ALPHABET_SHARE = 8
-"""WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the vocabulary each,
-where the words of these characters give enough entries."""
+"""WordPiece has an entry a character, and one more for it inside a word: at most an eighth of the
+vocabulary each, where the words of these characters give enough entries."""
 _MOST_LEARNED_CHARACTERS = 200
 """Of a word in one piece; WordPiece leaves words of more than 100 unknown."""
 
@@ -30,7 +32,9 @@ def steps(kind: TokeniserKind, lowercase: bool) -> tuple[Any, Any]:
     """The normaliser of a kind of tokeniser, and what splits its texts into words."""
     if kind == "wordpiece":
         return normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
-    normalizer = normalizers.Sequence([normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])])
+    normalizer = normalizers.Sequence(
+        [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
+    )
     # A blank before the first word, so that it is the same token as inside a sentence.
     return normalizer, pre_tokenizers.ByteLevel(add_prefix_space=True)
 
@@ -59,7 +63,9 @@ def _learned_wordpiece(counts: Mapping[str, int], size: int) -> Tokenizer:
     vocabulary = json.loads(learned.to_str())["model"]["vocab"]
     model: Any = WordPiece(vocab=vocabulary, unk_token=_UNK, continuing_subword_prefix=_CONTINUES)
     tokenizer = Tokenizer(model)
-    tokenizer.add_special_tokens([AddedToken(special, special=True, normalized=False) for special in SPECIALS])
+    tokenizer.add_special_tokens(
+        [AddedToken(special, special=True, normalized=False) for special in SPECIALS]
+    )
     tokenizer.decoder = decoders.WordPiece(prefix=_CONTINUES)
     return tokenizer
 
@@ -68,15 +74,19 @@ def _trained_wordpiece(counts: Mapping[str, int], alphabet: Sequence[str], size:
     """Of the words that the alphabet spells; with fewer entries where they have no more pieces."""
     known = {character.removeprefix(_CONTINUES) for character in alphabet}
     spelt = {word: count for word, count in counts.items() if known.issuperset(word)}
-    # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a hash table, and
-    # breaks ties between merges by these numbers.
+    # As special tokens, numbered here: the trainer numbers pieces inside a word in the order of a
+    # hash table, and breaks ties between merges by these numbers.
     special = [*SPECIALS, *alphabet]
     model = BPE(unk_token=_UNK, continuing_subword_prefix=_CONTINUES)
-    return trained(model, _text(spelt), size, special, limit_alphabet=0, continuing_subword_prefix=_CONTINUES)
+    return trained(
+        model, _text(spelt), size, special, limit_alphabet=0, continuing_subword_prefix=_CONTINUES
+    )
 
 
 def _alphabet(frequencies: Counter[str], most: int) -> list[str]:
-    """The most frequent characters in code point order, then the same as they stand inside a word."""
+    """The most frequent characters in code point order, then the same as they stand inside a
+    word.
+    """
     kept = sorted(sorted(frequencies, key=lambda c: (-frequencies[c], c))[: max(most, 1)])
     return [*kept, *(_CONTINUES + character for character in kept)]
 
@@ -88,8 +98,8 @@ def _text(counts: Mapping[str, int]) -> Iterator[str]:
 def _check_size(tokenizer: Tokenizer, size: int, smallest: int) -> None:
     if size < smallest:
         raise UserError(
-            f"vocabulary size {size} is too small: characters and special tokens alone are {smallest}; ask for "
-            "that or more"
+            f"vocabulary size {size} is too small: characters and special tokens alone are "
+            f"{smallest}; ask for that or more"
         )
     refuse_fewer(tokenizer, size)
 
@@ -108,10 +118,11 @@ _NAMES = {
 
 
 class TextTokeniser(TokenizerFile):
-    """A `tokenizer.json` of the tokenizers library with the five special tokens of BERT, whatever their ids.
+    """A `tokenizer.json` of the tokenizers library with the five special tokens of BERT, whatever
+    their ids.
 
-    A decoder's has an end of documents, [SEP] here, and not all of the others, which `lacks` names: their ids are
-    the end's.
+    A decoder's has an end of documents, [SEP] here, and not all of the others, which `lacks` names:
+    their ids are the end's.
     """
 
     noun, unusable = "tokeniser", "not a tokenizer.json that can be used here ({})"
@@ -125,7 +136,10 @@ class TextTokeniser(TokenizerFile):
         # Our own sequences, without what a post-processor would add, and never cut or padded.
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        found = {special: [ids[name] for name in names if name in ids] for special, names in _NAMES.items()}
+        found = {
+            special: [ids[name] for name in names if name in ids]
+            for special, names in _NAMES.items()
+        }
         if not found[SEP]:
             raise ValueError(f"it has no token {' or '.join(_NAMES[SEP])}")
         self.lacks = tuple(special for special, numbers in found.items() if not numbers)
@@ -133,18 +147,27 @@ class TextTokeniser(TokenizerFile):
         self.tokens = sorted(ids, key=lambda token: ids[token])
 
     @classmethod
-    def learn(cls, texts: Iterable[str], size: int, *, kind: TokeniserKind, lowercase: bool) -> Self:
+    def learn(
+        cls, texts: Iterable[str], size: int, *, kind: TokeniserKind, lowercase: bool
+    ) -> Self:
         """A vocabulary of exactly `size` entries, special tokens included.
 
-        wordpiece: as BERT's, Chinese characters apart and, with `lowercase`, without accents. bpe: over bytes, as
-        GPT-2's and RoBERTa's, so that no text is unknown. The same texts give the same ids in every process. Raises
-        UserError where the text cannot give `size` entries, or its characters need more.
+        wordpiece: as BERT's, Chinese characters apart and, with `lowercase`, without accents. bpe:
+        over bytes, as GPT-2's and RoBERTa's, so that no text is unknown. The same texts give the
+        same ids in every process. Raises UserError where the text cannot give `size` entries, or
+        its characters need more.
         """
-        return cls.of_counts(word_counts(texts, *steps(kind, lowercase)), size, kind=kind, lowercase=lowercase)
+        return cls.of_counts(
+            word_counts(texts, *steps(kind, lowercase)), size, kind=kind, lowercase=lowercase
+        )
 
     @classmethod
-    def of_counts(cls, counts: Mapping[str, int], size: int, *, kind: TokeniserKind, lowercase: bool) -> Self:
-        """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of the kind."""
+    def of_counts(
+        cls, counts: Mapping[str, int], size: int, *, kind: TokeniserKind, lowercase: bool
+    ) -> Self:
+        """As `learn`, from how often each word occurs, as `word_counts` tells with the `steps` of
+        the kind.
+        """
         tokenizer = (_learned_wordpiece if kind == "wordpiece" else _learned_bpe)(counts, size)
         tokenizer.normalizer, tokenizer.pre_tokenizer = steps(kind, lowercase)
         return cls(tokenizer)
@@ -153,7 +176,9 @@ class TextTokeniser(TokenizerFile):
         return len(self.tokens)
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids of each text without special tokens: what merely spells one, "[MASK]" in a sentence, is [UNK]."""
+        """Ids of each text without special tokens: what merely spells one, "[MASK]" in a sentence,
+        is [UNK].
+        """
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         special, unknown = set(self.ids.values()), self.ids[UNK]
         return [[unknown if i in special else i for i in encoding.ids] for encoding in encodings]
@@ -169,7 +194,9 @@ class TextTokeniser(TokenizerFile):
             prefix = self._tokenizer.model.continuing_subword_prefix
             return np.array([not token.startswith(prefix) for token in self.tokens])
         special = set(self.ids.values())
-        return np.array([token.startswith(_WORD_BEGINS) or i in special for i, token in enumerate(self.tokens)])
+        return np.array(
+            [token.startswith(_WORD_BEGINS) or i in special for i, token in enumerate(self.tokens)]
+        )
 
     @cached_property
     def regular_ids(self) -> NDArray[np.int64]:

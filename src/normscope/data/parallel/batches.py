@@ -19,22 +19,29 @@ from .vocabulary import EOS, PAD
 
 
 def make_batches(
-    source_lengths: NDArray[np.integer[Any]], target_lengths: NDArray[np.integer[Any]], *, max_tokens: int, seed: int
+    source_lengths: NDArray[np.integer[Any]],
+    target_lengths: NDArray[np.integer[Any]],
+    *,
+    max_tokens: int,
+    seed: int,
 ) -> list[NDArray[np.int64]]:
     """Sentence indices of each batch, every sentence in exactly one; shortest first.
 
-    Lengths include EOS. A batch holds as many sentences of like length as keep (longest of either side x sentences) at
-    or under `max_tokens`, fairseq's `--max-tokens`. Sentences are sorted by target, then source length; `seed` decides
-    which of those with equal lengths meet. Raises UserError for a sentence that alone is over the budget.
+    Lengths include EOS. A batch holds as many sentences of like length as keep (longest of either
+    side x sentences) at or under `max_tokens`, fairseq's `--max-tokens`. Sentences are sorted by
+    target, then source length; `seed` decides which of those with equal lengths meet. Raises
+    UserError for a sentence that alone is over the budget.
     """
     longest = np.maximum(source_lengths, target_lengths)
     if len(longest) and longest.max() > max_tokens:
         worst = int(longest.argmax())
         raise UserError(
-            f"sentence {worst} (counted from 0) has {longest[worst]} tokens, more than the {max_tokens} of a batch; "
-            "raise max_tokens, or prepare the corpus with shorter sentences"
+            f"sentence {worst} (counted from 0) has {longest[worst]} tokens, more than the "
+            f"{max_tokens} of a batch; raise max_tokens, or prepare the corpus with shorter "
+            "sentences"
         )
-    # (seed, 0, 1): SeedSequence pads with zeros, so that (seed,) would give the bits of (seed, epoch 0) again.
+    # (seed, 0, 1): SeedSequence pads with zeros, so that (seed,) would give the bits of (seed,
+    # epoch 0) again.
     order = np.lexsort((permutation(len(longest), seed, 0, 1), source_lengths, target_lengths))
     starts, width = [0], 0
     for place, length in enumerate(longest[order].tolist()):

@@ -1,4 +1,5 @@
-"""Raw lines to tokenised lines and back, as Moses does it (through sacremoses), and to token ids and back.
+"""Raw lines to tokenised lines and back, as Moses does it (through sacremoses), and to token ids
+and back.
 
 A codec is all that a trained model of one pair of languages needs to translate raw text.
 """
@@ -21,8 +22,8 @@ from ...errors import UserError, user_errors
 from ...limits.ours import SealedJson
 from .vocabulary import EOS, Vocabulary
 
-# Control characters, line and paragraph separators, the byte order mark and lone surrogates: none of them is text, and
-# some would end a line or upset a tokeniser further on.
+# Control characters, line and paragraph separators, the byte order mark and lone surrogates: none
+# of them is text, and some would end a line or upset a tokeniser further on.
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 
 
@@ -47,7 +48,9 @@ class TextForm:
         return text.lower() if self.lowercase else text
 
     def restore(self, tokenised: str) -> str:
-        """The line as people write it. Letter case is not brought back; without `tokenise` nothing changes."""
+        """The line as people write it. Letter case is not brought back; without `tokenise` nothing
+        changes.
+        """
         if not self.tokenise:
             return tokenised
         return str(_detokeniser(self.language).detokenize(tokenised.split(), unescape=False))
@@ -60,12 +63,15 @@ def check_language(language: str) -> None:
         meant = codes.get(language.lower())
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise ValueError(
-            f"a language is given by its code of two or three small letters, such as de, got {language!r}{hint}"
+            "a language is given by its code of two or three small letters, such as de, got "
+            f"{language!r}{hint}"
         )
 
 
 def has_rules(language: str) -> bool:
-    """Whether Moses splits words of this language by rules of its own and not by the English ones."""
+    """Whether Moses splits words of this language by rules of its own and not by the English
+    ones.
+    """
     return language in {*NonbreakingPrefixes().available_langs.values(), "ja", "ko"}
 
 
@@ -73,7 +79,8 @@ def has_rules(language: str) -> bool:
 @cache
 def _tokeniser(language: str) -> MosesTokenizer:
     tokeniser = MosesTokenizer(lang=language)
-    # The library's own two make a set of some 100,000 letters at each call, 0.5 ms for each word like "z.B.".
+    # The library's own two make a set of some 100,000 letters at each call, 0.5 ms for each word
+    # like "z.B.".
     letters, small_letters = frozenset(tokeniser.IsAlpha), frozenset(tokeniser.IsLower)
     tokeniser.isanyalpha = lambda text: not letters.isdisjoint(text)
     tokeniser.islower = lambda text: small_letters.issuperset(text)
@@ -88,7 +95,10 @@ def _detokeniser(language: str) -> MosesDetokenizer:
 _AGAIN = "copy it again or prepare the corpus again"
 _FILE = "codec.json"
 _KIND = SealedJson(
-    format_name="normscope-codec", version=2, keys=frozenset({"joint", "source", "target", "sha256"}), again=_AGAIN
+    format_name="normscope-codec",
+    version=2,
+    keys=frozenset({"joint", "source", "target", "sha256"}),
+    again=_AGAIN,
 )
 
 
@@ -100,7 +110,9 @@ class CodecSide:
     vocabulary: Vocabulary
 
     def encode(self, raw_lines: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Token ids of raw lines, one int64 array a line that ends with EOS; an empty line is EOS alone."""
+        """Token ids of raw lines, one int64 array a line that ends with EOS; an empty line is EOS
+        alone.
+        """
         encoded = self.vocabulary.encode_many([self.form.prepare(line) for line in raw_lines])
         return [np.array([*ids, EOS], dtype=np.int64) for ids in encoded]
 
@@ -125,7 +137,10 @@ class Codec:
         """File name -> vocabulary, one file where the sides share it."""
         if self.joint:
             return {"tokenizer.json": self.source.vocabulary}
-        return {"source.tokenizer.json": self.source.vocabulary, "target.tokenizer.json": self.target.vocabulary}
+        return {
+            "source.tokenizer.json": self.source.vocabulary,
+            "target.tokenizer.json": self.target.vocabulary,
+        }
 
     def vocabulary_digests(self) -> dict[str, str]:
         """File name -> SHA-256 of what the file holds."""
@@ -148,12 +163,23 @@ class Codec:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote. Raises UserError where something is missing, damaged or of another version."""
+        """Read what `save` wrote. Raises UserError where something is missing, damaged or of
+        another version.
+        """
         path = folder / _FILE
         state = _KIND.read(path)
-        with user_errors(KeyError, TypeError, ValueError, said=lambda error: f"{path}: damaged ({error!r}); {_AGAIN}"):
+        with user_errors(
+            KeyError,
+            TypeError,
+            ValueError,
+            said=lambda error: f"{path}: damaged ({error!r}); {_AGAIN}",
+        ):
             joint = bool(state["joint"])
-            names = ["tokenizer.json"] * 2 if joint else ["source.tokenizer.json", "target.tokenizer.json"]
+            names = (
+                ["tokenizer.json"] * 2
+                if joint
+                else ["source.tokenizer.json", "target.tokenizer.json"]
+            )
             source_form, target_form = TextForm(**state["source"]), TextForm(**state["target"])
             digests = dict(state["sha256"])
         vocabularies = {name: Vocabulary.load(folder / name) for name in dict.fromkeys(names)}
@@ -164,5 +190,7 @@ class Codec:
         )
         for name, digest in codec.vocabulary_digests().items():
             if digests.get(name) != digest:
-                raise UserError(f"{folder / name}: damaged (its SHA-256 is not the one noted in {_FILE})")
+                raise UserError(
+                    f"{folder / name}: damaged (its SHA-256 is not the one noted in {_FILE})"
+                )
         return codec

@@ -1,8 +1,10 @@
-"""A prepared corpus: token ids of parallel splits, the codec that made them, and raw text to score against.
+"""A prepared corpus: token ids of parallel splits, the codec that made them, and raw text to score
+against.
 
-A corpus folder holds `corpus.json` (SHA-256 of every file, how it was made), the files of the codec, and for each split
-`<split>.<side>.tokens` (all sentences end to end, each with its EOS) and `<split>.<side>.offsets` (where each
-begins, and the end); every split but train has its raw lines in `<split>.<side>.txt`.
+A corpus folder holds `corpus.json` (SHA-256 of every file, how it was made), the files of the
+codec, and for each split `<split>.<side>.tokens` (all sentences end to end, each with its EOS) and
+`<split>.<side>.offsets` (where each begins, and the end); every split but train has its raw lines
+in `<split>.<side>.txt`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +69,9 @@ class Split:
 
     @cached_property
     def source_text(self) -> list[str]:
-        """Raw source lines, read when first asked for. Raises ValueError where none were kept (train)."""
+        """Raw source lines, read when first asked for. Raises ValueError where none were kept
+        (train).
+        """
         return _raw_lines(self.raw_source)
 
     @cached_property
@@ -82,7 +86,9 @@ class Corpus:
 
     codec: Codec
     fingerprint: str
-    """SHA-256 over token ids, offsets and vocabularies: equal for equal training data, wherever it lies."""
+    """SHA-256 over token ids, offsets and vocabularies: equal for equal training data, wherever it
+    lies.
+    """
     splits: Mapping[str, Split]
     preparation: Mapping[str, Any]
     """How the corpus was made, as its maker noted it; empty in memory."""
@@ -101,18 +107,28 @@ class Corpus:
         digests = codec.vocabulary_digests()
         for name, split in splits.items():
             for side in SIDES:
-                coded, dtype = getattr(split, side), token_dtype(len(getattr(codec, side).vocabulary))
+                coded, dtype = (
+                    getattr(split, side),
+                    token_dtype(len(getattr(codec, side).vocabulary)),
+                )
                 digests[f"{name}.{side}.tokens"] = array_digest(coded.tokens, dtype)
                 digests[f"{name}.{side}.offsets"] = array_digest(coded.offsets, OFFSET_DTYPE)
         return cls(codec, fingerprint(digests), dict(splits), {})
 
     @classmethod
-    def of_lines(cls, codec: Codec, lines: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Self:
-        """In memory, from raw lines: split name -> (source lines, target lines); none is left out."""
+    def of_lines(
+        cls, codec: Codec, lines: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+    ) -> Self:
+        """In memory, from raw lines: split name -> (source lines, target lines); none is left
+        out.
+        """
         splits = {}
         for name, raw in lines.items():
             source, target = (
-                TokenArray.of((ids.tolist() for ids in side.encode(text)), vocabulary_size=len(side.vocabulary))
+                TokenArray.of(
+                    (ids.tolist() for ids in side.encode(text)),
+                    vocabulary_size=len(side.vocabulary),
+                )
                 for side, text in zip((codec.source, codec.target), raw, strict=True)
             )
             splits[name] = Split(source, target, *(raw if name != "train" else ()))
@@ -122,8 +138,8 @@ class Corpus:
     def open(cls, folder: Path) -> Self:
         """Open a prepared corpus; token ids stay on the disk and are mapped into memory.
 
-        Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no corpus, or one that
-        is incomplete, damaged or of another version.
+        Every file is read once and its SHA-256 compared. Raises UserError for a folder that is no
+        corpus, or one that is incomplete, damaged or of another version.
         """
         names, noted, preparation = open_manifest(
             folder, format_name=FORMAT, version=VERSION, made_by="`normscope data prepare`"
@@ -150,6 +166,9 @@ def _raw_lines(raw: Path | Sequence[str] | None) -> list[str]:
         raise ValueError("this split keeps no raw text; validation and test splits do")
     if not isinstance(raw, Path):
         return list(raw)
-    with user_errors(OSError, said=lambda error: f"{raw}: cannot be read ({error.strerror}); prepare the corpus again"):
+    with user_errors(
+        OSError,
+        said=lambda error: f"{raw}: cannot be read ({error.strerror}); prepare the corpus again",
+    ):
         # Not `splitlines`: a line may hold U+2028 and other characters that it would split at.
         return raw.read_bytes().decode("utf-8").split("\n")[:-1]

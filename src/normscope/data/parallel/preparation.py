@@ -1,4 +1,6 @@
-"""How parallel text is prepared: its configuration and report, and its parts: tokenised, counted, encoded."""
+"""How parallel text is prepared: its configuration and report, and its parts: tokenised, counted,
+encoded.
+"""
 
 import re
 from collections import Counter
@@ -29,9 +31,13 @@ class PrepareConfig:
     source_language: str
     target_language: str
     splits: Mapping[str, tuple[Path, Path]]
-    """Name -> (source file, target file); "train" is required, "valid" is taken out of train where it is missing."""
+    """Name -> (source file, target file); "train" is required, "valid" is taken out of train where
+    it is missing.
+    """
     vocabulary_size: int
-    """Number of entries of the vocabulary, special tokens included, or of each one where they are separate."""
+    """Number of entries of the vocabulary, special tokens included, or of each one where they are
+    separate.
+    """
     joint: bool = False
     tokenise: bool = True
     """False: the text is Moses-tokenised already, as IWSLT14's files are."""
@@ -46,22 +52,33 @@ class PrepareConfig:
     workers: int = 1
     """Number of processes that work at once; the corpus is the same for any."""  # >1 needs an importable main module
     fields: tuple[str, str] | None = None
-    """Fields of the source and the target text where the files hold records. By default the codes of the languages."""
+    """Fields of the source and the target text where the files hold records. By default the codes
+    of the languages.
+    """
 
     def __post_init__(self) -> None:
         if "train" not in self.splits:
             given = ", ".join(self.splits) or "none"
-            raise UserError(f'splits: "train" is missing (given: {given}); name the files of the training text')
+            raise UserError(
+                f'splits: "train" is missing (given: {given}); name the files of the training text'
+            )
         for name in self.splits:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-                raise UserError(f"{name!r}: names of splits are letters, digits, - and _; rename it")
+                raise UserError(
+                    f"{name!r}: names of splits are letters, digits, - and _; rename it"
+                )
         with user_errors(ValueError, said=lambda error: f"languages: {error}"):
             for language in self.languages:
                 check_language(language)
         if not 1 <= self.min_tokens <= self.max_tokens:
-            raise UserError(f"min_tokens={self.min_tokens} must lie between 1 and max_tokens={self.max_tokens}")
+            raise UserError(
+                f"min_tokens={self.min_tokens} must lie between 1 and max_tokens={self.max_tokens}"
+            )
         if not self.max_length_ratio >= 1:
-            raise UserError(f"max_length_ratio={self.max_length_ratio} must be 1 or more: it is longer over shorter")
+            raise UserError(
+                f"max_length_ratio={self.max_length_ratio} must be 1 or more: it is longer over "
+                "shorter"
+            )
         if self.workers < 1:
             raise UserError(f"workers={self.workers} must be 1 or more")
 
@@ -84,16 +101,21 @@ class PrepareConfig:
         """All that decides what the corpus holds, but the bytes of the input."""
         # Corpora that were made before there were fields stay what they are.
         without_effect = ("out", "workers", *(["fields"] if self.fields is None else []))
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in without_effect}
+        values = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in without_effect
+        }
         return values | {"splits": sorted(self.splits)}
 
 
 def summary(report: CorpusReport, config: PrepareConfig) -> list[str]:
     """The report on what `config` asked for, as lines of text.
 
-    Its counts: pairs that each split's files had, `read`, and that it has, `kept`; training pairs `dropped` by reason;
-    `held_out_every`, n where every n-th clean training pair became the validation split; `vocabulary_sizes` of source
-    and target, and `tokens` of both in each split, EOS included.
+    Its counts: pairs that each split's files had, `read`, and that it has, `kept`; training pairs
+    `dropped` by reason; `held_out_every`, n where every n-th clean training pair became the
+    validation split; `vocabulary_sizes` of source and target, and `tokens` of both in each split,
+    EOS included.
     """
     counts = report.counts
     lines = [f"{report.out}: {'unchanged, nothing done' if report.unchanged else 'prepared'}"]
@@ -102,17 +124,25 @@ def summary(report: CorpusReport, config: PrepareConfig) -> list[str]:
         lines.append(f"{name}: {pairs:,} pairs, {source:,} source and {target:,} target tokens")
     if dropped := counts["dropped"]:
         lines.append(
-            f"left out of train: {sum(dropped.values()):,} of {counts['read']['train']:,} pairs ({reasons(dropped)})"
+            f"left out of train: {sum(dropped.values()):,} of {counts['read']['train']:,} pairs "
+            f"({reasons(dropped)})"
         )
     if counts["held_out_every"]:
-        lines.append(f"no validation split was given: every {counts['held_out_every']}rd pair of train became it")
+        lines.append(
+            f"no validation split was given: every {counts['held_out_every']}rd pair of train "
+            "became it"
+        )
     source, target = counts["vocabulary_sizes"]
     lines.append(
-        f"joint vocabulary: {source:,}" if config.joint else f"vocabularies: {source:,} source, {target:,} target"
+        f"joint vocabulary: {source:,}"
+        if config.joint
+        else f"vocabularies: {source:,} source, {target:,} target"
     )
     for language in dict.fromkeys(config.languages):
         if config.tokenise and not has_rules(language):
-            lines.append(f"note: Moses has no rules for {language!r}, and its English ones were used")
+            lines.append(
+                f"note: Moses has no rules for {language!r}, and its English ones were used"
+            )
     return lines
 
 
@@ -142,13 +172,19 @@ _RawPair = tuple[str, str]
 def pairs_in(source: Path, target: Path, config: PrepareConfig) -> Iterator[_RawPair]:
     """The raw pairs of two files."""
     # A line break inside a record's text is a blank: text to score against has a sentence a line.
-    sides = (texts_in(file, field) for file, field in zip((source, target), config.named, strict=True))
+    sides = (
+        texts_in(file, field) for file, field in zip((source, target), config.named, strict=True)
+    )
     for (_, source_text), (_, target_text) in zip(*sides, strict=True):
         yield source_text.replace("\n", " "), target_text.replace("\n", " ")
 
 
-def tokenise_pairs(config: PrepareConfig, split: str, pairs: Sequence[_RawPair]) -> tuple[dict[str, Any], list[str]]:
-    """How many pairs a part was read from, keeps and drops for which reason, and its lines: `pairs_of` reads them."""
+def tokenise_pairs(
+    config: PrepareConfig, split: str, pairs: Sequence[_RawPair]
+) -> tuple[dict[str, Any], list[str]]:
+    """How many pairs a part was read from, keeps and drops for which reason, and its lines:
+    `pairs_of` reads them.
+    """
     dropped: Counter[str] = Counter()
     lines: list[str] = []
     source, target = config.forms()
@@ -167,7 +203,11 @@ def pairs_of(part: TextPart) -> Iterator[tuple[str, _RawPair, _RawPair]]:
     lines = part.path.read_bytes().decode().split("\n")[1:-1]
     for number, at in enumerate(range(0, len(lines), 4), part.first):
         source, target, *pair = lines[at : at + 4]
-        yield "valid" if number in part.held_out else part.split, (source, target), (pair[0], pair[1])
+        yield (
+            "valid" if number in part.held_out else part.split,
+            (source, target),
+            (pair[0], pair[1]),
+        )
 
 
 def count_part(part: TextPart) -> tuple[Counter[str], Counter[str]]:
@@ -191,8 +231,14 @@ def encode_part(codec_folder: Path, part: TextPart) -> dict[str, NDArray[Any]]:
         for at, (side, form) in enumerate(zip(SIDES, (codec.source, codec.target), strict=True)):
             lines = "".join(raw[at] + "\n" for raw, _ in several) if split != "train" else ""
             ids, lengths = form.vocabulary.encode_joined([pair[at] for _, pair in several])
-            tokens = np.insert(ids, np.cumsum(lengths), EOS).astype(token_dtype(len(form.vocabulary)))
-            found = {"tokens": tokens, "lengths": lengths + 1, "raw": np.frombuffer(lines.encode(), "u1")}
+            tokens = np.insert(ids, np.cumsum(lengths), EOS).astype(
+                token_dtype(len(form.vocabulary))
+            )
+            found = {
+                "tokens": tokens,
+                "lengths": lengths + 1,
+                "raw": np.frombuffer(lines.encode(), "u1"),
+            }
             arrays |= {f"{split}.{side}.{kind}": array for kind, array in found.items()}
     return arrays
 

@@ -1,7 +1,9 @@
-"""From parallel texts to a corpus folder: check, tokenise, filter, learn the vocabularies, write token ids.
+"""From parallel texts to a corpus folder: check, tokenise, filter, learn the vocabularies, write
+token ids.
 
-The defaults follow fairseq's `examples/translation/prepare-iwslt14.sh`: 1 to 175 words a side, length ratio at most 1.5
-(training pairs only), and every 23rd clean training pair for validation where no validation split is given.
+The defaults follow fairseq's `examples/translation/prepare-iwslt14.sh`: 1 to 175 words a side,
+length ratio at most 1.5 (training pairs only), and every 23rd clean training pair for validation
+where no validation split is given.
 """
 
 from collections import Counter
@@ -14,7 +16,15 @@ from typing import Any
 from ...errors import UserError
 from ...files import whole_folder
 from ..folder import TokenWriter
-from ..preparation import CorpusReport, Preparation, Progress, TextPart, numbered, prepared, read_parts
+from ..preparation import (
+    CorpusReport,
+    Preparation,
+    Progress,
+    TextPart,
+    numbered,
+    prepared,
+    read_parts,
+)
 from ..sources import source_sha256, texts_in
 from ..words import added, most_frequent
 from . import corpus as stored
@@ -24,13 +34,19 @@ from .vocabulary import Vocabulary
 
 HOLD_OUT_EVERY = 23
 _SHARE = 16
-"""Parts are so much shorter than those of other work, as Moses' tokeniser is slower: some seconds for each."""
+"""Parts are so much shorter than those of other work, as Moses' tokeniser is slower: some seconds
+for each.
+"""
 _WORDS_A_PAIR = 50
 """About as many, of both sides, by which very many pairs are known to be."""
 
 
-def prepare(config: PrepareConfig, progress: Progress = lambda stage, done, total: None) -> CorpusReport:
-    """Make the corpus at `config.out`, as `prepared` does. Stages: "check", "tokenise", "learn", "encode"."""
+def prepare(
+    config: PrepareConfig, progress: Progress = lambda stage, done, total: None
+) -> CorpusReport:
+    """Make the corpus at `config.out`, as `prepared` does. Stages: "check", "tokenise", "learn",
+    "encode".
+    """
     return prepared(_Pairs(config), progress)
 
 
@@ -66,7 +82,10 @@ class _Pairs(Preparation):
 
         parts = read_parts(
             folder,
-            {split: pairs_in(source, target, config) for split, (source, target) in config.splits.items()},
+            {
+                split: pairs_in(source, target, config)
+                for split, (source, target) in config.splits.items()
+            },
             partial(tokenise_pairs, config),
             characters=lambda pair: len(pair[0]) + len(pair[1]),
             share=_SHARE,
@@ -94,9 +113,14 @@ class _Pairs(Preparation):
             both = added(added(Counter(), counts[0]), counts[1])
             source = target = Vocabulary.of_counts(most_frequent(both), config.vocabulary_size)
         else:
-            source, target = (_learn_side(side, config, name) for side, name in zip(counts, stored.SIDES, strict=True))
+            source, target = (
+                _learn_side(side, config, name)
+                for side, name in zip(counts, stored.SIDES, strict=True)
+            )
         source_form, target_form = config.forms()
-        codec = Codec(CodecSide(source_form, source), CodecSide(target_form, target), joint=config.joint)
+        codec = Codec(
+            CodecSide(source_form, source), CodecSide(target_form, target), joint=config.joint
+        )
         with whole_folder(path) as made:
             codec.save(made)
 
@@ -105,7 +129,9 @@ class _Pairs(Preparation):
         codec.save(folder)
         self.vocabulary_sizes = [len(codec.source.vocabulary), len(codec.target.vocabulary)]
         return {
-            f"{name}.{side}": stack.enter_context(TokenWriter(folder, f"{name}.{side}", size, raw=name != "train"))
+            f"{name}.{side}": stack.enter_context(
+                TokenWriter(folder, f"{name}.{side}", size, raw=name != "train")
+            )
             for name in self.kept
             for side, size in zip(stored.SIDES, self.vocabulary_sizes, strict=True)
         }
@@ -117,7 +143,10 @@ class _Pairs(Preparation):
             "dropped": dict(self.dropped),
             "held_out_every": self.held_out_every,
             "vocabulary_sizes": self.vocabulary_sizes,
-            "tokens": {name: [writers[f"{name}.{side}"].tokens for side in stored.SIDES] for name in self.kept},
+            "tokens": {
+                name: [writers[f"{name}.{side}"].tokens for side in stored.SIDES]
+                for name in self.kept
+            },
         }
 
 
@@ -132,20 +161,26 @@ def _checked_counts(config: PrepareConfig, progress: Progress) -> dict[str, int]
         progress("check", files + 2 * done + 2, 2 * files)
         if source_lines != target_lines:
             raise UserError(
-                f"{source} has {source_lines:,} lines, but {target} has {target_lines:,}; line n of one must belong "
-                "to line n of the other"
+                f"{source} has {source_lines:,} lines, but {target} has {target_lines:,}; line n "
+                "of one must belong to line n of the other"
             )
         counts[name] = source_lines
     return counts
 
 
-def _check_kept(kept: Mapping[str, int], pairs_read: Mapping[str, int], dropped: Mapping[str, int]) -> None:
+def _check_kept(
+    kept: Mapping[str, int], pairs_read: Mapping[str, int], dropped: Mapping[str, int]
+) -> None:
     if not kept["train"]:
         why = reasons(dropped)
-        raise UserError(f"none of the {pairs_read['train']:,} training pairs can be kept ({why}); check the files")
+        raise UserError(
+            f"none of the {pairs_read['train']:,} training pairs can be kept ({why}); check the "
+            "files"
+        )
     if not kept["valid"]:
         raise UserError(
-            f"{kept['train']:,} clean training pairs are too few to take every {HOLD_OUT_EVERY}rd for validation; "
+            f"{kept['train']:,} clean training pairs are too few to take every {HOLD_OUT_EVERY}rd "
+            "for validation; "
             'give files for the split "valid"'
         )
 

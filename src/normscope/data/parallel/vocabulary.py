@@ -1,6 +1,8 @@
-"""Tokenised words to numbers and back: byte-pair encoding learned from text, or a fixed list of words.
+"""Tokenised words to numbers and back: byte-pair encoding learned from text, or a fixed list of
+words.
 
-The four special ids are fairseq's (`fairseq/data/dictionary.py`), so that tables of embeddings can be compared.
+The four special ids are fairseq's (`fairseq/data/dictionary.py`), so that tables of embeddings can
+be compared.
 """
 
 import json
@@ -21,16 +23,24 @@ END_OF_WORD = "</w>"
 
 
 class Vocabulary(TokenizerFile):
-    """Token ids of one language, or of two that share them. Words are what stands between whitespace."""
+    """Token ids of one language, or of two that share them. Words are what stands between
+    whitespace.
+    """
 
     noun, unusable = "vocabulary", "not a vocabulary of NormScope or damaged ({}); prepare it again"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError unless ids 0 to 3 are `SPECIAL_TOKENS` and the model is BPE or WordLevel."""
+        """Raises ValueError unless ids 0 to 3 are `SPECIAL_TOKENS` and the model is BPE or
+        WordLevel.
+        """
         ids = tokenizer.get_vocab()
         tokens = sorted(ids, key=lambda token: ids[token])
-        if [ids[token] for token in tokens] != list(range(len(tokens))) or tuple(tokens[:4]) != SPECIAL_TOKENS:
-            raise ValueError(f"ids must run from 0 without gaps and begin with {', '.join(SPECIAL_TOKENS)}")
+        if [ids[token] for token in tokens] != list(range(len(tokens))) or tuple(
+            tokens[:4]
+        ) != SPECIAL_TOKENS:
+            raise ValueError(
+                f"ids must run from 0 without gaps and begin with {', '.join(SPECIAL_TOKENS)}"
+            )
         if not isinstance(tokenizer.model, BPE | WordLevel):
             raise ValueError(f"need a BPE or WordLevel model, got {type(tokenizer.model).__name__}")
         super().__init__(tokenizer)
@@ -42,33 +52,42 @@ class Vocabulary(TokenizerFile):
     def of_counts(cls, counts: Mapping[str, int], size: int) -> Self:
         """Byte-pair encoding of exactly `size` entries, special tokens and characters included.
 
-        counts: how often each word occurs. The same counts give the same vocabulary in every process, whatever the
-        number of threads. Raises UserError where the text cannot give `size` entries or its characters need more.
+        counts: how often each word occurs. The same counts give the same vocabulary in every
+        process, whatever the number of threads. Raises UserError where the text cannot give `size`
+        entries or its characters need more.
         """
         alphabet = _alphabet(counts)
         smallest = len(SPECIAL_TOKENS) + len(alphabet)
         if size < smallest:
             raise UserError(
-                f"vocabulary size {size} is too small: the characters of this text and the special tokens alone "
-                f"are {smallest}; ask for more than that"
+                f"vocabulary size {size} is too small: the characters of this text and the special "
+                f"tokens alone are {smallest}; ask for more than that"
             )
-        # The trainer numbers the word-final characters in the order of a hash table that differs from process to
-        # process, and breaks ties between merges by these numbers. Given as special tokens they are numbered by us.
+        # The trainer numbers the word-final characters in the order of a hash table that differs
+        # from process to process, and breaks ties between merges by these numbers. Given as special
+        # tokens they are numbered by us.
         marks: Any = {"unk_token": SPECIAL_TOKENS[UNK], "end_of_word_suffix": END_OF_WORD}
         special = [*SPECIAL_TOKENS, *alphabet]
-        learned = trained(BPE(**marks), repeated(counts), size, special, end_of_word_suffix=END_OF_WORD)
+        learned = trained(
+            BPE(**marks), repeated(counts), size, special, end_of_word_suffix=END_OF_WORD
+        )
         refuse_fewer(learned, size)
-        # A fresh tokenizer around the learned model: in the learned one the special tokens are cut out of any text that
-        # happens to spell them, and "<pad>" in a sentence would become padding.
+        # A fresh tokenizer around the learned model: in the learned one the special tokens are cut
+        # out of any text that happens to spell them, and "<pad>" in a sentence would become
+        # padding.
         model = json.loads(learned.to_str())["model"]
-        tokenizer = Tokenizer(BPE(vocab=model["vocab"], merges=list(map(tuple, model["merges"])), **marks))
+        tokenizer = Tokenizer(
+            BPE(vocab=model["vocab"], merges=list(map(tuple, model["merges"])), **marks)
+        )
         tokenizer.pre_tokenizer = WhitespaceSplit()
         tokenizer.decoder = BPEDecoder(suffix=END_OF_WORD)
         return cls(tokenizer)
 
     @classmethod
     def of_words(cls, words: Sequence[str]) -> Self:
-        """One id a word, in the order given, from 4 on; words are distinct, no special tokens, and without blanks."""
+        """One id a word, in the order given, from 4 on; words are distinct, no special tokens, and
+        without blanks.
+        """
         ids = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *words])}
         tokenizer = Tokenizer(WordLevel(vocab=ids, unk_token=SPECIAL_TOKENS[UNK]))
         tokenizer.pre_tokenizer = WhitespaceSplit()
@@ -80,7 +99,8 @@ class Vocabulary(TokenizerFile):
     def encode(self, line: str) -> list[int]:
         """Ids of a tokenised line, without EOS.
 
-        UNK stands for a character that the learned text lacks, or lacks at the end of a word (of_words: for a word).
+        UNK stands for a character that the learned text lacks, or lacks at the end of a word
+        (of_words: for a word).
         """
         return _without_special(self._tokenizer.encode(line, add_special_tokens=False).ids)
 
@@ -90,7 +110,8 @@ class Vocabulary(TokenizerFile):
         return [_without_special(encoding.ids) for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The tokenised line: BOS, PAD and EOS are dropped, pieces joined to words, UNK printed as a word of its own.
+        """The tokenised line: BOS, PAD and EOS are dropped, pieces joined to words, UNK printed as
+        a word of its own.
 
         Raises IndexError for an id outside the vocabulary.
         """

@@ -1,4 +1,6 @@
-"""What a branch of the residual stream is: where its input leaves the stream, its kind, and the norms inside it."""
+"""What a branch of the residual stream is: where its input leaves the stream, its kind, and the
+norms inside it.
+"""
 
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -15,8 +17,8 @@ class InnerPlace:
     """The place of a norm within F, or within a mean over depth."""
 
     name: Literal["score", "value", "output", "hidden", "mixer", "key"]
-    """score is of attention's queries and keys, mixer of a way of mixing tokens that is no attention, and key of a mean
-    over depth."""
+    """score is of attention's queries and keys, mixer of a way of mixing tokens that is no
+    attention, and key of a mean over depth."""
     by_head: bool = False
     """Whether parts of a token's features are normed each on their own."""
 
@@ -29,7 +31,9 @@ BranchKind = SublayerKind | Literal["convolution", "mixer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """F of one sub-layer, from the value that it reads to its output before scales, norms and the residual sum."""
+    """F of one sub-layer, from the value that it reads to its output before scales, norms and the
+    residual sum.
+    """
 
     output: int
     reads: tuple[int, ...]
@@ -40,23 +44,31 @@ class Branch:
     name: str
     """Path of the module that computes it, or of the one with its last weight matrix."""
     one_head: bool
-    """Whether its scores are products of vectors as wide as the stream; False of what is no attention."""
+    """Whether its scores are products of vectors as wide as the stream; False of what is no
+    attention.
+    """
     computed: tuple[int, ...] = ()
-    """Numbers of the values between what it reads, of other streams too, and its output, which is the last."""
+    """Numbers of the values between what it reads, of other streams too, and its output, which is
+    the last.
+    """
     memory: tuple[int, ...] = ()
     """Of cross-attention: values of other streams that it reads."""
     weighed: int = 0
-    """Numbers of what it computes with weights, as bits; none where it only combines what it reads."""
+    """Numbers of what it computes with weights, as bits; none where it only combines what it
+    reads.
+    """
     gains: frozenset[int] = frozenset()
-    """Numbers of the tensors, gains and shifts, of the norms between the last sum and the one value that it reads."""
+    """Numbers of the tensors, gains and shifts, of the norms between the last sum and the one value
+    that it reads.
+    """
 
 
 def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int = 0) -> Branch:
     """The branch that ends in the value `output`.
 
-    stream: numbers of its own stream's values, as bits; others: those of other streams. lent: numbers of what earlier
-    branches computed with weights; this branch may read them, as where layers share keys and values, and they are then
-    no part of it.
+    stream: numbers of its own stream's values, as bits; others: those of other streams. lent:
+    numbers of what earlier branches computed with weights; this branch may read them, as where
+    layers share keys and values, and they are then no part of it.
     """
     region, entries = _region(graph, output, stream | others | lent)
     if not any(stream >> n & 1 for n in entries):
@@ -65,7 +77,9 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     if len({graph.rearranged(n) for n in own}) == 1:
         own = own[:1]
     if len(own) == 1:  # the last value that all of the branch passes and that is still light
-        own = [next((n for n in graph.passed(own[0], output) if _leads_to(graph, n, own[0])), own[0])]
+        own = [
+            next((n for n in graph.passed(own[0], output) if _leads_to(graph, n, own[0])), own[0])
+        ]
     reads = own
     whole = region
     region = [n for n in whole if any(graph.depends(n, read) for read in reads)]
@@ -77,7 +91,9 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     projected = [n for n in beside if any(graph.depends(n, product) for product in memory_products)]
     memory = tuple(n for n in entries if not stream >> n & 1 and others >> n & 1)
     meetings = [
-        graph.values[n] for n in region if graph.is_data_product(graph.values[n]) or FUSED in graph.values[n].op
+        graph.values[n]
+        for n in region
+        if graph.is_data_product(graph.values[n]) or FUSED in graph.values[n].op
     ]
     attends = bool(meetings)
     kind: BranchKind = "feed_forward"
@@ -93,10 +109,15 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
         kind=kind,
         inside=inner_norms(graph, region + projected, reads, kind),
         name=_module(graph, region, products),
-        one_head=attends and graph.values[meetings[0].inputs[0]].shape[-1] == graph.values[reads[0]].shape[-1],
+        one_head=attends
+        and graph.values[meetings[0].inputs[0]].shape[-1] == graph.values[reads[0]].shape[-1],
         computed=tuple(_computed(graph, whole, reads, memory)),
         memory=memory,
-        weighed=sum(1 << n for n in whole if any(graph.depends(n, product) for product in products + memory_products)),
+        weighed=sum(
+            1 << n
+            for n in whole
+            if any(graph.depends(n, product) for product in products + memory_products)
+        ),
         gains=_gains(graph, reads[0]) if len(reads) == 1 else frozenset(),
     )
 
@@ -106,7 +127,11 @@ def _gains(graph: Graph, number: int) -> frozenset[int]:
     found: set[int] = set()
     while (step := graph.step(number)) is not None and step.kind in ("norm", "scale", "same"):
         # An embedding's table is nothing that a norm multiplies with.
-        given = [n for n in graph.values[number].inputs if step.kind != "same" and not graph.values[n].is_data]
+        given = [
+            n
+            for n in graph.values[number].inputs
+            if step.kind != "same" and not graph.values[n].is_data
+        ]
         found |= {leaf.number for n in given for leaf in graph.trace.leaves(n) if leaf.shape}
         (number,) = step.sources
     return frozenset(found)
@@ -122,10 +147,19 @@ def _region(graph: Graph, output: int, stops: int) -> tuple[list[int], list[int]
     return [n for n in reached if not is_entry(n)], list(filter(is_entry, reached))
 
 
-def _computed(graph: Graph, whole: list[int], reads: list[int], memory: tuple[int, ...]) -> list[int]:
-    """A region without what leads to the values that the branch reads, and without norms of other streams."""
+def _computed(
+    graph: Graph, whole: list[int], reads: list[int], memory: tuple[int, ...]
+) -> list[int]:
+    """A region without what leads to the values that the branch reads, and without norms of other
+    streams.
+    """
     before = [n for n in whole if len(reads) == 1 and graph.depends(reads[0], n)]
-    around = [n for n in whole for other in memory if graph.depends(n, other) and _leads_to(graph, n, other)]
+    around = [
+        n
+        for n in whole
+        for other in memory
+        if graph.depends(n, other) and _leads_to(graph, n, other)
+    ]
     return [n for n in whole if n not in reads and n not in before and n not in around]
 
 
@@ -150,7 +184,9 @@ def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
     return attends or convolves if mixes is None else mixes
 
 
-def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchKind) -> tuple[InnerPlace, ...]:
+def inner_norms(
+    graph: Graph, region: list[int], reads: list[int], kind: BranchKind
+) -> tuple[InnerPlace, ...]:
     """The places of norms within F, sorted: hidden where F neither attends nor mixes."""
     softmaxes = [n for n in region if graph.values[n].op in SOFTMAX]
     fused = [graph.values[n] for n in region if FUSED in graph.values[n].op]
@@ -162,7 +198,9 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
         if number not in graph.norms or number in reads:
             continue
         source = graph.norms[number].source
-        name: Literal["score", "value", "output", "hidden", "mixer"] = "mixer" if kind == "mixer" else "hidden"
+        name: Literal["score", "value", "output", "hidden", "mixer"] = (
+            "mixer" if kind == "mixer" else "hidden"
+        )
         by_head = graph.values[source].rows > graph.values[_product_before(graph, source)].rows
         attends = kind in ("attention", "cross_attention")
         if attends and any(graph.depends(number, n) for n in softmaxes):
@@ -172,7 +210,11 @@ def inner_norms(graph: Graph, region: list[int], reads: list[int], kind: BranchK
         found.append(InnerPlace(name, by_head))
         sizes.append(graph.values[number].shape[-1:])
     # Where all queries share one key, its norm has no more rows than it, and yet is that of a head.
-    of_a_head = {size for place, size in zip(found, sizes, strict=True) if place.name == "score" and place.by_head}
+    of_a_head = {
+        size
+        for place, size in zip(found, sizes, strict=True)
+        if place.name == "score" and place.by_head
+    }
     return tuple(
         sorted(
             replace(place, by_head=True) if place.name == "score" and size in of_a_head else place
@@ -189,7 +231,9 @@ def _product_before(graph: Graph, number: int) -> int:
 
 
 def _module(graph: Graph, region: list[int], products: list[int]) -> str:
-    """The innermost module in which all of F's products with weights run; the last one's where that is the model."""
+    """The innermost module in which all of F's products with weights run; the last one's where that
+    is the model.
+    """
     paths = [graph.values[n].modules for n in products or region]
     common = ""
     for names in takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False)):

@@ -1,4 +1,6 @@
-"""The formula of a residual stream: how its terms are made, and how it is asked and printed piece by piece."""
+"""The formula of a residual stream: how its terms are made, and how it is asked and printed piece
+by piece.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,20 +17,30 @@ from .terms import Term, gained, normed, scaled
 
 
 class FormulaOfStream:
-    """Terms for the values of a stream; each value is one term, so that what is shared stays shared."""
+    """Terms for the values of a stream; each value is one term, so that what is shared stays
+    shared.
+    """
 
     def __init__(
-        self, graph: Graph, branches: list[Branch], before: int, combinations: Mapping[int, tuple[int, ...]]
+        self,
+        graph: Graph,
+        branches: list[Branch],
+        before: int,
+        combinations: Mapping[int, tuple[int, ...]],
     ) -> None:
         self._graph, self._combinations = graph, combinations
-        self._branches = {branch.output: (number, branch) for number, branch in enumerate(branches, -before)}
+        self._branches = {
+            branch.output: (number, branch) for number, branch in enumerate(branches, -before)
+        }
         self._terms: dict[int, Term] = {}
         self.normed: dict[int, Factor | None] = {}
         """Norms by number, with the gain after each."""
 
     def term(self, number: int) -> Term:
         # Deep stacks are deeper than Python's stack: what comes first is made first.
-        made_of = walked(number, lambda n: [inner for inner in self._arguments(n) if inner not in self._terms])
+        made_of = walked(
+            number, lambda n: [inner for inner in self._arguments(n) if inner not in self._terms]
+        )
         for needed in sorted(set(made_of) - self._terms.keys()):
             made = self._made(needed)
             self._terms[needed] = made if made.at >= 0 else replace(made, at=needed)
@@ -68,10 +80,16 @@ class FormulaOfStream:
             norm = self._graph.norms[number]
             if abs(norm.size - 1) <= 0.01 or isnan(norm.size):
                 return Term("norm", arguments, number, norm=norm)
-            return scaled(Term("norm", arguments, number, norm=replace(norm, gain=1.0)), Factor(norm.size), number)
+            return scaled(
+                Term("norm", arguments, number, norm=replace(norm, gain=1.0)),
+                Factor(norm.size),
+                number,
+            )
         if step.kind == "scale":
             factor = step.factors[0]
-            return self._gained(number, step.sources[0], factor, arguments[0]) or scaled(arguments[0], factor, number)
+            return self._gained(number, step.sources[0], factor, arguments[0]) or scaled(
+                arguments[0], factor, number
+            )
         if connection := self._graph.connections.made.get(number):
             return Term(connection.kind, arguments, weights=connection.weights)
         if number in self._graph.connections.spread:
@@ -80,8 +98,12 @@ class FormulaOfStream:
         return reduce(lambda left, right: replace(left + right, at=number), addends)
 
     def _gained(self, at: int, number: int, factor: Factor, term: Term) -> Term | None:
-        """The norm itself where a factor is its gain: a vector, or one trainable number, that alone reads the norm."""
-        while (before := self._graph.step(number)) is not None and len(self._graph.consumers[number]) == 1:
+        """The norm itself where a factor is its gain: a vector, or one trainable number, that alone
+        reads the norm.
+        """
+        while (before := self._graph.step(number)) is not None and len(
+            self._graph.consumers[number]
+        ) == 1:
             if before.kind == "norm":
                 if factor.vector or factor.origin == Origin.TRAINABLE:
                     self.normed[number] = factor
@@ -89,13 +111,23 @@ class FormulaOfStream:
                     if term.kind == "scale" and term.factor is not None:
                         term = gained(term.arguments[0], term.factor)
                     return replace(gained(term, factor), at=at)
-                if term.kind == "scale" and term.factor is not None and factor.origin == Origin.CONSTANT:
+                if (
+                    term.kind == "scale"
+                    and term.factor is not None
+                    and factor.origin == Origin.CONSTANT
+                ):
                     inner = term.arguments[0]
                     made = scaled(inner, factor * term.factor, at)
-                    return replace(gained(inner, term.factor, factor), at=at) if made is inner else made
+                    return (
+                        replace(gained(inner, term.factor, factor), at=at)
+                        if made is inner
+                        else made
+                    )
                 return None
             # Of x / ‖x‖ · √d · gain, the constant is the norm's size.
-            if before.kind != "same" and not (before.kind == "scale" and before.factors[0].is_constant):
+            if before.kind != "same" and not (
+                before.kind == "scale" and before.factors[0].is_constant
+            ):
                 return None
             number = before.sources[0]
         return None
@@ -113,17 +145,21 @@ class Formula:
     """Which of the segment's branches the sub-layer is."""
 
     def __str__(self) -> str:
-        """x ← …, after one statement for each value that is used twice, as a = …, and without what stands before x.
+        """x ← …, after one statement for each value that is used twice, as a = …, and without what
+        stands before x.
 
-        Where means over depth are taken there is no such x, and what is printed is the branch itself, as v = …, of
-        earlier branches and the source.
+        Where means over depth are taken there is no such x, and what is printed is the branch
+        itself, as v = …, of earlier branches and the source.
         """
         if not self.over_depth:
             printer = _Printer(self.segment)
             return "; ".join([*printer.statements, f"x ← {printer.symbol(self.segment.end)}"])
         names = {id(other): f"v{number}" for number, other in enumerate(self.segment.branches, 1)}
         name = names.pop(id(self.branch))
-        return f"{name} = {_Printer(replace(self.segment, end=self.branch), names).symbol(self.branch)}"
+        return (
+            f"{name} = "
+            f"{_Printer(replace(self.segment, end=self.branch), names).symbol(self.branch)}"
+        )
 
     def __repr__(self) -> str:
         return f"Formula({str(self)!r})"
@@ -144,16 +180,22 @@ class Formula:
         """Whether the sum that the branch is added in goes into a norm, as it is or scaled."""
         total = sum_of(self.segment, self.branch)
         normed = [term.arguments[0] for term in self.segment.terms if term.kind == "norm"]
-        return total is not None and any(_unscaled(inner, self.segment.start) is total for inner in normed)
+        return total is not None and any(
+            _unscaled(inner, self.segment.start) is total for inner in normed
+        )
 
     @property
     def norms_a_sum(self) -> bool:
-        """Whether any norm is of a sum with the branch, also where that is one addend of several."""
+        """Whether any norm is of a sum with the branch, also where that is one addend of
+        several.
+        """
         return norms_sum(self.segment, self.branch)
 
     @property
     def branch_is_normed(self) -> bool:
-        """Whether the branch goes into a norm on its own, as it is or scaled, before it is added."""
+        """Whether the branch goes into a norm on its own, as it is or scaled, before it is
+        added.
+        """
         normed = [term.arguments[0] for term in self.segment.terms if term.kind == "norm"]
         return any(_unscaled(inner, self.segment.start) is self.branch for inner in normed)
 
@@ -165,11 +207,15 @@ class Formula:
 
     @property
     def gate(self) -> Factor | None:
-        """What the branch is multiplied with in the sum that it is added in; None where it is no addend of one."""
+        """What the branch is multiplied with in the sum that it is added in; None where it is no
+        addend of one.
+        """
         return branch_factor(self.segment, self.branch)
 
     def outlined(self, *, numbers: bool) -> "Formula":
-        """The same with F for every sub-layer; numbers: whether the constants that multiply values stay in it."""
+        """The same with F for every sub-layer; numbers: whether the constants that multiply values
+        stay in it.
+        """
 
         def made(term: Term, arguments: tuple[Term, ...]) -> Term:
             if term.kind == "branch":
@@ -191,7 +237,9 @@ def _unscaled(term: Term, start: Term) -> Term:
 class _Printer:
     def __init__(self, segment: Segment, names: Mapping[int, str] = MappingProxyType({})) -> None:
         """names: what is printed under a name of its own; then nothing else is."""
-        self._symbols = {made: Symbol(name, (), 1) for made, name in {id(segment.start): "x", **names}.items()}
+        self._symbols = {
+            made: Symbol(name, (), 1) for made, name in {id(segment.start): "x", **names}.items()
+        }
         self.statements: list[str] = []
         inside = segment.terms
         uses: dict[int, int] = {}

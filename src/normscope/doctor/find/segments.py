@@ -1,4 +1,6 @@
-"""A formula in pieces, each from one value that all passes through to the next, and the sum where a branch joins in."""
+"""A formula in pieces, each from one value that all passes through to the next, and the sum where a
+branch joins in.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +17,9 @@ _ONE = Factor(1.0)
 
 @dataclass(frozen=True)
 class Segment:
-    """The part of a formula between two values through which everything passes, with one or more branches in it."""
+    """The part of a formula between two values through which everything passes, with one or more
+    branches in it.
+    """
 
     start: Term
     end: Term
@@ -28,7 +32,9 @@ class Segment:
             return False
         own, of_branches = {id(branch) for branch in self.branches}, set[int]()
         for term in self.terms:
-            if any(id(argument) in own or id(argument) in of_branches for argument in term.arguments):
+            if any(
+                id(argument) in own or id(argument) in of_branches for argument in term.arguments
+            ):
                 if term.kind not in ("sum", "scale", "norm"):
                     return False
                 of_branches.add(id(term))
@@ -41,7 +47,9 @@ class Segment:
 
 
 def segments(end: Term) -> list[Segment]:
-    """A formula cut wherever a single value carries all that follows; each cut where the next branch leaves it."""
+    """A formula cut wherever a single value carries all that follows; each cut where the next
+    branch leaves it.
+    """
     terms = ordered(end)
     place = {id(term): n for n, term in enumerate(terms)}
     arguments = [[place[id(argument)] for argument in term.arguments] for term in terms]
@@ -59,7 +67,9 @@ def segments(end: Term) -> list[Segment]:
     forks = [(terms[0], early)] if early else []
     for first, second in pairwise(chain):
         inside = tuple(
-            terms[n] for n in range(first + 1, second + 1) if terms[n].kind == "branch" and above[n] >> first & 1
+            terms[n]
+            for n in range(first + 1, second + 1)
+            if terms[n].kind == "branch" and above[n] >> first & 1
         )
         if inside:
             forks.append((terms[first], inside))
@@ -71,7 +81,8 @@ def segments(end: Term) -> list[Segment]:
 
 
 def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
-    """What the segment's start and the branch are multiplied with in the sum where they meet; means of vectors.
+    """What the segment's start and the branch are multiplied with in the sum where they meet; means
+    of vectors.
 
     None for one that is not an addend of a sum with the branch in it.
     """
@@ -90,25 +101,38 @@ def scales(segment: Segment, branch: Term) -> tuple[float | None, float | None]:
 
 
 def sum_of(segment: Segment, branch: Term) -> Term | None:
-    """The outermost sum of a segment that has a branch among its addends, as it is, normed or scaled."""
+    """The outermost sum of a segment that has a branch among its addends, as it is, normed or
+    scaled.
+    """
     sums = _sums(segment.end, segment.start)
-    return next((term for term in sums if _factor_in(term, segment.start, branch) is not None), None)
+    return next(
+        (term for term in sums if _factor_in(term, segment.start, branch) is not None), None
+    )
 
 
 def norms_sum(segment: Segment, branch: Term) -> bool:
-    """Whether any norm of a segment is of a sum that has a branch among its addends, as it is or scaled."""
+    """Whether any norm of a segment is of a sum that has a branch among its addends, as it is or
+    scaled.
+    """
     inner = (term.arguments[0] for term in segment.terms if term.kind == "norm")
-    return any(not _is_branch(term, branch) and _factor_in(term, segment.start, branch) is not None for term in inner)
+    return any(
+        not _is_branch(term, branch) and _factor_in(term, segment.start, branch) is not None
+        for term in inner
+    )
 
 
 def branch_factor(segment: Segment, branch: Term) -> Factor | None:
-    """What a branch is multiplied with in the sum where it meets the stream; None where it is no addend of one."""
+    """What a branch is multiplied with in the sum where it meets the stream; None where it is no
+    addend of one.
+    """
     total = sum_of(segment, branch)
     return None if total is None else _factor_in(total, segment.start, branch)
 
 
 def _factor_in(total: Term, start: Term, branch: Term) -> Factor | None:
-    """What a branch is multiplied with on the first way to it through sums and scales; None where there is none."""
+    """What a branch is multiplied with on the first way to it through sums and scales; None where
+    there is none.
+    """
     seen: set[int] = set()
     todo = [(total, _ONE)]
     while todo:
@@ -147,7 +171,9 @@ def _sums(end: Term, start: Term) -> list[Term]:
 
 
 def remade(segment: Segment, made_of: Callable[[Term, tuple[Term, ...]], Term]) -> Segment:
-    """The same with another term in the place of each: what `made_of` makes of it and of its new arguments."""
+    """The same with another term in the place of each: what `made_of` makes of it and of its new
+    arguments.
+    """
     made = {id(segment.start): segment.start}
     for term in segment.terms:
         made[id(term)] = made_of(term, tuple(made[id(argument)] for argument in term.arguments))

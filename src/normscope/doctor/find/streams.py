@@ -1,4 +1,6 @@
-"""The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the formula they make."""
+"""The residual streams of a recorded forward pass: sums x + F(x), the branches F in them, and the
+formula they make.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,23 +24,31 @@ _MASKING = frozenset({"masked_fill", "where"})
 
 @dataclass(slots=True, kw_only=True)
 class Stream:
-    """One residual stream: every sum of it reaches the others through sums, scales and norms alone."""
+    """One residual stream: every sum of it reaches the others through sums, scales and norms
+    alone.
+    """
 
     joins: list[int]
     """Numbers of the residual sums, in order."""
     end: int
     """Number of the last sum, or of the last norm after it."""
     last: int
-    """Number of the last sum; of several streams in one tensor, of the one value that is made of them after it."""
+    """Number of the last sum; of several streams in one tensor, of the one value that is made of
+    them after it.
+    """
     values: int
     """Numbers of all that the sums add up, back to the stream's source, as bits."""
     branches: list[Branch]
     before: int
     """How many of them come before the first block: convolutions that never come again."""
     formula: Term
-    """Its end, over terms for its branches; those of blocks count from 0, earlier ones end at -1."""
+    """Its end, over terms for its branches; those of blocks count from 0, earlier ones end at
+    -1.
+    """
     term: Callable[[int], Term]
-    """Makes, of the number of any of its values, or of a gain on its end, what that is over the same terms."""
+    """Makes, of the number of any of its values, or of a gain on its end, what that is over the
+    same terms.
+    """
     norms: list[tuple[str, float]]
     """Names and epsilons of the norms on the stream and around its branches, in order."""
     width: int
@@ -66,13 +76,17 @@ class _Group:
 def find_streams(graph: Graph) -> list[Stream]:
     """All residual streams in the order of the forward pass.
 
-    A sum is residual where one of its sides reaches, through sums, scales and norms alone, a value that the other side
-    is computed from by way of a weight matrix. So is a mean over depth.
+    A sum is residual where one of its sides reaches, through sums, scales and norms alone, a value
+    that the other side is computed from by way of a weight matrix. So is a mean over depth.
     """
     # All that each value reaches back through light steps, itself among them, as bits.
     reached: list[int] = []
     for value in graph.values:
-        reached.append(reduce(or_, (reached[source] for source in graph.sources(value.number)), 1 << value.number))
+        reached.append(
+            reduce(
+                or_, (reached[source] for source in graph.sources(value.number)), 1 << value.number
+            )
+        )
     groups = _sharing_branches(graph, _groups(graph, reached))
     streams = _streams(graph, groups, reached)
     outer = [group for group in groups if not _is_inside(graph, group, streams)]
@@ -84,10 +98,14 @@ def find_streams(graph: Graph) -> list[Stream]:
             ends=[some.last for some in streams[:number]],
             values=[some.values for some in streams[:number]],
             sources=stream.sources,
-            memories=[(value, branch.output) for branch in stream.branches for value in branch.memory],
+            memories=[
+                (value, branch.output) for branch in stream.branches for value in branch.memory
+            ],
         )
         later = reduce(or_, (other.sources for other in streams[number:]), 0)
-        stream.around["feeds_later"] = any(graph.depends(source, stream.last) for source in bits(later))
+        stream.around["feeds_later"] = any(
+            graph.depends(source, stream.last) for source in bits(later)
+        )
     return streams
 
 
@@ -100,7 +118,9 @@ def _groups(graph: Graph, reached: list[int]) -> list[_Group]:
         if step is None or step.kind not in ("sum", "mix") or not of_vectors:
             continue
         sides = [reached[source] for source in step.sources]
-        if not any(_joins(graph, *pair) for pair in permutations(sides, 2)) or _weighs(graph, value.number):
+        if not any(_joins(graph, *pair) for pair in permutations(sides, 2)) or _weighs(
+            graph, value.number
+        ):
             continue
         own = _Group(1 << value.number, reached[value.number])
         # Means over depth have no sum in common, but what they are taken of.
@@ -112,13 +132,18 @@ def _groups(graph: Graph, reached: list[int]) -> list[_Group]:
 
 
 def _sharing_branches(graph: Graph, groups: Sequence[_Group]) -> list[_Group]:
-    """Groups to which the same branch is added as one: streams that only what they are read with brings together."""
+    """Groups to which the same branch is added as one: streams that only what they are read with
+    brings together.
+    """
     found: list[_Group] = []
     for group in groups:
         joined = group
         for other in list(found):
             shared = joined.values & other.values
-            if any(graph.step(n) is None and graph.through_weights[n] & joined.values & ~shared for n in bits(shared)):
+            if any(
+                graph.step(n) is None and graph.through_weights[n] & joined.values & ~shared
+                for n in bits(shared)
+            ):
                 found.remove(other)
                 joined = other.with_(joined)
         found.append(joined)
@@ -138,19 +163,25 @@ def _is_inside(graph: Graph, group: _Group, streams: Sequence[Stream]) -> bool:
     """
     join = group.joins.bit_length() - 1
     return group.joins.bit_count() == 1 and any(
-        graph.ancestors[join] & stream.values and any(graph.depends(b.output, join) for b in stream.branches)
+        graph.ancestors[join] & stream.values
+        and any(graph.depends(b.output, join) for b in stream.branches)
         for stream in streams
         if not stream.values & group.joins
     )
 
 
 def _joins(graph: Graph, skip: int, branch: int) -> bool:
-    leaves = [leaf for leaf in bits(branch) if graph.step(leaf) is None and graph.through_weights[leaf] & skip]
+    leaves = [
+        leaf
+        for leaf in bits(branch)
+        if graph.step(leaf) is None and graph.through_weights[leaf] & skip
+    ]
     return any(graph.through_weights[leaf] & skip & ~_already(graph, leaf, skip) for leaf in leaves)
 
 
 def _already(graph: Graph, leaf: int, skip: int) -> int:
-    """What the values of the skip that a leaf is made from without weights have come through weights from, as bits.
+    """What the values of the skip that a leaf is made from without weights have come through
+    weights from, as bits.
 
     Of a leaf that only shifts the tokens of such a value that is all, and it is no branch.
     """
@@ -159,24 +190,37 @@ def _already(graph: Graph, leaf: int, skip: int) -> int:
         return number != leaf and bool(skip >> number & 1)
 
     made_of = walked(
-        leaf, lambda n: () if is_skip(n) or graph.is_weight_product(graph.values[n]) else graph.predecessors[n]
+        leaf,
+        lambda n: (
+            () if is_skip(n) or graph.is_weight_product(graph.values[n]) else graph.predecessors[n]
+        ),
     )
     return reduce(or_, (graph.through_weights[n] for n in made_of if is_skip(n)), 0)
 
 
 def _weighs(graph: Graph, number: int) -> bool:
-    """Whether a value is only there to weigh others: queries or scores on their way to a softmax, or a gated part."""
+    """Whether a value is only there to weigh others: queries or scores on their way to a softmax,
+    or a gated part.
+    """
     todo, seen, weighs = [number], {number}, False
     while todo:
         at = todo.pop()
         norms = graph.norms_of.get(at, [])
         # A norm's own arithmetic, which follows its input, leads nowhere else.
-        for consumer in norms + [n for n in graph.consumers[at] if not any(graph.depends(norm, n) for norm in norms)]:
+        for consumer in norms + [
+            n for n in graph.consumers[at] if not any(graph.depends(norm, n) for norm in norms)
+        ]:
             value, before = graph.values[consumer], graph.predecessors[consumer]
-            gates = value.op == "mul" and len({graph.values[n].tensor.numel() for n in before}) < len(before)
+            gates = value.op == "mul" and len(
+                {graph.values[n].tensor.numel() for n in before}
+            ) < len(before)
             if value.op in SOFTMAX or gates:
                 weighs = True
-            elif graph.step(consumer) is None and value.op not in _MASKING and not graph.is_data_product(value):
+            elif (
+                graph.step(consumer) is None
+                and value.op not in _MASKING
+                and not graph.is_data_product(value)
+            ):
                 return False
             elif consumer not in seen:
                 seen.add(consumer)
@@ -195,7 +239,9 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
     sources = [n for n in leaves if not graph.through_weights[n] & (light | first)]
     outputs = [n for n in leaves if n not in sources]
     found = _find_branches(graph, outputs, values, everything & ~values)
-    if together := _computed_together(graph, found, values, reached) or refined(graph, found, values, reached):
+    if together := _computed_together(graph, found, values, reached) or refined(
+        graph, found, values, reached
+    ):
         inside = reduce(or_, (reached[n] & ~(1 << n) for n in together))
         values &= ~inside
         joins = [n for n in joins if values >> n & 1 and n not in together]
@@ -205,11 +251,17 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
     branches = [branch for branch in found if branch.weighed or len(branch.reads) == 1]
     combinations = {branch.output: branch.reads for branch in found if branch not in branches}
     early = len(list(takewhile(lambda branch: branch.kind == "convolution", branches)))
-    before = 0 if any(branch.kind == "convolution" for branch in branches[early:]) or early == len(branches) else early
+    before = (
+        0
+        if any(branch.kind == "convolution" for branch in branches[early:])
+        or early == len(branches)
+        else early
+    )
     shape = graph.connections.shapes.get(joins[-1])
     builder = FormulaOfStream(graph, branches, before, combinations)
     formula = builder.term(end)
-    # What multiplies the last norm belongs to what comes after the stack, unless it multiplies all norms before too.
+    # What multiplies the last norm belongs to what comes after the stack, unless it multiplies all
+    # norms before too.
     while (
         formula.kind == "scale"
         and formula.arguments[0].kind in ("norm", "scale")
@@ -234,10 +286,16 @@ def _stream(graph: Graph, group: _Group, everything: int, reached: list[int]) ->
 
 
 def _scales_earlier_norms(end: Term) -> bool:
-    """Whether norms of sums before the last are multiplied with the same number as it, as where vectors are unit."""
-    scaled = [term for term in ordered(end) if term.kind == "scale" and term.arguments[0].kind == "norm"]
+    """Whether norms of sums before the last are multiplied with the same number as it, as where
+    vectors are unit.
+    """
+    scaled = [
+        term for term in ordered(end) if term.kind == "scale" and term.arguments[0].kind == "norm"
+    ]
     return any(
-        term is not end and term.factor == end.factor and term.arguments[0].arguments[0].kind == "sum"
+        term is not end
+        and term.factor == end.factor
+        and term.arguments[0].arguments[0].kind == "sum"
         for term in scaled
     )
 
@@ -247,7 +305,10 @@ def _start_equal(graph: Graph, sources: list[int], shape: tuple[int, int]) -> bo
     several = [apart(graph.values[n].tensor, *shape) for n in sources]
     if any(streams is None or streams.is_meta for streams in several):
         return None
-    return all(streams is not None and torch.equal(streams, streams[:, :1].expand_as(streams)) for streams in several)
+    return all(
+        streams is not None and torch.equal(streams, streams[:, :1].expand_as(streams))
+        for streams in several
+    )
 
 
 def _find_branches(graph: Graph, outputs: Sequence[int], values: int, others: int) -> list[Branch]:
@@ -258,8 +319,11 @@ def _find_branches(graph: Graph, outputs: Sequence[int], values: int, others: in
     return found
 
 
-def _computed_together(graph: Graph, found: Sequence[Branch], values: int, reached: list[int]) -> list[int]:
-    """Sums of nothing but branches of one kind that read the same value: each is one sub-layer, written as a sum.
+def _computed_together(
+    graph: Graph, found: Sequence[Branch], values: int, reached: list[int]
+) -> list[int]:
+    """Sums of nothing but branches of one kind that read the same value: each is one sub-layer,
+    written as a sum.
 
     Experts and a shared expert are such, or a projection with an adapter of low rank beside it.
     """

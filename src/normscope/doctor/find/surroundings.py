@@ -1,5 +1,6 @@
-"""What stands around a stream: what reads its end, what its cross-attention reads, and what a lost sum cut it from; and
-sums on it that end a sub-layer, as with a convolution after attention: (z + conv(z)) / √5."""
+"""What stands around a stream: what reads its end, what its cross-attention reads, and what a lost
+sum cut it from; and sums on it that end a sub-layer, as with a convolution after attention: (z +
+conv(z)) / √5."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -14,12 +15,16 @@ _Reader = Literal["norm", "weights", "output"]
 
 
 def surroundings(
-    graph: Graph, ends: Sequence[int], values: Sequence[int], sources: int, memories: Sequence[tuple[int, int]]
+    graph: Graph,
+    ends: Sequence[int],
+    values: Sequence[int],
+    sources: int,
+    memories: Sequence[tuple[int, int]],
 ) -> dict[str, Any]:
     """Of one stream, by the names of the fields of `Stack`.
 
-    ends: the last residual sum of every stream up to this one, whose own is the last. values: of each of them its
-    values, as bits. sources: the values that this stream starts from, as bits.
+    ends: the last residual sum of every stream up to this one, whose own is the last. values: of
+    each of them its values, as bits. sources: the values that this stream starts from, as bits.
     memories: (value of another stream, branch of this one that reads it) for every cross-attention.
     """
     continues, cut_by = _cut(graph, ends[:-1], values[:-1], sources, ends[-1])
@@ -36,7 +41,9 @@ def surroundings(
 
 
 def _joins_given(graph: Graph, source: int) -> bool:
-    """Whether a source is first added to rows that are no data, such as learnt queries: that sum is a residual one."""
+    """Whether a source is first added to rows that are no data, such as learnt queries: that sum is
+    a residual one.
+    """
     return any(
         given.tensor.ndim > 1 and given.shape[-2:] == graph.values[number].shape[-2:]
         for number in graph.after(source, "same", "scale")
@@ -74,9 +81,12 @@ def _reader(graph: Graph, number: int, among: int) -> _Reader:
 def _cut(
     graph: Graph, ends: Sequence[int], values: Sequence[int], sources: int, own_end: int
 ) -> tuple[int | None, BranchKind | None]:
-    """The nearest earlier stream of the same shape that a source is made from by way of weights, and by what."""
+    """The nearest earlier stream of the same shape that a source is made from by way of weights,
+    and by what.
+    """
     if any(_carries(graph, source, values) for source in bits(sources)):
-        # What is added to it holds earlier streams, though in parts, as where some tokens go another way.
+        # What is added to it holds earlier streams, though in parts, as where some tokens go
+        # another way.
         return None, None
     for number in range(len(ends) - 1, -1, -1):
         end = ends[number]
@@ -98,7 +108,14 @@ def _cut(
                     attends = any(graph.is_data_product(graph.values[n]) for n in between)
                     if not crosses and not attends and _convolves(graph, between):
                         return number, "convolution"
-                    return number, "cross_attention" if crosses else "attention" if attends else "feed_forward"
+                    return (
+                        number,
+                        "cross_attention"
+                        if crosses
+                        else "attention"
+                        if attends
+                        else "feed_forward",
+                    )
     return None, None
 
 
@@ -106,17 +123,25 @@ def _convolves(graph: Graph, between: Sequence[int]) -> bool:
     """Whether all products with weights among values are convolutions over several places."""
     products = [graph.values[n] for n in between if graph.is_weight_product(graph.values[n])]
     kernels = [graph.values[n].shape[2:] for one in products for n in graph.factors(one)[1:2]]
-    return all(one.op == "convolution" for one in products) and any(size > 1 for kernel in kernels for size in kernel)
+    return all(one.op == "convolution" for one in products) and any(
+        size > 1 for kernel in kernels for size in kernel
+    )
 
 
 def _crosses(graph: Graph, source: int, end: int) -> bool:
-    """Whether a value is made by attention of queries that are made from a stream's end, to keys that are not."""
+    """Whether a value is made by attention of queries that are made from a stream's end, to keys
+    that are not.
+    """
     for number in graph.between(end, source):
         value = graph.values[number]
         if not (graph.is_data_product(value) or FUSED in value.op):
             continue
         given = [n for n in value.inputs if graph.values[n].is_data]
-        if len(given) > 1 and graph.depends(given[0], end) and not any(graph.depends(n, end) for n in given[1:]):
+        if (
+            len(given) > 1
+            and graph.depends(given[0], end)
+            and not any(graph.depends(n, end) for n in given[1:])
+        ):
             # Of scores, not of what they weigh, which depends on the queries too.
             weighs = any(graph.values[n].op in SOFTMAX for n in graph.between(end, given[0]))
             return not weighs
@@ -124,7 +149,9 @@ def _crosses(graph: Graph, source: int, end: int) -> bool:
 
 
 def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
-    """Whether a value has values of streams in it that passed no weights: added in a way not seen as a sum."""
+    """Whether a value has values of streams in it that passed no weights: added in a way not seen
+    as a sum.
+    """
     everything = reduce(or_, values, 0)
     without_weights = walked(
         source, lambda n: () if graph.is_weight_product(graph.values[n]) else graph.predecessors[n]
@@ -133,13 +160,19 @@ def _carries(graph: Graph, source: int, values: Sequence[int]) -> bool:
 
 
 def _goes_around(graph: Graph, source: int, end: int) -> bool:
-    """Whether a value is made from others of the stream's shape too, on ways that do not pass the stream's end."""
+    """Whether a value is made from others of the stream's shape too, on ways that do not pass the
+    stream's end.
+    """
     shape = graph.values[end].shape
-    for at in walked(source, lambda n: [before for before in graph.predecessors[n] if before != end]):
+    for at in walked(
+        source, lambda n: [before for before in graph.predecessors[n] if before != end]
+    ):
         value = graph.values[at]
         alike = at != source and value.shape == shape and value.tensor.is_floating_point()
         # Learnt queries, as many as there are tokens, come from elsewhere too.
-        learnt = any(graph.values[n].shape == shape and not graph.values[n].is_data for n in value.inputs)
+        learnt = any(
+            graph.values[n].shape == shape and not graph.values[n].is_data for n in value.inputs
+        )
         if learnt or (alike and not graph.depends(at, end)):
             return True
     return False
@@ -149,10 +182,12 @@ _ALONE = ("same", "scale")
 
 
 def refined(graph: Graph, found: Sequence[Branch], values: int, reached: list[int]) -> list[int]:
-    """Sums of a branch's output and of what reads it alone, each with what scales it: each is one sub-layer.
+    """Sums of a branch's output and of what reads it alone, each with what scales it: each is one
+    sub-layer.
 
-    The sum goes into another sum or a mean over depth, and no sub-layer reads it before; what is read by the next
-    sub-layer is the stream itself, into which the first branch came without a skip.
+    The sum goes into another sum or a mean over depth, and no sub-layer reads it before; what is
+    read by the next sub-layer is the stream itself, into which the first branch came without a
+    skip.
     """
     outputs = {branch.output for branch in found}
     leaves = sum(1 << n for n in bits(values) if graph.step(n) is None)
@@ -164,17 +199,27 @@ def refined(graph: Graph, found: Sequence[Branch], values: int, reached: list[in
             continue
         pair = 1 << first | 1 << branch.output
         total = next((n for n in bits(values) if reached[n] & leaves == pair), None)
-        if total is None or total in read or any(_goes_past(total, n, first, reached) for n in bits(values)):
+        if (
+            total is None
+            or total in read
+            or any(_goes_past(total, n, first, reached) for n in bits(values))
+        ):
             continue
         end = _scaled(graph, total, values)
-        if any(step.kind in ("sum", "mix") for n in _after(graph, end, values) if (step := graph.step(n)) is not None):
+        if any(
+            step.kind in ("sum", "mix")
+            for n in _after(graph, end, values)
+            if (step := graph.step(n)) is not None
+        ):
             ends.append(end)
     return ends
 
 
 def _goes_past(total: int, number: int, first: int, reached: list[int]) -> bool:
     """Whether a value is made of the first branch's output on a way that does not pass the sum."""
-    return bool(reached[number] >> first & 1) and not (reached[number] >> total & 1 or reached[total] >> number & 1)
+    return bool(reached[number] >> first & 1) and not (
+        reached[number] >> total & 1 or reached[total] >> number & 1
+    )
 
 
 def _scaled(graph: Graph, total: int, values: int) -> int:

@@ -1,4 +1,6 @@
-"""Formulas as a placement or a foreign model computes them, in one form in which the two can be compared."""
+"""Formulas as a placement or a foreign model computes them, in one form in which the two can be
+compared.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,16 +22,32 @@ from .branches import InnerPlace
 class Term:
     """A node of a formula; the same node used twice is the same object."""
 
-    kind: Literal["source", "branch", "sum", "scale", "norm", "mix", "number", "other", "collapse", "connect", "expand"]
+    kind: Literal[
+        "source",
+        "branch",
+        "sum",
+        "scale",
+        "norm",
+        "mix",
+        "number",
+        "other",
+        "collapse",
+        "connect",
+        "expand",
+    ]
     arguments: "tuple[Term, ...]" = ()
     at: int = -1
-    """Number of the value in the trace that it stands for, a norm's gain included; -1 in a placement's formula."""
+    """Number of the value in the trace that it stands for, a norm's gain included; -1 in a
+    placement's formula.
+    """
     factor: Factor | None = None
     """Of a scale or a number."""
     norm: NormFunction | None = None
     """Of a norm in a trace: which one it is."""
     gains: tuple[Factor, ...] = ()
-    """What multiplies such a norm's output, one after the other, and is taken for a part of the norm."""
+    """What multiplies such a norm's output, one after the other, and is taken for a part of the
+    norm.
+    """
     branch: int = -1
     """Which sub-layer of its stack it is, counted from 0."""
     inside: tuple[InnerPlace, ...] = ()
@@ -37,7 +55,9 @@ class Term:
     by_head: bool = False
     """Of a norm, whether parts of a token's features are normed each on their own."""
     text: str = ""
-    """Under what name a source or a branch is printed; of a mean, what its weights are made from beside its values."""
+    """Under what name a source or a branch is printed; of a mean, what its weights are made from
+    beside its values.
+    """
     shape: tuple[int, ...] = ()
     """Of a parameter of a formula."""
     weights: LaneWeights | None = None
@@ -86,16 +106,24 @@ class Term:
         """An entry of a parameter, or a row of it."""
         if self.factor is None or not self.shape or not 0 <= index < self.shape[0]:
             raise IndexError(f"a term of shape {self.shape} has no entry {index}")
-        return Term("number", factor=replace(self.factor, vector=len(self.shape) > 1), shape=self.shape[1:])
+        return Term(
+            "number", factor=replace(self.factor, vector=len(self.shape) > 1), shape=self.shape[1:]
+        )
 
 
 def parameter_term(initial: Initial, shape: tuple[int, ...]) -> Term:
-    """A parameter of a formula, at the mean of the numbers it starts from: which they are does not show in a model."""
-    return Term("number", factor=Factor(_mean(initial), Origin.TRAINABLE, vector=bool(shape)), shape=shape)
+    """A parameter of a formula, at the mean of the numbers it starts from: which they are does not
+    show in a model.
+    """
+    return Term(
+        "number", factor=Factor(_mean(initial), Origin.TRAINABLE, vector=bool(shape)), shape=shape
+    )
 
 
 def _mean(initial: Initial) -> float:
-    return fsum(map(_mean, initial)) / len(initial) if isinstance(initial, tuple) else float(initial)
+    return (
+        fsum(map(_mean, initial)) / len(initial) if isinstance(initial, tuple) else float(initial)
+    )
 
 
 def as_term(value: Term | float) -> Term:
@@ -104,7 +132,9 @@ def as_term(value: Term | float) -> Term:
 
 
 def _number(value: float, *of: Factor) -> Term:
-    return Term("number", factor=Factor(value, max(f.origin for f in of), any(f.vector for f in of)))
+    return Term(
+        "number", factor=Factor(value, max(f.origin for f in of), any(f.vector for f in of))
+    )
 
 
 def scaled(term: Term, factor: Factor, at: int = -1) -> Term:
@@ -113,7 +143,8 @@ def scaled(term: Term, factor: Factor, at: int = -1) -> Term:
         return term
     if term.kind == "number":
         return Term("number", factor=factor * term.factor if term.factor else factor)
-    # Factors of factors are not gathered: what is multiplied must stay one value for all that use it.
+    # Factors of factors are not gathered: what is multiplied must stay one value for all that use
+    # it.
     return Term("scale", (term,), at, factor)
 
 
@@ -131,7 +162,10 @@ def gained(term: Term, *gains: Factor) -> Term:
 
 @operations.mix.register
 def _mix(
-    query: Term, values: Sequence[Term], key: Callable[[Term], Term], value: Callable[[Term], Term] | None = None
+    query: Term,
+    values: Sequence[Term],
+    key: Callable[[Term], Term],
+    value: Callable[[Term], Term] | None = None,
 ) -> Term:
     if value is not None:
         values = [value(one) for one in values]
@@ -193,21 +227,29 @@ def _connect(
 
 
 @operations.sinkhorn.register
-def _sinkhorn(first: Term, logits: tuple[Term, ...], rounds: int, epsilon: float) -> tuple[tuple[Term, ...], ...]:
+def _sinkhorn(
+    first: Term, logits: tuple[Term, ...], rounds: int, epsilon: float
+) -> tuple[tuple[Term, ...], ...]:
     size = isqrt(len(logits))
     numbers = [
-        Term("number", factor=replace(x.factor, value=1 / size, doubly_stochastic=True)) if x.factor else x
+        Term("number", factor=replace(x.factor, value=1 / size, doubly_stochastic=True))
+        if x.factor
+        else x
         for x in logits
     ]
     return tuple(tuple(numbers[row * size : (row + 1) * size]) for row in range(size))
 
 
 def ordered(
-    end: Term, start: Term | None = None, *, arguments: Callable[[Term], tuple[Term, ...]] = attrgetter("arguments")
+    end: Term,
+    start: Term | None = None,
+    *,
+    arguments: Callable[[Term], tuple[Term, ...]] = attrgetter("arguments"),
 ) -> list[Term]:
     """All that a term is made of, each after its own arguments; the term itself is last.
 
-    start: one that is left out, with what it is made of. arguments: what to take a term to be made of.
+    start: one that is left out, with what it is made of. arguments: what to take a term to be made
+    of.
     """
     found: dict[int, Term] = {} if start is None else {id(start): start}
     if id(end) in found:

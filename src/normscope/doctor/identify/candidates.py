@@ -1,4 +1,6 @@
-"""The registry's formulas for a stack of the observed shape, in the form in which the observed one stands."""
+"""The registry's formulas for a stack of the observed shape, in the form in which the observed one
+stands.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,11 @@ SPOKEN_OF: Mapping[BranchKind, SublayerKind] = {
     "mixer": "attention",
 }
 """What stands in a formula for each kind of branch."""
-_PLACES: Mapping[str, Literal["score", "value"]] = {"query": "score", "key": "score", "value": "value"}
+_PLACES: Mapping[str, Literal["score", "value"]] = {
+    "query": "score",
+    "key": "score",
+    "value": "value",
+}
 
 
 class _Norms:
@@ -46,7 +52,9 @@ class _Norms:
 class _End:
     norm: _Norms = field(default_factory=_Norms)
 
-    def parameter(self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), **_: Any) -> Term:
+    def parameter(
+        self, name: str, *, initial: Initial, shape: tuple[int, ...] = (), **_: Any
+    ) -> Term:
         return parameter_term(initial, shape)
 
     def scheduled(self, name: str, *, initial: float) -> Term:
@@ -67,7 +75,9 @@ class _Sublayer(_End):
             where: Literal["score", "value", "output", "hidden"] = _PLACES.get(place, "output")
             where = "hidden" if self.site.kind == "feed_forward" else where
             norms += [InnerPlace(where, term.by_head) for term in found]
-        return Term("branch", (x,), branch=self.number, inside=tuple(sorted(norms)), text=self.site.kind)
+        return Term(
+            "branch", (x,), branch=self.number, inside=tuple(sorted(norms)), text=self.site.kind
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,7 +88,9 @@ class Candidate:
     started: Term
     """The stream before the first sub-layer."""
     blocks: list[Segment]
-    """Without what stands at the stack's end; empty where the state has several parts that only the end joins."""
+    """Without what stands at the stack's end; empty where the state has several parts that only the
+    end joins.
+    """
     whole: list[Segment]
     """With it."""
     final_norm: bool
@@ -88,7 +100,9 @@ class Candidate:
     has_norms: bool
     """Whether it has any norm, on the stream, after it or within a branch."""
     one_norm: bool | None
-    """Whether branches side by side read one norm, or one each; None where none stand side by side."""
+    """Whether branches side by side read one norm, or one each; None where none stand side by
+    side.
+    """
 
 
 def candidates(shape: StackShape, blocks: _Kinds) -> list[Candidate]:
@@ -100,8 +114,11 @@ def candidates(shape: StackShape, blocks: _Kinds) -> list[Candidate]:
     return [_candidate(placement, shape, blocks) for placement in defined]  # type: ignore[arg-type]
 
 
-def candidate(placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind]) -> Candidate:
-    """One placement as it stands for such a stack, all of whose blocks have sub-layers of these kinds.
+def candidate(
+    placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind]
+) -> Candidate:
+    """One placement as it stands for such a stack, all of whose blocks have sub-layers of these
+    kinds.
 
     Raises ValueError where it is not defined for it.
     """
@@ -116,7 +133,11 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
     whole = segments(formula.finish(state, end))
     # What stands at the end is made of the state, and has no branches.
     without = [] if isinstance(state, tuple) else [*whole[:-1], replace(whole[-1], end=state)]
-    beside = [{id(branch.arguments[0]) for branch in some.branches} for some in without if some.side_by_side]
+    beside = [
+        {id(branch.arguments[0]) for branch in some.branches}
+        for some in without
+        if some.side_by_side
+    ]
     terms = [*ordered(whole[0].start), *(term for segment in whole for term in segment.terms)]
     return Candidate(
         placement=placement,
@@ -131,8 +152,12 @@ def _candidate(placement: type[Placement], shape: StackShape, blocks: _Kinds) ->
 
 
 @lru_cache(maxsize=128)
-def lane_blocks(placement: type[Placement], shape: StackShape, blocks: _Kinds, lanes: int) -> list[Segment]:
-    """Each block of a placement with several streams, over a source for each; empty where it has not as many."""
+def lane_blocks(
+    placement: type[Placement], shape: StackShape, blocks: _Kinds, lanes: int
+) -> list[Segment]:
+    """Each block of a placement with several streams, over a source for each; empty where it has
+    not as many.
+    """
     if len(placement.streams) != lanes:
         return []
     formula, streams = placement(shape), sources(lanes)
@@ -152,12 +177,15 @@ def lane_blocks(placement: type[Placement], shape: StackShape, blocks: _Kinds, l
 def blocks_of(
     placement: type[Placement], shape: StackShape, kinds: Sequence[SublayerKind], blocks: int
 ) -> list[Segment]:
-    """The first blocks of a placement in such a stack, which may be deeper; empty where its state has several parts.
+    """The first blocks of a placement in such a stack, which may be deeper; empty where its state
+    has several parts.
 
     Raises ValueError where it is not defined for such a stack.
     """
     formula = placement(shape)
-    state = _after(formula, formula.start(Term("source", text="x"), _End()), (tuple(kinds),) * blocks)
+    state = _after(
+        formula, formula.start(Term("source", text="x"), _End()), (tuple(kinds),) * blocks
+    )
     return [] if isinstance(state, tuple) else segments(state)
 
 

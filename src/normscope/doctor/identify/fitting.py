@@ -1,4 +1,6 @@
-"""Which registered placements fit an observed stream, sub-layer by sub-layer, and which of them is named."""
+"""Which registered placements fit an observed stream, sub-layer by sub-layer, and which of them is
+named.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,45 +47,61 @@ class _Fit:
         return len(self.matched), self.exact, self.details
 
 
-def choose(found: Sequence[_Fit], shape: StackShape, sublayers: int, *, mixing_known: bool) -> _NamedPlacement:
-    """Of candidates in order of rank the placement, those that compute the same, and whether it is sure.
+def choose(
+    found: Sequence[_Fit], shape: StackShape, sublayers: int, *, mixing_known: bool
+) -> _NamedPlacement:
+    """Of candidates in order of rank the placement, those that compute the same, and whether it is
+    sure.
 
-    sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these is missing.
+    sublayers: how many the stream has of the kinds that every Transformer has; 0 where one of these
+    is missing.
     mixing_known: whether the sums of the weights that mix several streams are known.
 
-    Of equals, one whose formula is the same at every depth comes before one that agrees at this depth alone, and a
-    placement before those that are built on it and change its weights.
+    Of equals, one whose formula is the same at every depth comes before one that agrees at this
+    depth alone, and a placement before those that are built on it and change its weights.
     """
     equal = [fit.candidate.placement for fit in found if fit.rank[:2] == found[0].rank[:2]]
     everywhere = [p for p in equal if not _varies(p, shape_with(shape, DEEP))]  # type: ignore[arg-type]
     among = [fit for fit in found if fit.candidate.placement in (everywhere or equal)]
     if not sublayers:
-        # Of one kind of sub-layer alone, a formula that reaches across the kinds of a block says nothing of its own.
+        # Of one kind of sub-layer alone, a formula that reaches across the kinds of a block says
+        # nothing of its own.
         among = [fit for fit in among if fit.candidate.placement.block is Placement.block] or among
     likely = [fit.candidate.placement for fit in among if fit.details == among[0].details]
     likely = [p for p in likely if not any(_refines(p, other) for other in likely)]
     chosen = likely[0]
-    # A placement that refines another one may differ from it in embeddings, which are not compared here.
+    # A placement that refines another one may differ from it in embeddings, which are not compared
+    # here.
     refines = any(_refines(chosen, other) for other in equal)
     also = tuple(p.name for p in equal if p is not chosen)
     # A formula that differs from place to place is not known from a part of it.
     partly = len(found[0].matched) != sublayers and _varies(chosen, shape_with(shape, DEEP))  # type: ignore[arg-type]
     # A mixing that is said to be doubly stochastic is one only where its sums were seen.
-    unseen = not mixing_known and any(f.candidate.doubly_stochastic for f in among if f.candidate.placement is chosen)
+    unseen = not mixing_known and any(
+        f.candidate.doubly_stochastic for f in among if f.candidate.placement is chosen
+    )
     doubtful = len(likely) > 1 or refines or partly or unseen
     return chosen.name, also, "unsure" if doubtful else "sure"
 
 
 def _refines(placement: type[Placement], other: type[Placement]) -> bool:
     """Whether a placement is built on another one, whose blocks it has."""
-    return placement is not other and issubclass(placement, other) and placement.block is other.block
+    return (
+        placement is not other and issubclass(placement, other) and placement.block is other.block
+    )
 
 
 @cache
 def _varies(placement: type[Placement], shape: StackShape) -> bool:
-    """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of other depths."""
-    deep, shallow = (candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW))
-    return not deep.blocks or not all(matches(segment, shallow.blocks[0]) for segment in deep.blocks)
+    """Whether the formula differs between kinds of sub-layers, between blocks, or between stacks of
+    other depths.
+    """
+    deep, shallow = (
+        candidate(placement, shape_with(shape, n), shape.kinds) for n in (DEEP, SHALLOW)
+    )
+    return not deep.blocks or not all(
+        matches(segment, shallow.blocks[0]) for segment in deep.blocks
+    )
 
 
 def shape_with(shape: StackShape, blocks: int) -> StackShape:
@@ -119,8 +137,14 @@ class StreamFormula:
 
     @cached_property
     def doubly_stochastic(self) -> bool | None:
-        """Whether streams are mixed by matrices whose rows and columns sum to 1; None where that is not known."""
-        mixing = [term.weights for term in ordered(self.stream.formula) if term.kind == "connect" and term.weights]
+        """Whether streams are mixed by matrices whose rows and columns sum to 1; None where that is
+        not known.
+        """
+        mixing = [
+            term.weights
+            for term in ordered(self.stream.formula)
+            if term.kind == "connect" and term.weights
+        ]
         found = {is_doubly_stochastic(weights) for weights in mixing}
         return False if False in found else True if found == {True} else None
 
@@ -130,9 +154,11 @@ class StreamFormula:
 
     @cached_property
     def ends_as_before(self) -> bool:
-        """Whether the last segment is as earlier ones, so that a norm at its end belongs to the block.
+        """Whether the last segment is as earlier ones, so that a norm at its end belongs to the
+        block.
 
-        Not where more of them are as it is without that norm: one block whose skip is normed has the same end.
+        Not where more of them are as it is without that norm: one block whose skip is normed has
+        the same end.
         """
 
         def as_earlier(last: Segment) -> int:
@@ -144,7 +170,8 @@ class StreamFormula:
 
     @cached_property
     def one_norm(self) -> frozenset[bool]:
-        """Whether branches side by side read one norm, known by its gain, in each block; both of norms without any.
+        """Whether branches side by side read one norm, known by its gain, in each block; both of
+        norms without any.
 
         Empty where no branches stand side by side.
         """
@@ -156,7 +183,8 @@ class StreamFormula:
         return frozenset(found)
 
     def endings(self) -> list[Segment]:
-        """The last segment as it is, and without the norms at its end, unless these belong to the block.
+        """The last segment as it is, and without the norms at its end, unless these belong to the
+        block.
 
         What makes one value of several streams goes with them.
         """
@@ -175,22 +203,35 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: _Blocks) -> list[_F
     ends = observed.endings()
     found = []
     kinds_of = tuple(tuple(SPOKEN_OF[kind] for kind in kinds) for kinds in blocks)
-    normed = any(term.kind == "norm" for segment in observed.segments[:-1] for term in segment.terms)
+    normed = any(
+        term.kind == "norm" for segment in observed.segments[:-1] for term in segment.terms
+    )
     for each in candidates(shape, kinds_of):
         # Among sub-layers with norms a bare sum is no T-Fixup, which has none anywhere.
         if normed and not each.has_norms:
             continue
-        # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm x + F(x).
-        if not observed.norm and each.has_norms and not any(branch.inside for branch in observed.branches.values()):
+        # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm x
+        # + F(x).
+        if (
+            not observed.norm
+            and each.has_norms
+            and not any(branch.inside for branch in observed.branches.values())
+        ):
             continue
-        lanes = lane_blocks(each.placement, shape, kinds_of, observed.stream.streams) if observed.lanes else []  # type: ignore[arg-type]
+        lanes = (
+            lane_blocks(each.placement, shape, kinds_of, observed.stream.streams)
+            if observed.lanes
+            else []
+        )  # type: ignore[arg-type]
         fit = _fit(observed, ends, each, lanes)
         if fit.matched:
             found.append(fit)
     return sorted(found, key=lambda fit: fit.rank, reverse=True)
 
 
-def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, lanes: Sequence[Segment]) -> _Fit:
+def _fit(
+    observed: StreamFormula, ends: Sequence[Segment], of: Candidate, lanes: Sequence[Segment]
+) -> _Fit:
     """lanes: of several streams the candidate's blocks with a formula for each."""
     fit = _Fit(candidate=of)
     if observed.lanes:
@@ -202,7 +243,8 @@ def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, lanes:
         whole, blocks = _by_branches(of.whole), _by_branches(of.blocks)
         for segment in observed.segments[:-1]:
             _match(fit, segment, whole)
-        # What follows the last sum may be the placement's end, a norm that is not the placement's, or nothing.
+        # What follows the last sum may be the placement's end, a norm that is not the placement's,
+        # or nothing.
         for stripped, end in enumerate(ends):
             if _match(fit, end, blocks):
                 fit.ends_with_norm = bool(stripped)
@@ -213,7 +255,9 @@ def _fit(observed: StreamFormula, ends: Sequence[Segment], of: Candidate, lanes:
 
 
 def _details(observed: StreamFormula, of: Candidate, *, ends_with_norm: bool) -> int:
-    """How many of norm, shared norms, embedding norm, final norm and mixing are as the placement has them."""
+    """How many of norm, shared norms, embedding norm, final norm and mixing are as the placement
+    has them.
+    """
     placement = of.placement
     own = placement.default_norm
     expected_norm = ("layer-norm", "rms-norm", "") if own == "layer-norm" else (own,)
@@ -221,7 +265,8 @@ def _details(observed: StreamFormula, of: Candidate, *, ends_with_norm: bool) ->
         (observed.norm in expected_norm)
         + (observed.embedding_norm == (of.started.kind == "norm"))
         + (ends_with_norm == of.final_norm)
-        # Sums that are not known, or nearly 1, speak for such a mixing: others begin far from it, or at no mixing.
+        # Sums that are not known, or nearly 1, speak for such a mixing: others begin far from it,
+        # or at no mixing.
         + ((observed.doubly_stochastic is not False) == of.doubly_stochastic)
         + (of.one_norm in observed.one_norm or (of.one_norm is None and not observed.one_norm))
     )
@@ -232,7 +277,9 @@ def _by_branches(segments: Sequence[Segment]) -> dict[tuple[int, ...], Segment]:
 
 
 def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment]) -> bool:
-    """Note in `fit` the branches of a segment that are as expected, and tell whether there are any."""
+    """Note in `fit` the branches of a segment that are as expected, and tell whether there are
+    any.
+    """
     numbers = tuple(branch.branch for branch in observed.branches)
     pairs: list[tuple[tuple[int, ...], Term | None]] = [(numbers, None)]
     if observed.side_by_side:
@@ -252,8 +299,12 @@ def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment
     return done
 
 
-def observed_sublayer(segment: Segment, term: Term, branch: Branch, *, shown: Segment, block: int) -> Sublayer:
-    """As it stands in its stream, before any placement is looked for. shown: the segment as its formula has it."""
+def observed_sublayer(
+    segment: Segment, term: Term, branch: Branch, *, shown: Segment, block: int
+) -> Sublayer:
+    """As it stands in its stream, before any placement is looked for. shown: the segment as its
+    formula has it.
+    """
     skip, scale = scales(segment, term)
     return Sublayer(
         name=branch.name,
@@ -279,7 +330,11 @@ def sublayers(
     chosen: dict[tuple[str, ...], _NamedPlacement] = {}
     every = found + _fits_but_for_scales(observed, shape, blocks, found)
     kinds = {kind for block in blocks for kind in block}
-    complete = sum(number >= 0 for number in observed.branches) if {"attention", "feed_forward"} <= kinds else 0
+    complete = (
+        sum(number >= 0 for number in observed.branches)
+        if {"attention", "feed_forward"} <= kinds
+        else 0
+    )
     block_of = [number for number, block in enumerate(blocks, 1) for _ in block]
     known = observed.doubly_stochastic is not None
     made = []
@@ -290,10 +345,18 @@ def sublayers(
             likely = own or [fit for fit in every if term.branch in fit.matched]
             key = tuple(fit.candidate.placement.name for fit in likely)
             if key not in chosen:
-                chosen[key] = choose(likely, shape, complete, mixing_known=known) if likely else ("", (), "unsure")
+                chosen[key] = (
+                    choose(likely, shape, complete, mixing_known=known)
+                    if likely
+                    else ("", (), "unsure")
+                )
             name, also, confidence = chosen[key]
             sublayer = observed_sublayer(
-                segment, term, observed.branches[term.branch], shown=shown, block=block_of[term.branch]
+                segment,
+                term,
+                observed.branches[term.branch],
+                shown=shown,
+                block=block_of[term.branch],
             )
             made.append(
                 replace(
@@ -315,11 +378,18 @@ def _fits_but_for_scales(
 ) -> list[_Fit]:
     """The candidates that fit the stream when all factors of its branches are left out.
 
-    Empty where every sub-layer already fits one of `found`. With a layer scale, x + 0.1 F(norm(x)) fits Pre-LN here.
+    Empty where every sub-layer already fits one of `found`. With a layer scale, x + 0.1 F(norm(x))
+    fits Pre-LN here.
     """
     known = {number for fit in found for number in fit.matched}
-    unnamed = any(term.branch not in known for segment in observed.segments for term in segment.branches)
-    return fits(replace(observed, segments=list(map(unscaled, observed.segments))), shape, blocks) if unnamed else []
+    unnamed = any(
+        term.branch not in known for segment in observed.segments for term in segment.branches
+    )
+    return (
+        fits(replace(observed, segments=list(map(unscaled, observed.segments))), shape, blocks)
+        if unnamed
+        else []
+    )
 
 
 def ends_with_norm(observed: StreamFormula, found: Sequence[_Fit]) -> bool:
@@ -332,7 +402,9 @@ def ends_with_norm(observed: StreamFormula, found: Sequence[_Fit]) -> bool:
 
 
 def without_end(segment: Segment, *, final_norm: bool) -> Segment:
-    """Without the norm at its end, if it is one, and without what makes one value of several streams there."""
+    """Without the norm at its end, if it is one, and without what makes one value of several
+    streams there.
+    """
     around, end = [], segment.end
     while end is not segment.start and end.kind in ("norm", "collapse"):
         around.append(end.kind)

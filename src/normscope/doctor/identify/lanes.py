@@ -1,4 +1,6 @@
-"""Several streams in one value: how a sub-layer is connected with them, and a formula written out for each of them."""
+"""Several streams in one value: how a sub-layer is connected with them, and a formula written out
+for each of them.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +14,8 @@ from ..trace.lanes import SUMS_TO_ONE, LaneWeights
 from ..trace.operations import Origin
 
 DOUBLY_STOCHASTIC_WITHIN, NOT_BEYOND = 1e-3, 0.05
-"""Of sums from 1. Twenty rounds of Sinkhorn and Knopp are far closer than the first where logits are small, and up to
+"""Of sums from 1. Twenty rounds of Sinkhorn and Knopp are far closer than the first where logits
+are small, and up to
 0.031 away at the width and the initial weights of DeepSeek-V4; between the two nothing is known."""
 
 _Lanes = tuple[Term, ...]
@@ -27,7 +30,9 @@ def as_segment(after: _Lanes) -> Segment:
     """Streams after a block, over `sources`, as one piece of a formula that can be compared."""
     end = Term("other", after, text="streams")
     branches = [term for term in ordered(end) if term.kind == "branch"]
-    return Segment(Term("source", text="x"), end, tuple(sorted(branches, key=lambda term: term.branch)))
+    return Segment(
+        Term("source", text="x"), end, tuple(sorted(branches, key=lambda term: term.branch))
+    )
 
 
 def written_out(pieces: Sequence[Segment], streams: int) -> Segment:
@@ -35,7 +40,9 @@ def written_out(pieces: Sequence[Segment], streams: int) -> Segment:
     made = {id(pieces[0].start): sources(streams)}
     for piece in pieces:
         for term in piece.terms:
-            made[id(term)] = _lanes(term, [made[id(argument)] for argument in term.arguments], streams)
+            made[id(term)] = _lanes(
+                term, [made[id(argument)] for argument in term.arguments], streams
+            )
     return as_segment(made[id(pieces[-1].end)])
 
 
@@ -72,7 +79,9 @@ def _factor(weights: LaneWeights | None, *, mixing: bool = False) -> Factor:
 
 
 def is_doubly_stochastic(weights: LaneWeights) -> bool | None:
-    """Whether rows and columns sum to 1; None where they nearly do, or are not known (meta device)."""
+    """Whether rows and columns sum to 1; None where they nearly do, or are not known (meta
+    device).
+    """
     off = weights.from_doubly_stochastic
     if math.isnan(off) or DOUBLY_STOCHASTIC_WITHIN < off <= NOT_BEYOND:
         return None
@@ -80,7 +89,9 @@ def is_doubly_stochastic(weights: LaneWeights) -> bool | None:
 
 
 def connected(segment: Segment, branch: Term) -> StreamConnection | None:
-    """How a branch's streams are connected with it in the piece of a formula that it stands in; None of one stream."""
+    """How a branch's streams are connected with it in the piece of a formula that it stands in;
+    None of one stream.
+    """
     terms = segment.terms
     read = {id(term) for term in Segment(segment.start, branch, ()).terms}
     collapse = _last([term for term in terms if id(term) in read], "collapse")
@@ -89,7 +100,10 @@ def connected(segment: Segment, branch: Term) -> StreamConnection | None:
     if expand is None:
         return None
     mixing = None if connect is None else connect.weights
-    weighed = next((term.weights for term in (expand, connect, collapse) if term is not None and term.weights), None)
+    weighed = next(
+        (term.weights for term in (expand, connect, collapse) if term is not None and term.weights),
+        None,
+    )
     return StreamConnection(
         streams=weighed.streams if weighed is not None else 1,
         read=_weights(collapse),
@@ -118,7 +132,11 @@ def _weights(term: Term | None) -> StreamWeights | None:
         return None
     origin = term.weights.origin
     return StreamWeights(
-        made="token" if origin == Origin.DATA else "trained" if origin == Origin.TRAINABLE else "constant",
+        made="token"
+        if origin == Origin.DATA
+        else "trained"
+        if origin == Origin.TRAINABLE
+        else "constant",
         total=_known(term.weights.total),
         by_feature=term.weights.by_feature_NOID is not None,
         spread=term.weights.spread,

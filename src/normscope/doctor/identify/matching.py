@@ -1,4 +1,5 @@
-"""Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic does not show.
+"""Whether an observed piece of a formula is that of a placement, up to what a model's arithmetic
+does not show.
 
 An `Outline` parts a formula from its numbers, so that these can be compared on their own.
 """
@@ -14,9 +15,13 @@ from ..trace.graph import Factor
 from ..trace.operations import Origin
 
 TOLERANCE = 1e-3
-"""Relative difference of two constants that are taken for the same; models write theirs with four digits or more."""
+"""Relative difference of two constants that are taken for the same; models write theirs with four
+digits or more.
+"""
 _OWN = ("score", "mixer")
-"""Places of norms that are F's own affair: of queries and keys, and within mixers, of which no formula speaks."""
+"""Places of norms that are F's own affair: of queries and keys, and within mixers, of which no
+formula speaks.
+"""
 _ONE = Factor(1.0)
 
 
@@ -24,7 +29,8 @@ _ONE = Factor(1.0)
 class _NormalForm:
     """A term in a form in which neither the order of a sum shows nor what a norm does not see.
 
-    `structure` is a hash, equal for two forms of one kind of comparison that differ in their numbers alone.
+    `structure` is a hash, equal for two forms of one kind of comparison that differ in their
+    numbers alone.
     """
 
     kind: str
@@ -36,17 +42,21 @@ class _NormalForm:
 
 
 _FORMS = WeakKeyDictionary[Segment, dict[tuple[bool, int], _NormalForm | None]]()
-"""By segment; by whether the norms of queries and keys are in it, and by the identity of the branch looked at.
+"""By segment; by whether the norms of queries and keys are in it, and by the identity of the branch
+looked at.
 
-A registered formula is brought into its form once a process, and an observed one no longer kept than it is used.
+A registered formula is brought into its form once a process, and an observed one no longer kept
+than it is used.
 """
 
 
-def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True, only: Term | None = None) -> bool:
+def matches(
+    observed: Segment, expected: Segment, *, qk_norms: bool = True, only: Term | None = None
+) -> bool:
     """Whether two segments compute the same from what they start from.
 
-    qk_norms: whether norms of queries and keys count. only: one of several branches of `observed` that run side by
-    side; `expected` is then its own.
+    qk_norms: whether norms of queries and keys count. only: one of several branches of `observed`
+    that run side by side; `expected` is then its own.
     """
     a = _form(observed, qk_norms, only)
     b = _form(expected, qk_norms, None if only is None else expected.branches[0])
@@ -54,7 +64,9 @@ def matches(observed: Segment, expected: Segment, *, qk_norms: bool = True, only
 
 
 def _form(segment: Segment, qk_norms: bool, only: Term | None) -> _NormalForm | None:
-    """A segment's end over its start; of branches that run side by side the sums' others than `only` are left out."""
+    """A segment's end over its start; of branches that run side by side the sums' others than
+    `only` are left out.
+    """
     made, key = _FORMS.setdefault(segment, {}), (qk_norms, id(only))
     if key not in made:
         maker = _Maker(qk_norms, segment, only)
@@ -67,7 +79,9 @@ def _form(segment: Segment, qk_norms: bool, only: Term | None) -> _NormalForm | 
 
 
 def _same(observed: _NormalForm, expected: _NormalForm) -> bool:
-    """Whether two forms agree: constants by value, trained and scheduled numbers by their being there."""
+    """Whether two forms agree: constants by value, trained and scheduled numbers by their being
+    there.
+    """
     seen: set[tuple[int, int]] = set()
     todo = [(observed, expected)]
     while todo:
@@ -75,7 +89,11 @@ def _same(observed: _NormalForm, expected: _NormalForm) -> bool:
         if (id(a), id(b)) in seen:
             continue
         seen.add((id(a), id(b)))
-        if a.kind != b.kind or len(a.parts) != len(b.parts) or not all(map(_agree, a.factors, b.factors)):
+        if (
+            a.kind != b.kind
+            or len(a.parts) != len(b.parts)
+            or not all(map(_agree, a.factors, b.factors))
+        ):
             return False
         if not a.parts and a.structure != b.structure:
             return False
@@ -84,15 +102,21 @@ def _same(observed: _NormalForm, expected: _NormalForm) -> bool:
 
 
 def _agree(observed: Factor, expected: Factor) -> bool:
-    if observed.vector != expected.vector or (expected.doubly_stochastic and observed.doubly_stochastic is False):
+    if observed.vector != expected.vector or (
+        expected.doubly_stochastic and observed.doubly_stochastic is False
+    ):
         return False
     if expected.origin == Origin.CONSTANT and observed.origin < Origin.TRAINABLE:
         return abs(observed.value - expected.value) <= TOLERANCE * abs(expected.value)
     return observed.origin == expected.origin
 
 
-def _added(to: dict[tuple[Origin, bool], Factor], factor: Factor) -> dict[tuple[Origin, bool], Factor]:
-    """Factors of one value, by what they are made from, with one more: numbers of one origin are added up."""
+def _added(
+    to: dict[tuple[Origin, bool], Factor], factor: Factor
+) -> dict[tuple[Origin, bool], Factor]:
+    """Factors of one value, by what they are made from, with one more: numbers of one origin are
+    added up.
+    """
     key = factor.origin, factor.vector
     to[key] = replace(factor, value=factor.value + to[key].value) if key in to else factor
     return to
@@ -117,7 +141,9 @@ class _Maker:
             return self._sum(self._items(term))
         if term.kind == "branch" and self.only is not None and term is not self.only:
             return None
-        parts = tuple(part for argument in term.arguments if (part := self.form(argument)) is not None)
+        parts = tuple(
+            part for argument in term.arguments if (part := self.form(argument)) is not None
+        )
         if len(parts) < len(term.arguments):
             return None
         name: tuple[Any, ...] = (term.kind, term.text, term.inside)
@@ -130,15 +156,23 @@ class _Maker:
             name, parts = ("norm",), (self._relative(parts[0]),)
         structure = hash((name, *(part.structure for part in parts)))
         return _NormalForm(
-            str(name), structure, parts, with_branch=term.kind == "branch" or any(p.with_branch for p in parts)
+            str(name),
+            structure,
+            parts,
+            with_branch=term.kind == "branch" or any(p.with_branch for p in parts),
         )
 
     def _items(self, total: Term) -> list[tuple[Factor, _NormalForm]]:
-        """The addends of a sum and of the sums in it, each with its factor; one that comes on several ways is one."""
-        # Down from the sum: what is added on many ways has all of its factors before it is looked at.
+        """The addends of a sum and of the sums in it, each with its factor; one that comes on
+        several ways is one.
+        """
+        # Down from the sum: what is added on many ways has all of its factors before it is looked
+        # at.
         factors: dict[int, dict[tuple[Origin, bool], Factor]] = {id(total): _added({}, _ONE)}
         found: list[tuple[Factor, _NormalForm]] = []
-        for term in reversed(ordered(total, arguments=lambda term: tuple(inner for _, inner in self._addends(term)))):
+        for term in reversed(
+            ordered(total, arguments=lambda term: tuple(inner for _, inner in self._addends(term)))
+        ):
             own, addends = factors[id(term)].values(), self._addends(term)
             for factor, inner in addends:
                 into = factors.setdefault(id(inner), {})
@@ -146,13 +180,17 @@ class _Maker:
                     _added(into, outer * factor)
             if not addends:
                 # What is trained or scheduled stays before the sum that it multiplies.
-                before = term.factor if term.kind == "scale" and term is not self.segment.start else None
+                before = (
+                    term.factor if term.kind == "scale" and term is not self.segment.start else None
+                )
                 made = self.form(term if before is None else term.arguments[0])
                 found += [(outer * (before or _ONE), made) for outer in own if made is not None]
         return found
 
     def _addends(self, term: Term) -> list[tuple[Factor, Term]]:
-        """What a sum or a multiple is made of, each with its factor; nothing of what is an addend itself."""
+        """What a sum or a multiple is made of, each with its factor; nothing of what is an addend
+        itself.
+        """
         if term is self.segment.start:
             return []
         if term.kind == "sum":
@@ -160,8 +198,13 @@ class _Maker:
         if term.kind == "scale" and term.factor is not None:
             inner = term.arguments[0]
             is_start = inner is self.segment.start
-            # A trained gate on a norm cannot be told from the norm's own gain; the stream has its own, normed or not.
-            if inner.kind == "norm" and not is_start and (term.factor.vector or term.factor.origin == Origin.TRAINABLE):
+            # A trained gate on a norm cannot be told from the norm's own gain; the stream has its
+            # own, normed or not.
+            if (
+                inner.kind == "norm"
+                and not is_start
+                and (term.factor.vector or term.factor.origin == Origin.TRAINABLE)
+            ):
                 return [(_ONE, inner)]
             # A constant goes into the sum behind it.
             if is_start or inner.kind != "sum" or term.factor.origin == Origin.CONSTANT:
@@ -173,17 +216,26 @@ class _Maker:
         if not items or (len(items) == 1 and _agree(items[0][0], _ONE)):
             return items[0][1] if items else None
         # A buffer's number stands where a formula's constant does.
-        keys = [(part.structure, max(factor.origin, Origin.BUFFER), factor.vector) for factor, part in items]
+        keys = [
+            (part.structure, max(factor.origin, Origin.BUFFER), factor.vector)
+            for factor, part in items
+        ]
         order = sorted(range(len(items)), key=lambda n: keys[n])
         factors, parts = (tuple(items[n][which] for n in order) for which in (0, 1))
         structure = hash(("sum", *(keys[n] for n in order)))
-        return _NormalForm("sum", structure, parts, factors, any(part.with_branch for part in parts))  # type: ignore[arg-type, union-attr]
+        return _NormalForm(
+            "sum", structure, parts, factors, any(part.with_branch for part in parts)
+        )  # type: ignore[arg-type, union-attr]
 
     def _relative(self, inner: _NormalForm) -> _NormalForm:
-        """A norm's sum divided by its branch's number: a norm does not see what multiplies all of its input."""
+        """A norm's sum divided by its branch's number: a norm does not see what multiplies all of
+        its input.
+        """
         if inner.kind != "sum" or any(factor.origin != Origin.CONSTANT for factor in inner.factors):
             return inner
-        branches = [f.value for f, part in zip(inner.factors, inner.parts, strict=True) if part.with_branch]
+        branches = [
+            f.value for f, part in zip(inner.factors, inner.parts, strict=True) if part.with_branch
+        ]
         if len(inner.parts) == 1 and not inner.factors[0].vector:
             branches = [inner.factors[0].value]
         if len(branches) != 1 or branches[0] <= 0:
@@ -205,19 +257,28 @@ class Outline:
     """A formula with a number wherever a value could be multiplied with one, 1 where it is not."""
 
     structure: tuple[Any, ...]
-    """The formula without its numbers: what is applied, and the structures of what it is applied to."""
+    """The formula without its numbers: what is applied, and the structures of what it is applied
+    to.
+    """
     numbers: tuple[float, ...]
     """In the order of their places in `structure`."""
 
 
 def outline(segment: Segment) -> Outline | None:
-    """A piece of a formula as its outline; None where a value in it is used twice, or a mean over depth is taken.
+    """A piece of a formula as its outline; None where a value in it is used twice, or a mean over
+    depth is taken.
 
-    It is the form that `matches` compares, so that kinds of sub-layers are left out, addends have one order, and what
-    a norm takes in is divided by its branch's number, which a norm does not see.
+    It is the form that `matches` compares, so that kinds of sub-layers are left out, addends have
+    one order, and what a norm takes in is divided by its branch's number, which a norm does not
+    see.
     """
     # Only a formula that is a tree has one place for each number.
-    used = [id(a) for term in segment.terms for a in term.arguments if a is not segment.start and a.kind != "source"]
+    used = [
+        id(a)
+        for term in segment.terms
+        for a in term.arguments
+        if a is not segment.start and a.kind != "source"
+    ]
     if len(set(used)) < len(used) or any(term.kind == "mix" for term in segment.terms):
         return None
     form = _form(segment, True, None)
@@ -242,4 +303,6 @@ def _outlined(factor: Factor, form: _NormalForm) -> tuple[float, Outline]:
         number, made = 1.0, _applied(form.kind, arguments)
     if factor.is_constant:
         return factor.value * number, made
-    return 1.0, _applied("trained" if factor.origin == Origin.TRAINABLE else "constant", [(number, made)])
+    return 1.0, _applied(
+        "trained" if factor.origin == Origin.TRAINABLE else "constant", [(number, made)]
+    )

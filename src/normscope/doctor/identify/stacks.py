@@ -1,4 +1,6 @@
-"""Find the stacks of any PyTorch model: its streams in blocks, and the placement of every sub-layer in them."""
+"""Find the stacks of any PyTorch model: its streams in blocks, and the placement of every sub-layer
+in them.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +22,15 @@ from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
 from ..trace.operations import Trace
 from ..trace.recording import recorded
-from .fitting import StreamFormula, commonest, ends_with_norm, fits, observed_sublayer, sublayers, without_end
+from .fitting import (
+    StreamFormula,
+    commonest,
+    ends_with_norm,
+    fits,
+    observed_sublayer,
+    sublayers,
+    without_end,
+)
 from .lanes import written_out
 
 SEVERAL_HEADS = 2
@@ -30,9 +40,10 @@ _MIXING = ("attention", "convolution", "mixer")
 def find_stacks(model: nn.Module, inputs: Inputs) -> list[Stack]:
     """The stacks of a model in the order of its forward pass, from one pass in evaluation mode.
 
-    inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a
-    function that runs it and returns its output. Names of classes and modules play no part; module names are only
-    reported. The model is left as it was: weights, gradients, buffers, mode, and all random number generators.
+    inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
+    tensor), or a function that runs it and returns its output. Names of classes and modules play no
+    part; module names are only reported. The model is left as it was: weights, gradients, buffers,
+    mode, and all random number generators.
 
     Raises ValueError where a model cannot be looked at, as `streams_in` says.
     """
@@ -53,13 +64,17 @@ def as_stacks(streams: Sequence[Stream]) -> list[Stack]:
         if "cross_attention" in kinds[number]:
             # Where the memory is an input, nothing is known of its stack.
             memory = memories[number]
-            encoder_blocks, decoder_blocks = counts[number if memory is None else memory], counts[number]
+            encoder_blocks, decoder_blocks = (
+                counts[number if memory is None else memory],
+                counts[number],
+            )
         elif readers:
             decoder_blocks = counts[readers[0]]
         shape = StackShape(
             kind="decoder" if "cross_attention" in kinds[number] else "encoder",
             width=stream.width,
-            # With one head a norm of heads is one of the whole width; how many there are otherwise does not matter.
+            # With one head a norm of heads is one of the whole width; how many there are otherwise
+            # does not matter.
             heads=1 if any(branch.one_head for branch in stream.branches) else SEVERAL_HEADS,
             encoder_blocks=encoder_blocks,
             decoder_blocks=decoder_blocks,
@@ -79,7 +94,10 @@ def _memory_of(stream: Stream, streams: Sequence[Stream]) -> int | None:
 
 def branches_of(stack: Stack, stream: Stream) -> tuple[Branch, ...]:
     """The stream's branches in the order of the stack's sub-layers, which know their numbers."""
-    return tuple(stream.branches[sublayer.formula.branch.branch + stream.before] for sublayer in stack.sublayers)
+    return tuple(
+        stream.branches[sublayer.formula.branch.branch + stream.before]
+        for sublayer in stack.sublayers
+    )
 
 
 def _stack(stream: Stream, shape: StackShape, blocks: Sequence[Sequence[BranchKind]]) -> Stack:
@@ -87,7 +105,11 @@ def _stack(stream: Stream, shape: StackShape, blocks: Sequence[Sequence[BranchKi
     # Those that blocks make.
     inner = [piece for piece in pieces if piece.branches[0].branch >= 0] or pieces
     observed = StreamFormula(stream=stream, segments=inner)
-    epsilons = [epsilon for name, epsilon in stream.norms if name == observed.norm and not math.isnan(epsilon)]
+    epsilons = [
+        epsilon
+        for name, epsilon in stream.norms
+        if name == observed.norm and not math.isnan(epsilon)
+    ]
     found = fits(_in_lanes(observed, blocks), shape, blocks)
     final_norm = ends_with_norm(observed, found)
     of_blocks = sublayers(observed, shape, blocks, found, final_norm)
@@ -98,7 +120,9 @@ def _stack(stream: Stream, shape: StackShape, blocks: Sequence[Sequence[BranchKi
         name=".".join(parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, paths)),
         blocks=len(blocks),
         placement=placement,
-        scaled_placement="" if placement else commonest([sub.scaled_placement for sub in of_blocks]),
+        scaled_placement=""
+        if placement
+        else commonest([sub.scaled_placement for sub in of_blocks]),
         norm=observed.norm,
         norm_epsilon=max(epsilons, key=epsilons.count, default=None),
         final_norm=final_norm,
@@ -127,7 +151,9 @@ def _in_lanes(observed: StreamFormula, blocks: Sequence[Sequence[BranchKind]]) -
 def _early(stream: Stream, piece: Segment) -> list[Sublayer]:
     """Branches before the first block, which no placement speaks of."""
     branches = [(term, stream.branches[term.branch + stream.before]) for term in piece.branches]
-    return [observed_sublayer(piece, term, branch, shown=piece, block=0) for term, branch in branches]
+    return [
+        observed_sublayer(piece, term, branch, shown=piece, block=0) for term, branch in branches
+    ]
 
 
 def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
@@ -139,14 +165,19 @@ def wired_like(stack: Stack) -> Literal["Pre-LN", "Post-LN", ""]:
 
 
 def cut_in_blocks(kinds: Sequence[BranchKind]) -> tuple[tuple[BranchKind, ...], ...]:
-    """Blocks that are all alike where there are such: attention, convolutions and mixers may take each other's places.
+    """Blocks that are all alike where there are such: attention, convolutions and mixers may take
+    each other's places.
 
-    Otherwise a block ends where a feed-forward does and something else follows. One block where nothing repeats.
+    Otherwise a block ends where a feed-forward does and something else follows. One block where
+    nothing repeats.
     """
     places = ["mixing" if kind in _MIXING else kind for kind in kinds]
-    # Stacks without feed-forwards alternate between ways of mixing: what they have in common says nothing of blocks.
+    # Stacks without feed-forwards alternate between ways of mixing: what they have in common says
+    # nothing of blocks.
     some, lengths = list(places if "feed_forward" in places else kinds), range(1, len(kinds) + 1)
-    length = next(n for n in lengths if len(kinds) % n == 0 and some[:n] * (len(kinds) // n) == some)
+    length = next(
+        n for n in lengths if len(kinds) % n == 0 and some[:n] * (len(kinds) // n) == some
+    )
     if length < len(kinds):
         starts = list(range(0, len(kinds), length))
     else:
@@ -157,14 +188,16 @@ def cut_in_blocks(kinds: Sequence[BranchKind]) -> tuple[tuple[BranchKind, ...], 
 
 
 def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
-    """The recorded pass as a graph, and the streams in it, from one forward pass in evaluation mode.
+    """The recorded pass as a graph, and the streams in it, from one forward pass in evaluation
+    mode.
 
-    The model is left as it was: weights, gradients, buffers, mode, and all random number generators. On the meta device
-    what a model computes is known without its values: norms, streams and branches are found, but no means over depth,
-    and numbers that parameters or buffers hold are NaN.
+    The model is left as it was: weights, gradients, buffers, mode, and all random number
+    generators. On the meta device what a model computes is known without its values: norms, streams
+    and branches are found, but no means over depth, and numbers that parameters or buffers hold are
+    NaN.
 
-    Raises ValueError where a model cannot be looked at: with weights that are not finite, with a forward pass that
-    raises or returns no floating-point tensor, or without any residual sum.
+    Raises ValueError where a model cannot be looked at: with weights that are not finite, with a
+    forward pass that raises or returns no floating-point tensor, or without any residual sum.
     """
     for name, weight in floating(model):
         if not is_finite(weight):
@@ -174,8 +207,8 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
         streams = find_streams(graph)
     if not streams:
         raise ValueError(
-            "no residual stream found: nothing in the forward pass has the form x + F(x) with weights in F; "
-            + _sums(graph)
+            "no residual stream found: nothing in the forward pass has the form x + F(x) with "
+            "weights in F; " + _sums(graph)
         )
     return graph, streams
 
@@ -185,32 +218,44 @@ _ITSELF = "the model itself"
 
 def _sums(graph: Graph) -> str:
     """What sums of two values were seen instead, in words."""
-    sums = [value for value in graph.values if value.op in ("add", "sub") and graph.predecessors[value.number]]
+    sums = [
+        value
+        for value in graph.values
+        if value.op in ("add", "sub") and graph.predecessors[value.number]
+    ]
     itself = [value for value in sums if len(value.args) == 2 and value.args[0] == value.args[1]]
     of_two = [value for value in sums if len(graph.predecessors[value.number]) == 2]
     if itself:
         return (
-            f"{len(itself)} times a value is added to itself, first in {itself[0].module or _ITSELF}: a branch that "
-            "was to be added took the name of the stream, as x = F(x); x = x + x does"
+            f"{len(itself)} times a value is added to itself, first in "
+            f"{itself[0].module or _ITSELF}: a branch that was to be added took the name of the "
+            "stream, as x = F(x); x = x + x does"
         )
     if not of_two:
         return "it adds no two values that come of its input"
     last = of_two[-1]
     if all(any(n in graph.norms for n in graph.predecessors[value.number]) for value in of_two):
         return (
-            f"{len(of_two)} sums add a norm to what it norms, first in {of_two[0].module or _ITSELF}, and weights "
-            "alone read them: the skip goes into F, as in F(norm(x) + x), and not around it"
+            f"{len(of_two)} sums add a norm to what it norms, first in "
+            f"{of_two[0].module or _ITSELF}, and weights alone read them: the skip goes into F, as "
+            "in F(norm(x) + x), and not around it"
         )
     return (
-        f"{len(of_two)} sums of two values were seen, the last of shape {tuple(last.shape)} in {last.module or _ITSELF}"
-        ", none of which could be followed as one"
+        f"{len(of_two)} sums of two values were seen, the last of shape {tuple(last.shape)} in "
+        f"{last.module or _ITSELF}, none of which could be followed as one"
     )
 
 
 def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
-    """A forward pass within `looked_at`. Raises ValueError where it raises, or returns no floating-point tensor."""
+    """A forward pass within `looked_at`. Raises ValueError where it raises, or returns no
+    floating-point tensor.
+    """
     given = dict(inputs) if isinstance(inputs, Mapping) else inputs
-    tensors = None if callable(inputs) else [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
+    tensors = (
+        None
+        if callable(inputs)
+        else [leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor)]
+    )
     try:
         trace = recorded(model, lambda: call_with(model, inputs), tensors)
     except UserError:  # says already which file and what to do
@@ -220,5 +265,7 @@ def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
     found = list(tensors_in(trace.output))
     if not any(tensor.is_floating_point() for tensor in found):
         what = "integers only" if found else f"no tensor, but {type(trace.output).__name__}"
-        raise ValueError(f"the forward pass returned {what}; the model must give hidden states, logits or a loss")
+        raise ValueError(
+            f"the forward pass returned {what}; the model must give hidden states, logits or a loss"
+        )
     return trace

@@ -1,7 +1,9 @@
-"""How each block is wired, in the names of its own modules, and the one block that is wired unlike all others.
+"""How each block is wired, in the names of its own modules, and the one block that is wired unlike
+all others.
 
-A block is what parameters of one number in their names belong to. Its norms and sub-layers keep their places in it
-wherever the formula is cut, so that a norm that feeds the skip too is the fault of the block that it stands in.
+A block is what parameters of one number in their names belong to. Its norms and sub-layers keep
+their places in it wherever the formula is cut, so that a norm that feeds the skip too is the fault
+of the block that it stands in.
 """
 
 from collections import Counter
@@ -28,7 +30,8 @@ class _Block:
 
 
 def unlike_all(stack: Stack, weights: Mapping[str, Tensor]) -> Fault | None:
-    """The one block of at least three that is wired otherwise, with matrices of the same names and shapes.
+    """The one block of at least three that is wired otherwise, with matrices of the same names and
+    shapes.
 
     None where several are, or where blocks read several values of others, as of the first one.
 
@@ -56,22 +59,30 @@ def unlike_all(stack: Stack, weights: Mapping[str, Tensor]) -> Fault | None:
     others = tuple(step for step in usual if step not in own) or usual
     return Fault(
         where=listed(sublayer.name for sublayer in blocks[number].sublayers),
-        message=f"block {number + 1} of {len(blocks)} is wired unlike all others, with matrices of the same names and "
-        f"shapes: {'; '.join(steps)}, where the others have {'; '.join(others)}",
+        message=(
+            f"block {number + 1} of {len(blocks)} is wired unlike all others, with matrices of the "
+            f"same names and shapes: {'; '.join(steps)}, where the others have {'; '.join(others)}"
+        ),
         fix=f"wire block {number + 1} as the others; where it is meant to differ, silence the rule",
     )
 
 
 def _ends_in_own_norm(stack: Stack, place: int, last: _Block, usual_end: str) -> bool:
-    """Whether all that the last block lacks is a norm of its own around its end, which counts as the final one."""
+    """Whether all that the last block lacks is a norm of its own around its end, which counts as
+    the final one.
+    """
     norm, _, rest = usual_end.removeprefix("x ← ").partition("(")
     own, _ = _split(last.sublayers[0].measured.matrices[0], place)
     uses = [_split(use.parameters[0], place) for use in stack.norm_uses if use.parameters]
-    return last.steps[-1] == f"x ← {rest[:-1]}" and any(key == own and _shown(name) == norm for key, name in uses)
+    return last.steps[-1] == f"x ← {rest[:-1]}" and any(
+        key == own and _shown(name) == norm for key, name in uses
+    )
 
 
 def _places(names: Sequence[str]) -> int | None:
-    """Which of the numbers in names is the block's: the one with most values. None where names have none."""
+    """Which of the numbers in names is the block's: the one with most values. None where names have
+    none.
+    """
     numbers = [[int(part) for part in name.split(".") if part.isdecimal()] for name in names]
     shortest = min(map(len, numbers), default=0)
     if not shortest:
@@ -80,7 +91,9 @@ def _places(names: Sequence[str]) -> int | None:
 
 
 def _split(name: str, place: int) -> tuple[tuple[int, ...], str]:
-    """The numbers of a name up to the block's, and the name without them; () where it is of no block."""
+    """The numbers of a name up to the block's, and the name without them; () where it is of no
+    block.
+    """
     parts = name.split(".")
     numbers: list[int] = []
     for at, part in enumerate(parts):
@@ -91,7 +104,9 @@ def _split(name: str, place: int) -> tuple[tuple[int, ...], str]:
 
 
 def _written(stack: Stack, place: int) -> list[_Block] | None:
-    """Every block with its steps, in the order of depth; None where one of them is not understood."""
+    """Every block with its steps, in the order of depth; None where one of them is not
+    understood.
+    """
     blocks: dict[tuple[int, ...], _Block] = {}
     owner: dict[int, tuple[int, ...]] = {}
     words: dict[int, str] = {}
@@ -107,7 +122,9 @@ def _written(stack: Stack, place: int) -> list[_Block] | None:
     norms = {use.at: _split(use.parameters[0], place) for use in stack.norm_uses if use.parameters}
     several = Counter(name for _, name in set(norms.values()))
     pieces = [one.formula.segment for one in in_blocks(stack)]
-    for term in {id(term): term for piece in pieces for term in (*piece.terms, piece.start)}.values():
+    for term in {
+        id(term): term for piece in pieces for term in (*piece.terms, piece.start)
+    }.values():
         if term.kind == "norm" and term.at in norms:
             key, name = norms[term.at]
             # A number that comes once is none of a block, as that of a norm in front of them.
@@ -130,7 +147,9 @@ def _written(stack: Stack, place: int) -> list[_Block] | None:
     # A norm behind the blocks is none of the last one's.
     while last.kind == "norm" and owner.get(id(last)) != list(blocks)[-1]:
         (last,) = last.arguments
-    for (key, block), end in zip(blocks.items(), [*(reads[0] for reads in ends), last], strict=True):
+    for (key, block), end in zip(
+        blocks.items(), [*(reads[0] for reads in ends), last], strict=True
+    ):
         # What multiplies all that a block hands on may be the next one's.
         while end.kind == "scale":
             (end,) = end.arguments
@@ -151,13 +170,18 @@ class _Writer:
     """The values of one block as text, those of others as x."""
 
     def __init__(
-        self, key: tuple[int, ...], owner: Mapping[int, tuple[int, ...]], words: Mapping[int, str], reads: list[Term]
+        self,
+        key: tuple[int, ...],
+        owner: Mapping[int, tuple[int, ...]],
+        words: Mapping[int, str],
+        reads: list[Term],
     ) -> None:
         self._key, self._owner, self._words, self.reads = key, owner, words, reads
         self._foreign: dict[int, bool] = {}
 
     def text(self, term: Term) -> str:
-        # What multiplies the skip of a block's first sum is its own; a constant may as well be read through.
+        # What multiplies the skip of a block's first sum is its own; a constant may as well be read
+        # through.
         constant = term.kind == "scale" and term.factor is not None and term.factor.is_constant
         if self._is_foreign(term) and not constant:
             if not any(term is other for other in self.reads):
@@ -166,7 +190,9 @@ class _Writer:
         if term.kind == "branch":
             return self._words[id(term)]
         if term.kind == "sum":
-            addends = sorted(self._addends(term), key=lambda text: (text.startswith("-"), "x" not in text, text))
+            addends = sorted(
+                self._addends(term), key=lambda text: (text.startswith("-"), "x" not in text, text)
+            )
             return " + ".join(addends).replace("+ -", "- ")
         inner = ", ".join(map(self.text, term.arguments))
         if term.kind == "scale" and term.arguments[0].kind == "sum":
@@ -198,11 +224,19 @@ class _Writer:
         return self._foreign[id(end)]
 
 
-def _built_alike(blocks: Sequence[_Block], odd: int, place: int, weights: Mapping[str, Tensor]) -> bool:
+def _built_alike(
+    blocks: Sequence[_Block], odd: int, place: int, weights: Mapping[str, Tensor]
+) -> bool:
     """Whether a block has matrices of the names and shapes that others have."""
 
     def built(block: _Block) -> list[tuple[str, tuple[int, ...]]]:
         names = {name for sublayer in block.sublayers for name in sublayer.measured.matrices}
-        return sorted((_split(name, place)[1], tuple(weights[name].shape)) for name in names if name in weights)
+        return sorted(
+            (_split(name, place)[1], tuple(weights[name].shape))
+            for name in names
+            if name in weights
+        )
 
-    return built(blocks[odd]) in [built(block) for number, block in enumerate(blocks) if number != odd]
+    return built(blocks[odd]) in [
+        built(block) for number, block in enumerate(blocks) if number != odd
+    ]

@@ -1,4 +1,5 @@
-"""The weight matrices of a sub-layer, and how large they are beside what a placement's source draws.
+"""The weight matrices of a sub-layer, and how large they are beside what a placement's source
+draws.
 
 What a matrix is for is told by its shape and its order of use, never by its name.
 """
@@ -34,18 +35,30 @@ class WeightMatrix:
 
 
 def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[WeightMatrix]:
-    """The matrices of a sub-layer in order of use; none where shapes and order do not tell which is which.
+    """The matrices of a sub-layer in order of use; none where shapes and order do not tell which is
+    which.
 
-    The last is the one whose product joins the stream. Before it stand, of attention, the three that make query, key
-    and value, of which is not known which is which: packed into one (equal parts along its longer side), into two or
-    into none; and of a feed-forward all the others, two where it is gated.
+    The last is the one whose product joins the stream. Before it stand, of attention, the three
+    that make query, key and value, of which is not known which is which: packed into one (equal
+    parts along its longer side), into two or into none; and of a feed-forward all the others, two
+    where it is gated.
     """
     known = patient.weights
     used = [(name, known[name]) for name in sublayer.measured.parameters if name in known]
-    weights = [(name, weight.detach()) for name, weight in used if weight.ndim == 2 and width in weight.shape]
-    # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is not told by order.
+    weights = [
+        (name, weight.detach())
+        for name, weight in used
+        if weight.ndim == 2 and width in weight.shape
+    ]
+    # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is
+    # not told by order.
     strangers = any(weight.ndim > 2 for _, weight in used)
-    if strangers or len(weights) < 2 or sublayer.kind in ("convolution", "mixer") or weights[-1][1].is_sparse:
+    if (
+        strangers
+        or len(weights) < 2
+        or sublayer.kind in ("convolution", "mixer")
+        or weights[-1][1].is_sparse
+    ):
         return []
     if sublayer.kind == "feed_forward":
         return [_whole(name, weight) for name, weight in weights]
@@ -59,30 +72,42 @@ def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
         return [_whole(name, weight)]
     parts = weight.chunk(weight.shape[longer] // width, longer)
     made = [_whole(name, part) for part in parts]
-    # Packed parts lie one after another, or head by head: then each row is told from the others by its size alone.
+    # Packed parts lie one after another, or head by head: then each row is told from the others by
+    # its size alone.
     squares = torch.cat([part.double().square().mean(1 - longer) for part in parts])
     if width < 32 or not _interleaved([one.deviation for one in made], squares):
         return made
-    return [_whole(name, weight.index_select(longer, rows)) for rows in squares.argsort().chunk(len(parts))]
+    return [
+        _whole(name, weight.index_select(longer, rows))
+        for rows in squares.argsort().chunk(len(parts))
+    ]
 
 
 _APART = 1.3
-"""Sizes by which the rows of a packed matrix are told apart: a row of 32 entries strays from its deviation by 13 %."""
+"""Sizes by which the rows of a packed matrix are told apart: a row of 32 entries strays from its
+deviation by 13 %.
+"""
 
 
 def _interleaved(sizes: Sequence[float], squares: Tensor) -> bool:
-    """Whether parts are of one size though rows, whose mean squares are given, are of as many sizes as parts."""
+    """Whether parts are of one size though rows, whose mean squares are given, are of as many sizes
+    as parts.
+    """
     smallest, *_, largest = squares.sort().values.chunk(len(sizes))
     spread = math.sqrt(float(largest.mean()) / max(float(smallest.mean()), 1e-300))
     return max(sizes) <= _APART * min(sizes) and spread >= _APART**2
 
 
 def _whole(name: str, weight: Tensor) -> WeightMatrix:
-    return WeightMatrix(parameter=name, deviation=size_of(weight), outputs=weight.shape[0], inputs=weight.shape[1])
+    return WeightMatrix(
+        parameter=name, deviation=size_of(weight), outputs=weight.shape[0], inputs=weight.shape[1]
+    )
 
 
 _MatrixRole = Literal["query", "key", "value", "output", "ffn_in", "ffn_out"]
-"""The words in which `Placement.gain` is asked; of `query` and `key` it is not known which is which."""
+"""The words in which `Placement.gain` is asked; of `query` and `key` it is not known which is
+which.
+"""
 _PROJECTIONS: tuple[_MatrixRole, ...] = ("query", "key", "value")
 
 
@@ -107,10 +132,11 @@ class MatrixGain:
 def weighed(
     patient: Patient, stack: Stack, placement: type[Placement], fits: Callable[[MatrixGain], bool]
 ) -> list[MatrixGain]:
-    """Every matrix of the stack's sub-layers whose purpose can be told, with the gain that a placement gives it.
+    """Every matrix of the stack's sub-layers whose purpose can be told, with the gain that a
+    placement gives it.
 
-    fits: what counts as agreement; of the three projections of attention it decides which one is the value, where the
-    usual order (query, key, value) does not fit and another one does.
+    fits: what counts as agreement; of the three projections of attention it decides which one is
+    the value, where the usual order (query, key, value) does not fit and another one does.
 
     Raises ValueError where the placement is not defined for such a model.
     """
@@ -119,21 +145,31 @@ def weighed(
     found: list[MatrixGain] = []
     for sublayer in stack.sublayers:
         matrices = matrices_of(patient, sublayer, shape.width)
-        if not matrices or sublayer.block == 0 or sublayer.kind == "convolution" or sublayer.kind == "mixer":
+        if (
+            not matrices
+            or sublayer.block == 0
+            or sublayer.kind == "convolution"
+            or sublayer.kind == "mixer"
+        ):
             continue
         site = Site(kind=sublayer.kind, block=sublayer.block, stack=shape)
 
         def gain(role: _MatrixRole, matrix: WeightMatrix, site: Site = site) -> MatrixGain:
             glorot = math.sqrt(2 / (matrix.inputs + matrix.outputs))
             wanted, own = made.gain(role, site), matrix.deviation / glorot
-            return MatrixGain(block=site.block, role=role, parameter=matrix.parameter, gain=own, wanted=wanted)
+            return MatrixGain(
+                block=site.block, role=role, parameter=matrix.parameter, gain=own, wanted=wanted
+            )
 
         *before, last = matrices
         if site.kind == "feed_forward":
             found += [gain("ffn_out", last), *(gain("ffn_in", matrix) for matrix in before)]
             continue
         orders = [list(map(gain, roles, before)) for roles in permutations(_PROJECTIONS)]
-        found += [gain("output", last), *next((order for order in orders if all(map(fits, order))), orders[0])]
+        found += [
+            gain("output", last),
+            *next((order for order in orders if all(map(fits, order))), orders[0]),
+        ]
     return found
 
 

@@ -1,8 +1,9 @@
-"""Likes beside likes: the same quantity in every block, and the blocks where it is unlike the others.
+"""Likes beside likes: the same quantity in every block, and the blocks where it is unlike the
+others.
 
-Blocks of one kind are drawn by one scheme. What holds a number in each of them, such as the size of a matrix or of a
-norm's gain, is either the same in all, up to the draw, or follows a law of depth, which rises or falls from block to
-block. What does neither stands out.
+Blocks of one kind are drawn by one scheme. What holds a number in each of them, such as the size of
+a matrix or of a norm's gain, is either the same in all, up to the draw, or follows a law of depth,
+which rises or falls from block to block. What does neither stands out.
 """
 
 import math
@@ -22,7 +23,9 @@ from ..record import Stack, Sublayer
 from .structure import by_kind, factor_of_sum
 
 _ONE_STEP = 0.8
-"""Of the whole change over depth: a law l^p makes at most 0.63 of it in one step, an odd block nearly all."""
+"""Of the whole change over depth: a law l^p makes at most 0.63 of it in one step, an odd block
+nearly all.
+"""
 _NOTHING = 1e-12
 """A branch's mean square over the stream's that fp32 cannot add."""
 _STRAYS = 6.0
@@ -46,10 +49,12 @@ class OddOne(Generic[_Value]):
 
 
 def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> list[OddOne[float]]:
-    """The places whose size is more than `apart` times, or less than 1 / `apart` of, what most of their likes have.
+    """The places whose size is more than `apart` times, or less than 1 / `apart` of, what most of
+    their likes have.
 
-    sizes: 0 or more, in the order of depth. None where fewer than three are given, where most are not within
-    √`apart` of the median, and where sizes rise or fall with every block, for that is a law of depth.
+    sizes: 0 or more, in the order of depth. None where fewer than three are given, where most are
+    not within √`apart` of the median, and where sizes rise or fall with every block, for that is a
+    law of depth.
     """
     if len(sizes) < 3 or not all(map(math.isfinite, sizes)) or _follows_depth(sizes):
         return []
@@ -59,7 +64,9 @@ def odd_ones(names: Sequence[str], sizes: Sequence[float], *, apart: float) -> l
 
 
 def odd_states(names: Sequence[str], states: Sequence[str]) -> list[OddOne[str]]:
-    """The places that are in another state than most of their likes, given in the order of depth; none of two."""
+    """The places that are in another state than most of their likes, given in the order of depth;
+    none of two.
+    """
     if len(states) < 3:
         return []
     usual, count = Counter(states).most_common(1)[0]
@@ -67,7 +74,11 @@ def odd_states(names: Sequence[str], states: Sequence[str]) -> list[OddOne[str]]
 
 
 def _odd(
-    names: Sequence[str], values: Sequence[_Value], usual: _Value, alike: int, is_odd: Callable[[_Value], bool]
+    names: Sequence[str],
+    values: Sequence[_Value],
+    usual: _Value,
+    alike: int,
+    is_odd: Callable[[_Value], bool],
 ) -> list[OddOne[_Value]]:
     """Those that are odd where more than half are alike."""
     return [
@@ -82,7 +93,9 @@ def _within(size: float, usual: float, factor: float) -> bool:
 
 
 def _follows_depth(sizes: Sequence[float]) -> bool:
-    """Whether sizes rise with every block, or fall, and no one step makes nearly all of the change."""
+    """Whether sizes rise with every block, or fall, and no one step makes nearly all of the
+    change.
+    """
     if min(sizes) <= 0:
         return False
     steps = [math.log(after / before) for before, after in pairwise(sizes)]
@@ -93,8 +106,8 @@ def _follows_depth(sizes: Sequence[float]) -> bool:
 def likes_of(stack: Stack) -> Iterator[list[Sublayer]]:
     """The sub-layers of blocks of one kind, in the order of depth.
 
-    Where a kind stands several times in each layer of the model, as a convolution beside a feed-forward, those at one
-    place of it: their names differ in numbers alone.
+    Where a kind stands several times in each layer of the model, as a convolution beside a
+    feed-forward, those at one place of it: their names differ in numbers alone.
     """
     for kind in by_kind(stack):
         places: defaultdict[str, list[Sublayer]] = defaultdict(list)
@@ -107,8 +120,8 @@ def likes_of(stack: Stack) -> Iterator[list[Sublayer]]:
 def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
     """Tensors whose names differ in one number alone, such as that of their block, in its order.
 
-    They have one shape, and so have those beside them in their module: a bias is drawn by its matrix's inputs.
-    Of several numbers in a name it is the one with most likes.
+    They have one shape, and so have those beside them in their module: a bias is drawn by its
+    matrix's inputs. Of several numbers in a name it is the one with most likes.
     """
     groups: defaultdict[tuple[str, tuple[torch.Size, ...]], dict[int, str]] = defaultdict(dict)
     at: defaultdict[str, list[tuple[str, tuple[torch.Size, ...]]]] = defaultdict(list)
@@ -124,7 +137,9 @@ def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
     # Each tensor belongs to the largest of its groups alone.
     for key, members in groups.items():
         own = {
-            number: name for number, name in members.items() if max(at[name], key=lambda one: len(groups[one])) == key
+            number: name
+            for number, name in members.items()
+            if max(at[name], key=lambda one: len(groups[one])) == key
         }
         if len(own) > 1:
             yield {own[number]: tensors[own[number]] for number in sorted(own)}
@@ -133,19 +148,25 @@ def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
 def odd_weights(model: nn.Module, *, apart: float) -> list[OddOne[float]]:
     """Parameters whose size is unlike that of the same parameter in the other blocks.
 
-    Of parameters with few entries by more than `apart`: the root mean square of n draws strays by 1/√(2n) of itself.
+    Of parameters with few entries by more than `apart`: the root mean square of n draws strays by
+    1/√(2n) of itself.
     """
-    weights = {name: weight for name, weight in model.named_parameters() if weight.is_floating_point()}
+    weights = {
+        name: weight for name, weight in model.named_parameters() if weight.is_floating_point()
+    }
     found = []
     for group in repeated(weights):
         entries = next(iter(group.values())).numel()
         strays = 1 + _STRAYS / math.sqrt(2 * max(entries, 1))
-        found += odd_ones(list(group), [size_of(weight) for weight in group.values()], apart=max(apart, strays))
+        found += odd_ones(
+            list(group), [size_of(weight) for weight in group.values()], apart=max(apart, strays)
+        )
     return found
 
 
 def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne[float]]]:
-    """Sub-layers whose stream, or whose branch, is multiplied with another number than that of its kind in the others.
+    """Sub-layers whose stream, or whose branch, is multiplied with another number than that of its
+    kind in the others.
 
     With what it is a factor of: "the skip" or "the branch".
     """
@@ -166,8 +187,9 @@ def odd_factors(stack: Stack, *, apart: float) -> list[tuple[str, OddOne[float]]
 def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
     """Sub-layers that add a vector of another size than those of their kind do in the other blocks.
 
-    Not those of the first block: they may read an embedding of another size than the streams that blocks leave. Nor
-    where what is added is next to nothing beside the stream, in this block and in the others.
+    Not those of the first block: they may read an embedding of another size than the streams that
+    blocks leave. Nor where what is added is next to nothing beside the stream, in this block and in
+    the others.
     """
     found = []
     for likes in likes_of(stack):
@@ -178,25 +200,38 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
 
 
 def odd_gradients(stack: Stack, *, apart: float) -> list[OddOne[float]]:
-    """Sub-layers whose measured gradient over theory's is unlike that of their kind in the other blocks.
+    """Sub-layers whose measured gradient over theory's is unlike that of their kind in the other
+    blocks.
 
     Where the gradients themselves are alike it is theory that stands out, and not the sub-layer.
     """
     if stack.predicted is None:
         return []
     found = []
-    theory = {id(one): norm for one, norm in zip(stack.sublayers, stack.predicted.gradient_norm, strict=True) if norm}
+    theory = {
+        id(one): norm
+        for one, norm in zip(stack.sublayers, stack.predicted.gradient_norm, strict=True)
+        if norm
+    }
     for likes in likes_of(stack):
         known = [one for one in likes if id(one) in theory]
-        names, norms = [one.name for one in known], [one.measured.gradient_norm or 0.0 for one in known]
+        names, norms = (
+            [one.name for one in known],
+            [one.measured.gradient_norm or 0.0 for one in known],
+        )
         ratios = [norm / theory[id(one)] for one, norm in zip(known, norms, strict=True)]
         own = {one.name for one in odd_ones(names, norms, apart=math.sqrt(apart))}
-        found += [one for one in odd_ones(names, ratios, apart=apart) if one.name in own and one.value]
+        found += [
+            one for one in odd_ones(names, ratios, apart=apart) if one.name in own and one.value
+        ]
     return found
 
 
 def odd_parameters(
-    model: nn.Module, state: Callable[[nn.Parameter], str], *, usual: Callable[[Sequence[str]], bool] = lambda _: False
+    model: nn.Module,
+    state: Callable[[nn.Parameter], str],
+    *,
+    usual: Callable[[Sequence[str]], bool] = lambda _: False,
 ) -> list[OddOne[str]]:
     """Parameters in another state than the same parameter in most other blocks.
 

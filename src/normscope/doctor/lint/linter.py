@@ -1,4 +1,6 @@
-"""All rules of the linter in one order: asked in turn, but for those that a project has silenced in pyproject.toml."""
+"""All rules of the linter in one order: asked in turn, but for those that a project has silenced in
+pyproject.toml.
+"""
 
 import difflib
 from collections.abc import Collection
@@ -39,22 +41,32 @@ def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[Asked
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
     check_silenced(silenced)
-    reasons = {rule.id: ["it was silenced"] if rule.id in silenced else rule.lacking(patient) for rule in RULES}
-    return tuple(AskedRule(id=id, asked=not why, reason=" and ".join(why)) for id, why in reasons.items())
+    reasons = {
+        rule.id: ["it was silenced"] if rule.id in silenced else rule.lacking(patient)
+        for rule in RULES
+    }
+    return tuple(
+        AskedRule(id=id, asked=not why, reason=" and ".join(why)) for id, why in reasons.items()
+    )
 
 
 def check_silenced(silenced: Collection[str]) -> None:
-    """Raises ValueError on an id that no rule has, naming the nearest that one has, if any is near."""
+    """Raises ValueError on an id that no rule has, naming the nearest that one has, if any is
+    near.
+    """
     known = [rule.id for rule in RULES]
     for name in silenced:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             meant = f"; did you mean {near[0]!r}?" if near else "."
-            raise ValueError(f"no rule is called {name!r}{meant} Known are {', '.join(sorted(known))}")
+            raise ValueError(
+                f"no rule is called {name!r}{meant} Known are {', '.join(sorted(known))}"
+            )
 
 
 def silenced_in(start: Path) -> tuple[str, ...]:
-    """Ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml, from `start` upwards; () without.
+    """Ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml, from `start`
+    upwards; () without.
 
     Raises ValueError with file and key where that is no list of rules.
     """

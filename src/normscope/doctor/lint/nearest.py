@@ -1,4 +1,6 @@
-"""The registered placement nearest to formulas that none has: by the fewest edits of them, and what these are."""
+"""The registered placement nearest to formulas that none has: by the fewest edits of them, and what
+these are.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -33,7 +35,9 @@ class _FormulaEdits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NearestPlacement:
-    """A placement and what of it is other in a stack; formulas that are alike are not among `differences`."""
+    """A placement and what of it is other in a stack; formulas that are alike are not among
+    `differences`.
+    """
 
     placement: type[Placement]
     differences: tuple[_FormulaEdits, ...]
@@ -41,7 +45,8 @@ class _NearestPlacement:
 
 
 def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
-    """The placement with the fewest edits over all sub-layers, of equals the one that is known longest.
+    """The placement with the fewest edits over all sub-layers, of equals the one that is known
+    longest.
 
     None where formulas are too large, or no placement has as many sub-layers in as many pieces.
     """
@@ -51,24 +56,35 @@ def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
         if shape.model not in placement.models or stack.streams > 1 or len(placement.streams) > 1:
             continue
         made = candidate(placement, shape, kinds_of(stack))
-        expected = {branch.branch: segment for segment in made.blocks for branch in segment.branches}
+        expected = {
+            branch.branch: segment for segment in made.blocks for branch in segment.branches
+        }
         differences = _differences(inside, expected)
         if differences:
             cost = sum(len(one.edits) * times for one, times in differences)
-            own = _NearestPlacement(placement=placement, differences=tuple(one for one, _ in differences if one.edits))
-            found.append((cost, placement.name != stack.placement, placement.year, placement.name, own))
+            own = _NearestPlacement(
+                placement=placement, differences=tuple(one for one, _ in differences if one.edits)
+            )
+            found.append(
+                (cost, placement.name != stack.placement, placement.year, placement.name, own)
+            )
     return min(found, key=lambda one: one[:4])[4] if found else None
 
 
 def compared(near: _NearestPlacement) -> str:
     """As "Nearest is Pre-LN, but ...", with both formulas of the first difference."""
     first = near.differences[0]
-    words = "; ".join(f"{kind_name(one.kind)} {', '.join(dict.fromkeys(one.edits))}" for one in near.differences[:2])
+    words = "; ".join(
+        f"{kind_name(one.kind)} {', '.join(dict.fromkeys(one.edits))}"
+        for one in near.differences[:2]
+    )
     title = near.placement.title
     return f"Nearest is {title}, but {words}. Here {first.observed}, in {title} {first.expected}"
 
 
-def _differences(inside: Sequence[Sublayer], expected: dict[int, Segment]) -> list[tuple[_FormulaEdits, int]]:
+def _differences(
+    inside: Sequence[Sublayer], expected: dict[int, Segment]
+) -> list[tuple[_FormulaEdits, int]]:
     """Each pair of formulas once, with how often it comes; empty where one cannot be compared."""
     pairs: Counter[tuple[str, str, str]] = Counter()
     shown: dict[tuple[str, str, str], _FormulaEdits] = {}
@@ -86,7 +102,10 @@ def _differences(inside: Sequence[Sublayer], expected: dict[int, Segment]) -> li
             if not all(made) or max(map(_size, made)) > _LARGEST:
                 return []
             shown[key] = _FormulaEdits(
-                kind=sublayer.kind, observed=sublayer.formula, expected=wanted, edits=_edits(*made, "the sum")
+                kind=sublayer.kind,
+                observed=sublayer.formula,
+                expected=wanted,
+                edits=_edits(*made, "the sum"),
             )
     return [(shown[key], times) for key, times in pairs.items()]
 
@@ -112,7 +131,9 @@ def _tree(segment: Segment) -> _Tree:
     made = {id(segment.start): _Tree("x")}
     for term in segment.terms:
         made[id(term)] = _node(
-            term, tuple(made[id(argument)] for argument in term.arguments if id(argument) in made), first
+            term,
+            tuple(made[id(argument)] for argument in term.arguments if id(argument) in made),
+            first,
         )
     return made[id(segment.end)]
 
@@ -121,7 +142,9 @@ def _node(term: Term, parts: tuple[_Tree, ...], first: int) -> _Tree:
     if term.kind == "branch":
         return _Tree(f"F{term.branch - first}", parts)
     if term.kind == "sum":
-        flat = [inner for part in parts for inner in (part.parts if part.kind == "sum" else (part,))]
+        flat = [
+            inner for part in parts for inner in (part.parts if part.kind == "sum" else (part,))
+        ]
         return _Tree("sum", tuple(sorted(flat, key=repr)))
     if term.kind == "scale" and term.factor is not None:
         return _Tree(f"factor {_factor(term.factor)}", parts)
@@ -141,7 +164,10 @@ def _edits(observed: _Tree, expected: _Tree, role: str) -> tuple[str, ...]:
     options: list[tuple[str, ...]] = []
     if len(observed.parts) == 1 and observed.kind[0] in "nf":
         options.append(
-            (f"with {_named(observed)} on {_role(observed.parts[0], role)}", *_edits(observed.parts[0], expected, role))
+            (
+                f"with {_named(observed)} on {_role(observed.parts[0], role)}",
+                *_edits(observed.parts[0], expected, role),
+            )
         )
     if len(expected.parts) == 1 and expected.kind[0] in "nf":
         options.append(
@@ -154,11 +180,18 @@ def _edits(observed: _Tree, expected: _Tree, role: str) -> tuple[str, ...]:
         options += _pairings(observed.parts, expected.parts)
     elif len(observed.parts) == len(expected.parts) == 1 and observed.kind[0] == expected.kind[0]:
         inner = "what F reads" if observed.kind.startswith("F") else role
-        own = () if observed.kind == expected.kind else (f"with {_named(observed)} for {_named(expected)} on {role}",)
+        own = (
+            ()
+            if observed.kind == expected.kind
+            else (f"with {_named(observed)} for {_named(expected)} on {role}",)
+        )
         options.append((*own, *_edits(observed.parts[0], expected.parts[0], inner)))
     elif observed.kind == "sum":
         options += [
-            (f"with {_addends(observed.parts, part)} added to {role}", *_edits(part, expected, role))
+            (
+                f"with {_addends(observed.parts, part)} added to {role}",
+                *_edits(part, expected, role),
+            )
             for part in observed.parts
         ]
     elif expected.kind == "sum":
@@ -167,7 +200,9 @@ def _edits(observed: _Tree, expected: _Tree, role: str) -> tuple[str, ...]:
             for part in expected.parts
         ]
     if not options:
-        options.append(tuple(f"with another {role}" for _ in range(max(_size(observed), _size(expected)))))
+        options.append(
+            tuple(f"with another {role}" for _ in range(max(_size(observed), _size(expected))))
+        )
     return min(options, key=len)
 
 
@@ -176,7 +211,10 @@ def _pairings(observed: Sequence[_Tree], expected: Sequence[_Tree]) -> Iterator[
     few, many = sorted((observed, expected), key=len)
     word = "with a further" if many is observed else "without the"
     for some in permutations(range(len(many)), len(few)) if len(many) <= 4 else []:
-        pairs = [(few[n], many[at]) if few is observed else (many[at], few[n]) for n, at in enumerate(some)]
+        pairs = [
+            (few[n], many[at]) if few is observed else (many[at], few[n])
+            for n, at in enumerate(some)
+        ]
         spare = [many[n] for n in range(len(many)) if n not in some]
         made = [edit for a, b in pairs for edit in _edits(a, b, _role(b, "the sum"))]
         yield (*made, *(f"{word} {_role(part, 'x').removeprefix('the ')}" for part in spare))

@@ -1,8 +1,8 @@
 """The model that rules look at: what is known of it, and what several rules ask of it.
 
-`Patient` holds what a diagnosis knows. The functions below it tell gates and tables from other weights, and which of
-them get a gradient. Those at the end say what a rule may need: each returns why the patient lacks it, as a clause, or
-"" where it has it.
+`Patient` holds what a diagnosis knows. The functions below it tell gates and tables from other
+weights, and which of them get a gradient. Those at the end say what a rule may need: each returns
+why the patient lacks it, as a clause, or "" where it has it.
 """
 
 import sys
@@ -46,10 +46,14 @@ class Patient:
     wanted_placement: str | None = None
     """The placement that the model's configuration names, where it names one."""
     clip_norm: float | None = None
-    """What the norm of the whole gradient is clipped to; inf for no clipping, None where that is not known."""
+    """What the norm of the whole gradient is clipped to; inf for no clipping, None where that is
+    not known.
+    """
 
     nonfinite: tuple[NonfiniteWeight, ...] = ()
-    """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their place."""
+    """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their
+    place.
+    """
     no_gradient: str = ""
     """Why none can be taken of the forward pass, as a clause; "" where one was."""
     advice: Advice | None = None
@@ -62,8 +66,11 @@ class Patient:
     """Whether the weights are not as they were drawn: a checkpoint was loaded, or it shows."""
 
     def __post_init__(self) -> None:
-        # Once: rules ask for them hundreds of times, and each time all modules would be gone through.
-        object.__setattr__(self, "weights", dict(self.model.named_parameters(remove_duplicate=False)))
+        # Once: rules ask for them hundreds of times, and each time all modules would be gone
+        # through.
+        object.__setattr__(
+            self, "weights", dict(self.model.named_parameters(remove_duplicate=False))
+        )
         object.__setattr__(self, "trained", self.loading is not None or are_trained(self.model))
 
     def sublayers(self) -> Iterator[Sublayer]:
@@ -86,19 +93,32 @@ class Patient:
         return any(norm != 0 for norm in self.observed.gradient_norms.values())
 
     def gets_gradient(self, name: str) -> bool:
-        """Whether a parameter that asks for a gradient gets one, now or in a later update; without a loss it does."""
+        """Whether a parameter that asks for a gradient gets one, now or in a later update; without
+        a loss it does.
+        """
         parameter, seen = self.weights.get(name), self.observed
         if parameter is None or not parameter.requires_grad:
             return False
-        return not self.was_differentiated or seen.gradient_norms.get(name, 0.0) != 0 or name in seen.opening
+        return (
+            not self.was_differentiated
+            or seen.gradient_norms.get(name, 0.0) != 0
+            or name in seen.opening
+        )
 
     def trained_in(self, of: Sublayer) -> list[str]:
-        """Names of the parameters of a sub-layer that ask for a gradient; none where it is frozen."""
-        return [name for name in of.measured.parameters if name in self.weights and self.weights[name].requires_grad]
+        """Names of the parameters of a sub-layer that ask for a gradient; none where it is
+        frozen.
+        """
+        return [
+            name
+            for name in of.measured.parameters
+            if name in self.weights and self.weights[name].requires_grad
+        ]
 
 
 def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
-    """Whether an installed package's class makes the module that parameters stand in, and calls it as it came.
+    """Whether an installed package's class makes the module that parameters stand in, and calls it
+    as it came.
 
     Such a wiring is what its checkpoints are trained with, and nothing that a user wrote.
     """
@@ -106,7 +126,10 @@ def is_librarys(model: nn.Module, parameters: Sequence[str]) -> bool:
     above, _, name = path.rpartition(".")
     owner = model.get_submodule(above)
     source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
-    made = any(name in getattr(vars(one).get("__init__"), "__code__", _NOTHING).co_names for one in type(owner).__mro__)
+    made = any(
+        name in getattr(vars(one).get("__init__"), "__code__", _NOTHING).co_names
+        for one in type(owner).__mro__
+    )
     return bool(path) and "site-packages" in source and made and "forward" not in vars(owner)
 
 
@@ -116,8 +139,8 @@ _NOTHING = (lambda: None).__code__
 def gates_at_zero(model: nn.Module, width: int) -> list[str]:
     """Names of trainable parameters that are 0 and may multiply a whole branch.
 
-    Single numbers wherever they are, and vectors of the stream's width, unless they stand beside a matrix or beside
-    other parameters that are not 0: biases and the shifts of norms do.
+    Single numbers wherever they are, and vectors of the stream's width, unless they stand beside a
+    matrix or beside other parameters that are not 0: biases and the shifts of norms do.
     """
     found = [name for name, p in model.named_parameters() if p.numel() == 1 and _is_trained_zero(p)]
     alone = norm_parameters(model)
@@ -133,8 +156,9 @@ def _is_trained_zero(parameter: nn.Parameter) -> bool:
 
 
 def listed(named: Iterable[Any], shown: int = 3) -> str:
-    """Names for a report, each once; several that are too many and differ in one number alone are told by a span of
-    it, as "layers.[0–3, 7].mlp", and what is still too much as "a, b, c and 4 more"."""
+    """Names for a report, each once; several that are too many and differ in one number alone are
+    told by a span of it, as "layers.[0–3, 7].mlp", and what is still too much as "a, b, c and 4
+    more"."""
     several = list(dict.fromkeys(one if isinstance(one, str) else one.name for one in named))
     if len(several) > shown:
         several = _spanned(several)
@@ -148,36 +172,49 @@ def numbered(blocks: Sequence[int]) -> str:
 
 
 def _spanned(names: Sequence[str]) -> list[str]:
-    """Names that differ in one number alone are one, with all of these numbers; then again for their other numbers."""
+    """Names that differ in one number alone are one, with all of these numbers; then again for
+    their other numbers.
+    """
     several = [tuple(name.split(".")) for name in names]
     for at in range(max(map(len, several), default=0)):
         groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
         for parts in several:
             numbered = at < len(parts) and parts[at].isdecimal()
-            groups.setdefault((*parts[:at], "*", *parts[at + 1 :]) if numbered else parts, []).append(parts)
+            groups.setdefault(
+                (*parts[:at], "*", *parts[at + 1 :]) if numbered else parts, []
+            ).append(parts)
         several = []
         for key, found in groups.items():
             numbers = sorted(int(parts[at]) for parts in found) if len(found) > 1 else []
             starts = [number for number in numbers if number - 1 not in numbers]
             ends = [number for number in numbers if number + 1 not in numbers]
-            spans = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True))
+            spans = ", ".join(
+                f"{a}" if a == b else f"{a}–{b}" for a, b in zip(starts, ends, strict=True)
+            )
             several.append((*key[:at], f"[{spans}]", *key[at + 1 :]) if spans else found[0])
     return [".".join(parts) for parts in several]
 
 
-# What rules need: each gives the reason why the patient lacks it, as a clause, or "" where it has it.
+# What rules need: each gives the reason why the patient lacks it, as a clause, or "" where it has
+# it.
 
 
 def _need(has: Callable[[Patient], bool], reason: str) -> Callable[[Patient], str]:
     return lambda patient: "" if has(patient) else reason
 
 
-an_optimizer = _need(lambda of: of.optimizer is not None, "no optimiser with its parameter groups was given")
-a_clip = _need(lambda of: of.clip_norm is not None, "no norm was given that gradients are clipped to")
+an_optimizer = _need(
+    lambda of: of.optimizer is not None, "no optimiser with its parameter groups was given"
+)
+a_clip = _need(
+    lambda of: of.clip_norm is not None, "no norm was given that gradients are clipped to"
+)
 gradients = _need(lambda of: bool(of.observed.gradient_norms), "no gradients were taken")
 logits = _need(lambda of: of.observed.classes is not None, "the output is not known to be logits")
 a_checkpoint = _need(lambda of: of.loading is not None, "no checkpoint was loaded")
-a_configured_placement = _need(lambda of: of.wanted_placement is not None, "no configuration names a placement")
+a_configured_placement = _need(
+    lambda of: of.wanted_placement is not None, "no configuration names a placement"
+)
 initial_weights = _need(lambda of: not of.trained, "the weights have been trained")
 trained_weights = _need(lambda of: of.trained, "the weights are as they were drawn")
 

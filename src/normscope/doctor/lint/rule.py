@@ -1,4 +1,6 @@
-"""What a rule of the linter is: a generator that looks at a patient and yields what it finds wrong."""
+"""What a rule of the linter is: a generator that looks at a patient and yields what it finds
+wrong.
+"""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,10 +49,14 @@ class Rule:
     of_structure: bool = False
     """Whether it can be asked of a structure without weights and measurements."""
     bears_nonfinite: bool = False
-    """Whether it can be asked where weights are infinite or NaN, and measurements are of 0 in their place."""
+    """Whether it can be asked where weights are infinite or NaN, and measurements are of 0 in their
+    place.
+    """
 
     def lacking(self, patient: Patient) -> list[str]:
-        """Why it cannot be asked about a patient, as clauses. Without weights nothing else is looked for."""
+        """Why it cannot be asked about a patient, as clauses. Without weights nothing else is
+        looked for.
+        """
         if patient.nonfinite and not self.bears_nonfinite:
             return ["some weights are infinite or NaN"]
         if not patient.measured and not self.of_structure:
@@ -72,13 +78,20 @@ class Rule:
 WORDS: Mapping[str, Mapping[str, str]] = tomllib.loads(
     Path(__file__).with_name("rules.toml").read_text(encoding="utf-8")
 )
-"""By a rule's id its severity and words, in the order in which findings of one severity are listed."""
+"""By a rule's id its severity and words, in the order in which findings of one severity are
+listed.
+"""
 
 
 def rule(
-    id: str, *needs: Callable[[Patient], str], of_structure: bool = False, bears_nonfinite: bool = False
+    id: str,
+    *needs: Callable[[Patient], str],
+    of_structure: bool = False,
+    bears_nonfinite: bool = False,
 ) -> Callable[[Callable[[Patient], Iterable[Fault]]], Rule]:
-    """Make a rule, whose words stand under its id, of the generator below. The fields are those of `Rule`."""
+    """Make a rule, whose words stand under its id, of the generator below. The fields are those of
+    `Rule`.
+    """
     words = {name: " ".join(text.split()) for name, text in WORDS[id].items()}
     return lambda faults: Rule(
         id=id,
@@ -97,6 +110,10 @@ def rule(
 def stack_rule(
     id: str, *needs: Callable[[Patient], str], of_structure: bool = False
 ) -> Callable[[Callable[[Patient, Stack], Iterable[Fault]]], Rule]:
-    """The same of a generator that looks at one of the patient's stacks, and is asked about each in turn."""
+    """The same of a generator that looks at one of the patient's stacks, and is asked about each in
+    turn.
+    """
     made = rule(id, *needs, of_structure=of_structure)
-    return lambda faults: made(lambda patient: (fault for one in patient.stacks for fault in faults(patient, one)))
+    return lambda faults: made(
+        lambda patient: (fault for one in patient.stacks for fault in faults(patient, one))
+    )

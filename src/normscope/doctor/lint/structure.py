@@ -1,4 +1,6 @@
-"""What rules about wiring ask: the sub-layers of blocks, and what the registry has for a stack that was found."""
+"""What rules about wiring ask: the sub-layers of blocks, and what the registry has for a stack that
+was found.
+"""
 
 from collections.abc import Sequence
 
@@ -18,10 +20,17 @@ def in_blocks(stack: Stack) -> list[Sublayer]:
 
 
 def factor_of_sum(sublayer: Sublayer) -> float:
-    """The number that the sum of skip and branch is multiplied with before anything else; 1 without one."""
+    """The number that the sum of skip and branch is multiplied with before anything else; 1 without
+    one.
+    """
     segment, factor = sublayer.formula.segment, 1.0
     term = segment.end
-    while term is not segment.start and term.kind == "scale" and term.factor is not None and term.factor.is_constant:
+    while (
+        term is not segment.start
+        and term.kind == "scale"
+        and term.factor is not None
+        and term.factor.is_constant
+    ):
         factor *= term.factor.value
         (term,) = term.arguments
     return factor if term.kind == "sum" else 1.0
@@ -46,7 +55,9 @@ def explained(sublayers: Sequence[Sublayer]) -> bool:
 
 
 def wanted(patient: Patient, stack: Stack, name: str | None = None) -> Candidate | None:
-    """The formula of the placement that a stack was found to have, or of another; None where there is none."""
+    """The formula of the placement that a stack was found to have, or of another; None where there
+    is none.
+    """
     name = stack.placement if name is None else name
     if name not in registered():
         return None
@@ -63,15 +74,21 @@ def is_normed(term: Term) -> bool:
 def ends_in_norm(patient: Patient, stack: Stack) -> str | None:
     """The title of a placement that explains all of a stack's sub-layers and ends in a norm.
 
-    "" where no placement explains them; None where every placement that does ends without a norm. All are asked:
-    in a shallow stack formulas coincide, and the one that fits best may be one that lacks the norm by chance.
+    "" where no placement explains them; None where every placement that does ends without a norm.
+    All are asked: in a shallow stack formulas coincide, and the one that fits best may be one that
+    lacks the norm by chance.
     """
     common = [{sublayer.placement, *sublayer.also} for sublayer in in_blocks(stack)]
     likely = {stack.placement, *(set.intersection(*common) if common else ())} - {""}
     # A placement known longer is the likelier to be meant.
-    order = sorted(likely, key=lambda name: (name != stack.placement, named(name).year, named(name).variant_of, name))
+    order = sorted(
+        likely,
+        key=lambda name: (name != stack.placement, named(name).year, named(name).variant_of, name),
+    )
     formulas = [wanted(patient, stack, name) for name in order]
-    ending = [formula for formula in formulas if formula is not None and is_normed(formula.whole[-1].end)]
+    ending = [
+        formula for formula in formulas if formula is not None and is_normed(formula.whole[-1].end)
+    ]
     if not likely:
         return ""
     return ending[0].placement.title if ending else None
@@ -89,7 +106,10 @@ def carries_norm(patient: Patient, stack: Stack) -> bool:
     formula = wanted(patient, stack)
     # With one norm for both it is Post-LN, a norm earlier, and without the last.
     post = formula is not None and stack.embedding_norm and blocks_end_normed(formula)
-    return post or all(matches(sublayer.formula.segment, _NORMED_SKIP, qk_norms=False) for sublayer in in_blocks(stack))
+    return post or all(
+        matches(sublayer.formula.segment, _NORMED_SKIP, qk_norms=False)
+        for sublayer in in_blocks(stack)
+    )
 
 
 _X = Term("source", text="x")
@@ -104,19 +124,28 @@ def number_of(stacks: Sequence[Stack], stack: Stack) -> int:
 
 
 def shape_of(stacks: Sequence[Stack], stack: Stack) -> StackShape:
-    """The shape under which a placement is read for a stack: a decoder's memory is the stack before it that has none.
+    """The shape under which a placement is read for a stack: a decoder's memory is the stack before
+    it that has none.
 
-    As when stacks are identified: what attends to no other stack is an encoder, and a decoder alone stands beside an
-    encoder as deep as itself.
+    As when stacks are identified: what attends to no other stack is an encoder, and a decoder alone
+    stands beside an encoder as deep as itself.
     """
     number = number_of(stacks, stack)
     crosses = [any(s.kind == "cross_attention" for s in one.sublayers) for one in stacks]
     encoder_blocks, decoder_blocks = stack.blocks, 0
     if crosses[number]:
-        memories = [one.blocks for one, other in zip(stacks[:number], crosses[:number], strict=True) if not other]
+        memories = [
+            one.blocks
+            for one, other in zip(stacks[:number], crosses[:number], strict=True)
+            if not other
+        ]
         encoder_blocks, decoder_blocks = memories[-1] if memories else stack.blocks, stack.blocks
     else:
-        readers = [one.blocks for one, other in zip(stacks[number:], crosses[number:], strict=True) if other]
+        readers = [
+            one.blocks
+            for one, other in zip(stacks[number:], crosses[number:], strict=True)
+            if other
+        ]
         decoder_blocks = readers[0] if readers else 0
     return StackShape(
         kind="decoder" if crosses[number] else "encoder",

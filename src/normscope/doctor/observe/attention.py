@@ -1,7 +1,9 @@
-"""Attention at work: how its logits vary, where its weights go, along which axis they are a mean, and what masks hide.
+"""Attention at work: how its logits vary, where its weights go, along which axis they are a mean,
+and what masks hide.
 
-Read from the recorded pass: the softmax between a product of queries and keys and one with values, or the one operation
-that computes all three, whose logits are then computed again from its queries and keys.
+Read from the recorded pass: the softmax between a product of queries and keys and one with values,
+or the one operation that computes all three, whose logits are then computed again from its queries
+and keys.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +28,8 @@ from .parameters import size_of
 from .reach import places_of, probed, seen_keys
 from .recipe import matrix_gain
 
-# B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of a head
+# B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys, E = width of
+# a head
 
 _ROWS = 32
 """Queries that are looked at, spread evenly over the sequence."""
@@ -46,7 +49,10 @@ def with_attention(
             crosses = any(sublayer.kind == "cross_attention" for sublayer in stack.sublayers)
             padding = padding_in(inputs, crosses)
             both = zip(stack.sublayers, branches_of(stack, stream), strict=True)
-            seen = [_of(graph, branch, padding, places=one.block in probed(stack)) for one, branch in both]
+            seen = [
+                _of(graph, branch, padding, places=one.block in probed(stack))
+                for one, branch in both
+            ]
             found.append(with_measured(stack, [{"attention": attention} for attention in seen]))
     return tuple(found)
 
@@ -73,15 +79,20 @@ class _Place:
     keys: int
     values: int | None
     scores: int | None
-    """The product of queries and keys; None where one operation computes all, or there are several."""
+    """The product of queries and keys; None where one operation computes all, or there are
+    several.
+    """
     softmax: int
 
 
-def _of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: bool) -> AttentionMeasurements | None:
-    """What was measured of a branch's attention, the first of several; None where it has none that is understood.
+def _of(
+    graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: bool
+) -> AttentionMeasurements | None:
+    """What was measured of a branch's attention, the first of several; None where it has none that
+    is understood.
 
-    padding: by the kind of attention a mask of (sequences, keys), False at tokens without meaning. places: whether to
-    look for what it knows of places.
+    padding: by the kind of attention a mask of (sequences, keys), False at tokens without meaning.
+    places: whether to look for what it knows of places.
     """
     if branch.kind not in ("attention", "cross_attention"):
         return None
@@ -96,17 +107,23 @@ def _of(graph: Graph, branch: Branch, padding: Mapping[str, Tensor], *, places: 
         return found
     after, operands = _after(graph, place), (place.queries, place.keys)
     with suppress(*UNREPEATABLE):
-        of_places = places_of(graph, operands, place.values, lambda given: _logits(graph, place, after, given))
+        of_places = places_of(
+            graph, operands, place.values, lambda given: _logits(graph, place, after, given)
+        )
         found = replace(found, **of_places)
     return found
 
 
 def _logits(graph: Graph, place: _Place, after: _Factor, given: dict[int, Tensor]) -> Tensor:
-    """(..., Q, K), masks and biases included, with other values for some of those that queries and keys are made of."""
+    """(..., Q, K), masks and biases included, with other values for some of those that queries and
+    keys are made of.
+    """
     if FUSED not in graph.values[place.softmax].op:
         return graph.trace.again(given, graph.values[place.softmax].inputs[0])
     query, key = (graph.trace.again(given, n) for n in (place.queries, place.keys))
-    return _fused_logits(graph, place, query, key, torch.arange(query.shape[-2]).to(query.device), after)[1]
+    return _fused_logits(
+        graph, place, query, key, torch.arange(query.shape[-2]).to(query.device), after
+    )[1]
 
 
 def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
@@ -115,9 +132,15 @@ def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
         if FUSED in value.op and value.output == 0:
             given = [argument.number for argument in value.args[:3] if isinstance(argument, Ref)]
             if len(given) == 3:
-                yield _Place(queries=given[0], keys=given[1], values=given[2], scores=None, softmax=number)
+                yield _Place(
+                    queries=given[0], keys=given[1], values=given[2], scores=None, softmax=number
+                )
         elif value.op in SOFTMAX:
-            scores = [n for n in branch.computed if graph.is_data_product(graph.values[n]) and graph.depends(number, n)]
+            scores = [
+                n
+                for n in branch.computed
+                if graph.is_data_product(graph.values[n]) and graph.depends(number, n)
+            ]
             if scores and len(factors := graph.factors(graph.values[scores[0]])) == 2:
                 weighed = _weighed(graph, number)
                 yield _Place(
@@ -130,7 +153,8 @@ def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
 
 
 def _weighed(graph: Graph, softmax: int) -> tuple[int, int, int] | None:
-    """Of the product that a softmax weighs values in: the weights as it reads them, which factor they are, and values.
+    """Of the product that a softmax weighs values in: the weights as it reads them, which factor
+    they are, and values.
 
     None where anything but rearrangement comes between.
     """
@@ -142,14 +166,20 @@ def _weighed(graph: Graph, softmax: int) -> tuple[int, int, int] | None:
             if len(factors) == 2 and len(mine) == 1:
                 place = factors.index(mine[0])
                 # A matrix that is no data mixes heads with each other, and weighs no tokens.
-                return (mine[0], place, factors[1 - place]) if graph.values[factors[1 - place]].is_data else None
+                return (
+                    (mine[0], place, factors[1 - place])
+                    if graph.values[factors[1 - place]].is_data
+                    else None
+                )
             if number not in seen and graph.rearranged(number) == softmax:
                 seen.add(number)
                 todo.append(number)
     return None
 
 
-def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | None) -> AttentionMeasurements | None:
+def _measured(
+    graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | None
+) -> AttentionMeasurements | None:
     values = graph.values
     width = values[place.queries].shape[-1]
     wrong = _wrong_axis(graph, place) if FUSED not in values[place.softmax].op else ""
@@ -178,30 +208,52 @@ def _measured(graph: Graph, place: _Place, itself: bool, padding_BK: Tensor | No
         deviation=float(square[enough].mean().sqrt()),
         entropy=float(entropy[enough].mean()),
         largest=float(weights.amax(-1)[enough].mean()),
-        scale=None if query.trained or key.trained or after.trained or after.product is not None else scale,
+        scale=None
+        if query.trained or key.trained or after.trained or after.product is not None
+        else scale,
         normed=tuple(side for side in ("queries", "keys") if made[side].normed),
         normed_wrong=tuple(side for side in ("queries", "keys") if made[side].over_others),
-        unnormed=_unnormed(graph, {side: one.product for side, one in made.items() if one.product is not None}),
+        unnormed=_unnormed(
+            graph, {side: one.product for side, one in made.items() if one.product is not None}
+        ),
         query_size=size_of(values[place.queries].tensor) / abs(query.constant or 1),
         key_size=size_of(values[place.keys].tensor) / abs(key.constant or 1),
-        drawn=_drawn(graph, [made[side].product for side in ("queries", "keys", "values") if side in made]),
-        **seen_keys(_in_sequences(graph, place, query.product, weights, padding_BK), rows, itself, padding_BK),
+        drawn=_drawn(
+            graph, [made[side].product for side in ("queries", "keys", "values") if side in made]
+        ),
+        **seen_keys(
+            _in_sequences(graph, place, query.product, weights, padding_BK),
+            rows,
+            itself,
+            padding_BK,
+        ),
     )
 
 
 def _in_sequences(
     graph: Graph, place: _Place, product: int | None, weights: Tensor, padding_BK: Tensor | None
 ) -> Tensor:
-    """Weights whose heads stand in one dimension with sequences, with those of a sequence beside each other."""
-    if padding_BK is None or product is None or weights.ndim != 3 or len(weights) == len(padding_BK):
+    """Weights whose heads stand in one dimension with sequences, with those of a sequence beside
+    each other.
+    """
+    if (
+        padding_BK is None
+        or product is None
+        or weights.ndim != 3
+        or len(weights) == len(padding_BK)
+    ):
         return weights
     made = graph.values[product].tensor
-    rows = graph.trace.again({product: places_along(made.shape, 0).to(made)}, place.queries)[:, 0, 0]
+    rows = graph.trace.again({product: places_along(made.shape, 0).to(made)}, place.queries)[
+        :, 0, 0
+    ]
     return weights if len(made) % len(padding_BK) else weights[rows.argsort(stable=True)]
 
 
 def _wrong_axis(graph: Graph, place: _Place) -> str:
-    """The dimension of the softmax and that of the keys, where these are two; "" where they are one, or not known."""
+    """The dimension of the softmax and that of the keys, where these are two; "" where they are
+    one, or not known.
+    """
     weighed = _weighed(graph, place.softmax)
     value = graph.values[place.softmax]
     if weighed is None or place.scores is None:
@@ -211,9 +263,15 @@ def _wrong_axis(graph: Graph, place: _Place) -> str:
     taken = int(value.args[1]) % len(value.shape)
     if taken == axes[-1] and factor == 0 and _keeps_last(graph, place.softmax, number):
         return ""
-    right = [axis for axis in axes if _runs_along(graph, place.softmax, number, axis, -1 if factor == 0 else -2)]
+    right = [
+        axis
+        for axis in axes
+        if _runs_along(graph, place.softmax, number, axis, -1 if factor == 0 else -2)
+    ]
     if len(right) != 1 or taken in right:
-        return _joint(graph.values[number].tensor.float(), len(value.tensor), -1 if factor == 0 else -2)
+        return _joint(
+            graph.values[number].tensor.float(), len(value.tensor), -1 if factor == 0 else -2
+        )
     return _axes(value.shape, taken, right[0])
 
 
@@ -231,10 +289,25 @@ def _axes(shape: torch.Size, taken: int, right: int) -> str:
     """Both as words, of the usual order of dimensions."""
     names = {0: "sequences", len(shape) - 3: "sequences or heads" if len(shape) == 3 else "heads"}
     names |= {axis: "queries" for axis in (len(shape) - 2, len(shape) - 1) if axis != right}
-    return f"dimension {taken} ({names.get(taken, 'no keys')}) of {tuple(shape)}, with keys in dimension {right}"
+    return (
+        f"dimension {taken} ({names.get(taken, 'no keys')}) of {tuple(shape)}, with keys in "
+        f"dimension {right}"
+    )
 
 
-_KEEPING = frozenset({"view", "reshape", "_unsafe_view", "expand", "clone", "detach", "alias", "_to_copy", "unsqueeze"})
+_KEEPING = frozenset(
+    {
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "expand",
+        "clone",
+        "detach",
+        "alias",
+        "_to_copy",
+        "unsqueeze",
+    }
+)
 
 
 def _keeps_last(graph: Graph, softmax: int, number: int) -> bool:
@@ -242,14 +315,20 @@ def _keeps_last(graph: Graph, softmax: int, number: int) -> bool:
     last = graph.values[softmax].shape[-1]
     while number != softmax:
         value = graph.values[number]
-        if value.op not in _KEEPING or value.shape[-1] != last or len(graph.predecessors[number]) != 1:
+        if (
+            value.op not in _KEEPING
+            or value.shape[-1] != last
+            or len(graph.predecessors[number]) != 1
+        ):
             return False
         (number,) = graph.predecessors[number]
     return True
 
 
 def _runs_along(graph: Graph, softmax: int, read: int, axis: int, over: int) -> bool:
-    """Whether one axis of the softmax is the one that a later rearrangement of it is summed over."""
+    """Whether one axis of the softmax is the one that a later rearrangement of it is summed
+    over.
+    """
     shape = graph.values[softmax].shape
     places = places_along(shape, axis).to(graph.values[softmax].tensor)
     made = graph.trace.again({softmax: places}, read)
@@ -257,7 +336,9 @@ def _runs_along(graph: Graph, softmax: int, read: int, axis: int, over: int) -> 
 
 
 def _factor(graph: Graph, number: int, until: int | None) -> _Factor:
-    """What numbers multiply a value since `until`, or else since the last norm or product with weights."""
+    """What numbers multiply a value since `until`, or else since the last norm or product with
+    weights.
+    """
     found = _Factor()
     while number != until:
         value = graph.values[number]
@@ -289,14 +370,19 @@ def _multiply(graph: Graph, found: _Factor, value: TracedValue, through: int) ->
         number = float(other)
     elif isinstance(other, Ref) and not graph.values[other.number].is_data:
         given = graph.values[other.number]
-        found.trained |= given.origin == Origin.TRAINABLE and given.tensor.numel() < graph.values[through].shape[-1]
+        found.trained |= (
+            given.origin == Origin.TRAINABLE
+            and given.tensor.numel() < graph.values[through].shape[-1]
+        )
         number = float(given.tensor) if given.tensor.numel() == 1 else nan
     if number == number and number:
         found.constant *= number if value.op == "mul" else 1 / number
 
 
 def _after(graph: Graph, place: _Place) -> _Factor:
-    """What multiplies the product of queries and keys; with `product` set where that is not known."""
+    """What multiplies the product of queries and keys; with `product` set where that is not
+    known.
+    """
     value = graph.values[place.softmax]
     if place.scores is not None:
         found = _factor(graph, value.inputs[0], place.scores)
@@ -304,7 +390,9 @@ def _after(graph: Graph, place: _Place) -> _Factor:
         return found
     if FUSED in value.op:
         given = _arguments(value).get("scale")
-        return _Factor(graph.values[place.queries].shape[-1] ** -0.5 if given is None else float(given))
+        return _Factor(
+            graph.values[place.queries].shape[-1] ** -0.5 if given is None else float(given)
+        )
     return _Factor(product=place.softmax)
 
 
@@ -314,7 +402,9 @@ def _arguments(value: TracedValue) -> dict[str, Any]:
 
 
 def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Indices of the queries, products of queries and keys with their scale, and logits with biases and masks."""
+    """Indices of the queries, products of queries and keys with their scale, and logits with biases
+    and masks.
+    """
     value = graph.values[place.softmax]
     if FUSED not in value.op:
         whole = graph.values[value.inputs[0]].tensor
@@ -334,7 +424,9 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
 def _fused_logits(
     graph: Graph, place: _Place, query: Tensor, key: Tensor, rows: Tensor, after: _Factor
 ) -> tuple[Tensor, Tensor]:
-    """Of one operation that computes all of attention: products with their scale, and logits with biases and masks."""
+    """Of one operation that computes all of attention: products with their scale, and logits with
+    biases and masks.
+    """
     arguments = _arguments(graph.values[place.softmax])
     if key.shape[-3] != query.shape[-3]:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
@@ -355,7 +447,9 @@ def _rows(queries: int, like: Tensor) -> Tensor:
 
 
 def _drawn(graph: Graph, products: Sequence[int | None]) -> float | None:
-    """What queries' and keys' matrices make of a logit, over what two like the values' would; None where unknown."""
+    """What queries' and keys' matrices make of a logit, over what two like the values' would; None
+    where unknown.
+    """
     gains = [matrix_gain(graph, n) for n in products if n is not None]
     return (gains[0] * gains[1]) ** 0.5 / gains[2] if len(gains) == 3 and gains[2] else None
 
@@ -368,4 +462,6 @@ def _unnormed(graph: Graph, products: Mapping[str, int]) -> tuple[str, ...]:
         bare[side] = number = graph.under(graph.predecessors[product][0], "same", "scale")
         if (step := graph.step(number)) is not None and step.kind == "norm":
             sources[side] = graph.under(step.sources[0], "same", "scale")
-    return tuple(side for side, number in bare.items() if side not in sources and number in sources.values())
+    return tuple(
+        side for side, number in bare.items() if side not in sources and number in sources.values()
+    )

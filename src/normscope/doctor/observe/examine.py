@@ -1,7 +1,9 @@
-"""Look at a model once: find its stacks, and measure every sub-layer in one forward and one backward pass.
+"""Look at a model once: find its stacks, and measure every sub-layer in one forward and one
+backward pass.
 
-And its loss were the stacks wired as the other of Pre-LN and Post-LN: nothing is built anew for it, but the recorded
-pass is computed again piece by piece, each sub-layer and each norm as it is, and put together the other way round.
+And its loss were the stacks wired as the other of Pre-LN and Post-LN: nothing is built anew for it,
+but the recorded pass is computed again piece by piece, each sub-layer and each norm as it is, and
+put together the other way round.
 """
 
 import contextlib
@@ -35,15 +37,22 @@ _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
 
 
 def examined(
-    model: nn.Module, inputs: Inputs, loss: Callable[[Any], Tensor] | None = None, *, rewire: bool = False
+    model: nn.Module,
+    inputs: Inputs,
+    loss: Callable[[Any], Tensor] | None = None,
+    *,
+    rewire: bool = False,
 ) -> _Examination:
-    """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream and to the loss.
+    """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream
+    and to the loss.
 
-    loss: maps the model's output to one number, the mean loss per token in nats; `backward` says what stands in for it.
-    rewire: whether to look for the loss under another wiring too, which takes about one more forward pass.
-    Two forward passes and one backward pass in evaluation mode, and some more where whole sub-layers get no gradient,
-    to see what opens. The model is left as it was: weights, `.grad`, buffers, modes, and all random number generators.
-    Raises ValueError as `find_stacks` and `backward` do.
+    loss: maps the model's output to one number, the mean loss per token in nats; `backward` says
+    what stands in for it.
+    rewire: whether to look for the loss under another wiring too, which takes about one more
+    forward pass. Two forward passes and one backward pass in evaluation mode, and some more where
+    whole sub-layers get no gradient, to see what opens. The model is left as it was: weights,
+    `.grad`, buffers, modes, and all random number generators. Raises ValueError as `find_stacks`
+    and `backward` do.
     """
     _refuse_meta(model)
     graph, streams, stacks, measured = _watched(model, inputs)
@@ -74,20 +83,26 @@ def _refuse_meta(model: nn.Module) -> None:
     for name, weight in [*model.named_parameters(), *model.named_buffers()]:
         if weight.is_meta:
             raise ValueError(
-                f"{name} is on the meta device: give the model weights first (to_empty, then initialise), or ask "
-                "find_stacks for its structure alone"
+                f"{name} is on the meta device: give the model weights first (to_empty, then "
+                "initialise), or ask find_stacks for its structure alone"
             )
 
 
 def examined_without_gradients(model: nn.Module, inputs: Inputs) -> _Examination:
-    """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as `find_stacks` does."""
+    """The stacks and the measurements of one forward pass, without a loss. Raises ValueError as
+    `find_stacks` does.
+    """
     _refuse_meta(model)
     _, _, stacks, measured = _watched(model, inputs)
     return stacks, measured
 
 
-def _watched(model: nn.Module, inputs: Inputs) -> tuple[Graph, Sequence[Stream], tuple[Stack, ...], ModelMeasurements]:
-    """One forward pass with all of its values and the streams in it, and what both show without gradients."""
+def _watched(
+    model: nn.Module, inputs: Inputs
+) -> tuple[Graph, Sequence[Stream], tuple[Stack, ...], ModelMeasurements]:
+    """One forward pass with all of its values and the streams in it, and what both show without
+    gradients.
+    """
     graph, streams = streams_in(model, inputs)
     tables, output_matrices = tables_and_outputs(graph)
     stacks = measured_stacks(graph, streams, as_stacks(streams))
@@ -110,7 +125,9 @@ def _watched(model: nn.Module, inputs: Inputs) -> tuple[Graph, Sequence[Stream],
 
 
 def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
-    """Names of the parameters that the pass read none of, but for those of modules that training alone goes through."""
+    """Names of the parameters that the pass read none of, but for those of modules that training
+    alone goes through.
+    """
     if not (names := unused_parameters(model, graph.trace)):
         return ()
     went_through = {path for value in graph.trace.values for path in value.modules}
@@ -120,7 +137,9 @@ def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
     with left_unchanged(model, written), torch.no_grad():
         model.train()
         for path in resting:
-            model.get_submodule(path).register_forward_pre_hook(lambda *_, path=path: trained.add(path))
+            model.get_submodule(path).register_forward_pre_hook(
+                lambda *_, path=path: trained.add(path)
+            )
         # What asks for labels in training cannot be run, and then nothing is known of it.
         with contextlib.suppress(Exception):
             call_with(model, inputs)
@@ -135,12 +154,17 @@ def _with_gradients(stack: Stack, norms: Mapping[str, float], places: int) -> St
 
 
 def rewired_loss_nats(
-    graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack], loss: Callable[[Any], Tensor] | None
+    graph: Graph,
+    streams: Sequence[Stream],
+    stacks: Sequence[Stack],
+    loss: Callable[[Any], Tensor] | None,
 ) -> float | None:
-    """The loss on the same batch with x + F(norm(x)) in the place of norm(x + F(x)), or the other way round.
+    """The loss on the same batch with x + F(norm(x)) in the place of norm(x + F(x)), or the other
+    way round.
 
-    Of several stacks all that are wired as the first are rewired. A norm at the end stays. None where the first is like
-    neither, where a loss on random targets would have to stand in, and where the pass cannot be computed in pieces.
+    Of several stacks all that are wired as the first are rewired. A norm at the end stays. None
+    where the first is like neither, where a loss on random targets would have to stand in, and
+    where the pass cannot be computed in pieces.
     """
     wired = wired_like(stacks[0])
     with torch.no_grad():
@@ -156,13 +180,20 @@ def rewired_loss_nats(
             return None
 
 
-def _rewired(graph: Graph, stream: Stream, stack: Stack, others: dict[int, Tensor], *, pre: bool) -> dict[int, Tensor]:
-    """The value that the rest of the model reads, by its number. pre: whether the stack is wired as Pre-LN now.
+def _rewired(
+    graph: Graph, stream: Stream, stack: Stack, others: dict[int, Tensor], *, pre: bool
+) -> dict[int, Tensor]:
+    """The value that the rest of the model reads, by its number. pre: whether the stack is wired as
+    Pre-LN now.
 
-    others: the same of earlier stacks, whose values cross-attention reads. Raises ValueError where a sub-layer has no
-    norm of its own.
+    others: the same of earlier stacks, whose values cross-attention reads. Raises ValueError where
+    a sub-layer has no norm of its own.
     """
-    inside = [branch for branch, one in zip(branches_of(stack, stream), stack.sublayers, strict=True) if one.block > 0]
+    inside = [
+        branch
+        for branch, one in zip(branches_of(stack, stream), stack.sublayers, strict=True)
+        if one.block > 0
+    ]
     places = branch_sums(graph, stream, inside)
     again, x = graph.trace.again, graph.values[places[0].stream].tensor
     for branch, place in zip(inside, places, strict=True):
@@ -183,10 +214,15 @@ def _rewired(graph: Graph, stream: Stream, stack: Stack, others: dict[int, Tenso
 
 
 def _output(graph: Graph, ends: dict[int, Tensor]) -> Any:
-    """The model's output with other values at the ends of its stacks. Raises ValueError for what is not understood."""
+    """The model's output with other values at the ends of its stacks. Raises ValueError for what is
+    not understood.
+    """
     leaves, form = tree_flatten(graph.trace.output)
     results = iter(graph.trace.results)
-    made = [graph.trace.again(ends, next(results)) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    made = [
+        graph.trace.again(ends, next(results)) if isinstance(leaf, Tensor) else leaf
+        for leaf in leaves
+    ]
     if next(results, None) is not None:
         raise ValueError("the output holds tensors in objects")
     return tree_unflatten(made, form)

@@ -1,4 +1,6 @@
-"""The loss of a model, its gradients' norms, and which weights get a gradient once others have moved."""
+"""The loss of a model, its gradients' norms, and which weights get a gradient once others have
+moved.
+"""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,7 +21,9 @@ from ..trace.forward import main_tensor, named_in, tensors_in
 
 
 class NoGradient(ValueError):
-    """A forward pass of which no gradient can be taken, whatever the loss and the batch are; the message says why."""
+    """A forward pass of which no gradient can be taken, whatever the loss and the batch are; the
+    message says why.
+    """
 
 
 def backward(
@@ -33,26 +37,34 @@ def backward(
     tokens: Sequence[Tensor] = (),
     cause_of_nan: Callable[[], str] = str,
 ) -> tuple[ModelMeasurements, int]:
-    """What one forward pass `run()` with gradients and one backward pass add to what was measured before.
+    """What one forward pass `run()` with gradients and one backward pass add to what was measured
+    before.
 
-    And at how many places the output says something: the tokens, or one for a sequence; 0 where that is not known. The
-    model and its `.grad` stay as they are.
+    And at how many places the output says something: the tokens, or one for a sequence; 0 where
+    that is not known. The model and its `.grad` stay as they are.
 
-    loss: of the output, a mean per token in nats. Without it, what the output names `loss`, or the output itself where
-    it is one number, or else a loss on random targets: the cross-entropy of the logits, or of the first tensor's last
-    dimension, against classes that are drawn evenly, the same each time.
-    widths: of the model's streams; an output of such a width is taken for hidden states and not for logits.
-    written: tensors that `run` writes into, whose values are put back. tokens: those of the input that hold indices.
-    cause_of_nan: gives what makes a loss that is not finite, as a clause; "" where that is not known.
+    loss: of the output, a mean per token in nats. Without it, what the output names `loss`, or the
+    output itself where it is one number, or else a loss on random targets: the cross-entropy of the
+    logits, or of the first tensor's last dimension, against classes that are drawn evenly, the same
+    each time.
+    widths: of the model's streams; an output of such a width is taken for hidden states and not for
+    logits.
+    written: tensors that `run` writes into, whose values are put back. tokens: those of the input
+    that hold indices.
+    cause_of_nan: gives what makes a loss that is not finite, as a clause; "" where that is not
+    known.
 
-    Raises ValueError where the pass or the loss raises, and for a loss that is not one finite number, or on which no
-    trainable parameter has an influence that autograd knows of; NoGradient where the pass keeps autograd out, or
-    overwrites what it needs. Frozen parameters have no gradient norm.
+    Raises ValueError where the pass or the loss raises, and for a loss that is not one finite
+    number, or on which no trainable parameter has an influence that autograd knows of; NoGradient
+    where the pass keeps autograd out, or overwrites what it needs. Frozen parameters have no
+    gradient norm.
     """
     with left_unchanged(model, written), torch.enable_grad():
         output = _attempt("the forward pass", run)
         tensors = tensors_in(output, inside_objects=False)
-        if any(p.requires_grad for p in model.parameters()) and not any(t.requires_grad for t in tensors):
+        if any(p.requires_grad for p in model.parameters()) and not any(
+            t.requires_grad for t in tensors
+        ):
             raise NoGradient(WITHOUT_AUTOGRAD)
         value, is_stand_in = loss_of(output, loss)
         scores = main_tensor(output)
@@ -65,13 +77,18 @@ def backward(
             if cause := cause_of_nan():
                 raise NoGradient(f"the loss is nan, for {cause}")
             raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
-        weights = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        weights = {
+            name: parameter
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        }
         asked = [scores] if weights and scores is not None and scores.requires_grad else []
         gradients, found = _attempt("the backward pass", lambda: _gradients(value, weights, asked))
     at_scores = found[0] if found else None
     of_softmax = scores is not None and at_scores is not None and _is_of_softmax(scores, at_scores)
     if at_scores is not None and not is_stand_in and not of_softmax:
-        # A loss that is no function of differences of logits, such as a mean square, is no cross-entropy of them.
+        # A loss that is no function of differences of logits, such as a mean square, is no
+        # cross-entropy of them.
         classes = deviation = None
     completed = replace(
         measured,
@@ -79,14 +96,20 @@ def backward(
         loss_is_stand_in=is_stand_in,
         classes=classes,
         logit_deviation=deviation,
-        gradient_norms={name: euclidean_norm(gradients[name]) if name in gradients else 0.0 for name in weights},
-        target_places=None if is_stand_in or at_scores is None else _target_places(at_scores, tokens),
+        gradient_norms={
+            name: euclidean_norm(gradients[name]) if name in gradients else 0.0 for name in weights
+        },
+        target_places=None
+        if is_stand_in or at_scores is None
+        else _target_places(at_scores, tokens),
         scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
     return completed, places
 
 
-WITHOUT_AUTOGRAD = "the forward pass runs under torch.no_grad or inference_mode, or detaches all that it returns"
+WITHOUT_AUTOGRAD = (
+    "the forward pass runs under torch.no_grad or inference_mode, or detaches all that it returns"
+)
 
 
 def _attempt(what: str, run: Callable[[], Any]) -> Any:
@@ -98,29 +121,45 @@ def _attempt(what: str, run: Callable[[], Any]) -> Any:
 
 
 def loss_of(output: Any, loss: Callable[[Any], Tensor] | None) -> tuple[Tensor, bool]:
-    """An output's loss as one number, and whether its targets are random, as `backward` says. Raises ValueError."""
+    """An output's loss as one number, and whether its targets are random, as `backward` says.
+    Raises ValueError.
+    """
     if loss is not None:
         value = _attempt("the loss", lambda: loss(output))
         if not isinstance(value, Tensor) or value.numel() != 1:
-            what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"the loss must be a tensor with one number, the mean loss per token; it is {what}")
+            what = (
+                f"a tensor of shape {tuple(value.shape)}"
+                if isinstance(value, Tensor)
+                else type(value).__name__
+            )
+            raise ValueError(
+                f"the loss must be a tensor with one number, the mean loss per token; it is {what}"
+            )
         return value.reshape(()), False
     for own in (named_in(output, "loss"), output):
         if isinstance(own, Tensor) and own.numel() == 1 and own.is_floating_point():
             return own.reshape(()), False
     scores = main_tensor(output)
     if scores is None:
-        raise ValueError("the output has no tensor of two dimensions or more to take a loss of: give a loss")
+        raise ValueError(
+            "the output has no tensor of two dimensions or more to take a loss of: give a loss"
+        )
     scores_NV = scores.reshape(-1, scores.shape[-1]).float()
     generator = torch.Generator().manual_seed(0)
-    drawn_N = torch.randint(max(2, scores_NV.shape[1]), (len(scores_NV),), generator=generator).to(scores.device)
+    drawn_N = torch.randint(max(2, scores_NV.shape[1]), (len(scores_NV),), generator=generator).to(
+        scores.device
+    )
     if scores_NV.shape[1] == 1:
         return functional.binary_cross_entropy_with_logits(scores_NV[:, 0], drawn_N.float()), True
     return functional.cross_entropy(scores_NV, drawn_N), True
 
 
-def _logits(scores: Tensor | None, named: bool, widths: Sequence[int]) -> tuple[int | None, float | None]:
-    """How many classes there are, and the logits' standard deviation; None where it is not clear that they are any."""
+def _logits(
+    scores: Tensor | None, named: bool, widths: Sequence[int]
+) -> tuple[int | None, float | None]:
+    """How many classes there are, and the logits' standard deviation; None where it is not clear
+    that they are any.
+    """
     if scores is None or scores.shape[-1] < 2 or (scores.shape[-1] in widths and not named):
         return None, None
     with torch.no_grad():
@@ -131,13 +170,20 @@ def _logits(scores: Tensor | None, named: bool, widths: Sequence[int]) -> tuple[
 def _gradients(
     loss: Tensor, weights: Mapping[str, nn.Parameter], others: Sequence[Tensor]
 ) -> tuple[dict[str, Tensor], list[Tensor | None]]:
-    """Those of weights by name, without what the loss does not depend on, and those of others, None in its place."""
+    """Those of weights by name, without what the loss does not depend on, and those of others, None
+    in its place.
+    """
     if not weights:
         return {}, []
     if not loss.requires_grad:
-        raise ValueError("no trainable parameter has an influence on the loss: is it detached, or under no_grad?")
-    # Not `loss.backward()`, which writes to `.grad` and runs what hangs on it, such as an optimiser's step.
-    found: list[Tensor | None] = [*torch.autograd.grad(loss, [*others, *weights.values()], allow_unused=True)]
+        raise ValueError(
+            "no trainable parameter has an influence on the loss: is it detached, or under no_grad?"
+        )
+    # Not `loss.backward()`, which writes to `.grad` and runs what hangs on it, such as an
+    # optimiser's step.
+    found: list[Tensor | None] = [
+        *torch.autograd.grad(loss, [*others, *weights.values()], allow_unused=True)
+    ]
     return {
         name: gradient if gradient.layout == torch.strided else gradient.to_dense()
         for name, gradient in zip(weights, found[len(others) :], strict=True)
@@ -146,12 +192,14 @@ def _gradients(
 
 
 _SUMS_TO_ZERO = 0.4
-"""In units of 1/√classes. Entries of random signs sum to 1.25 such units of their sizes; those of a softmax less its
-target to 0, and a usual penalty on its normaliser adds a thousandth."""
+"""In units of 1/√classes. Entries of random signs sum to 1.25 such units of their sizes; those of a
+softmax less its target to 0, and a usual penalty on its normaliser adds a thousandth."""
 
 
 def _is_of_softmax(scores: Tensor, gradient: Tensor) -> bool:
-    """Whether a loss is one of the softmax of scores: its gradient sums to 0 over each token's, or they are its log."""
+    """Whether a loss is one of the softmax of scores: its gradient sums to 0 over each token's, or
+    they are its log.
+    """
     given = scores.detach().reshape(-1, scores.shape[-1])
     # What does not hold of the first token's does not hold of all.
     if all(float(some.float().logsumexp(-1).abs().max()) < 1e-3 for some in (given[:1], given)):
@@ -166,7 +214,8 @@ _KNOWN = 0.9
 
 
 def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None:
-    """How many places later than a token the input has its target, 0 to 2: the one whose logit the gradient pulls up.
+    """How many places later than a token the input has its target, 0 to 2: the one whose logit the
+    gradient pulls up.
 
     None where it is none of these.
     """
@@ -190,7 +239,9 @@ _FARTHEST = 2
 
 
 def _scores_are(scores: Tensor | None) -> Literal["", "probabilities", "cut"]:
-    """What a loss takes for logits though they are none: rows that sum to 1, or numbers cut off at 0."""
+    """What a loss takes for logits though they are none: rows that sum to 1, or numbers cut off at
+    0.
+    """
     if scores is None or scores.shape[-1] < 3:
         return ""
     given = scores.detach().float()
@@ -202,7 +253,9 @@ def _scores_are(scores: Tensor | None) -> Literal["", "probabilities", "cut"]:
 
 
 ROUNDS = 3
-"""Behind a head of zeros a gate of zero opens in the second update, and the matrix of zeros behind it in the third."""
+"""Behind a head of zeros a gate of zero opens in the second update, and the matrix of zeros behind
+it in the third.
+"""
 _STEP = 1e-3
 """What a weight moves by in each: an update of Adam at a usual rate."""
 
@@ -215,10 +268,12 @@ def with_opening(
     loss: Callable[[Any], Tensor] | None,
     written: Sequence[Tensor] = (),
 ) -> tuple[tuple[Stack, ...], ModelMeasurements]:
-    """With `opening` and `reaches_loss`, where no parameter of a whole sub-layer gets a gradient; else as it was.
+    """With `opening` and `reaches_loss`, where no parameter of a whole sub-layer gets a gradient;
+    else as it was.
 
-    run: the forward pass. loss: as in `backward`. written: tensors that the pass writes into. One forward and backward
-    pass, and one for each update that is looked at; the model is left as it was, bit by bit.
+    run: the forward pass. loss: as in `backward`. written: tensors that the pass writes into. One
+    forward and backward pass, and one for each update that is looked at; the model is left as it
+    was, bit by bit.
     """
     sublayers = [sublayer.measured for stack in stacks for sublayer in stack.sublayers]
     shut = _shut([one.parameters for one in sublayers], measured.gradient_norms)
@@ -227,18 +282,25 @@ def with_opening(
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     with left_unchanged(model, written), torch.enable_grad():
         gradients, heard = _gradients_heard(run(), loss, weights)
-        opened = _opened(lambda: _gradients_heard(run(), loss, weights)[0], weights, gradients, shut)
+        opened = _opened(
+            lambda: _gradients_heard(run(), loss, weights)[0], weights, gradients, shut
+        )
 
     def reaches_loss(sublayer: Sublayer) -> bool:
         outputs = sublayer.measured.outputs
         return not outputs or any(heard[place] for place in outputs)
 
-    found = [with_measured(stack, [{"reaches_loss": reaches_loss(one)} for one in stack.sublayers]) for stack in stacks]
+    found = [
+        with_measured(stack, [{"reaches_loss": reaches_loss(one)} for one in stack.sublayers])
+        for stack in stacks
+    ]
     return tuple(found), replace(measured, opening=frozenset(opened))
 
 
 def _shut(sublayers: Collection[Sequence[str]], norms: Mapping[str, float]) -> list[list[str]]:
-    """The trained parameters of each sub-layer none of which gets a gradient, where anything gets one."""
+    """The trained parameters of each sub-layer none of which gets a gradient, where anything gets
+    one.
+    """
     if not any(norms.values()):
         return []
     trained = [[name for name in names if name in norms] for names in sublayers]
@@ -251,12 +313,18 @@ def _opened(
     gradients: Mapping[str, Tensor],
     shut: Sequence[Sequence[str]],
 ) -> set[str]:
-    """Move what gets a gradient, look who else gets one then, and move that too, until every sub-layer has opened."""
+    """Move what gets a gradient, look who else gets one then, and move that too, until every
+    sub-layer has opened.
+    """
     direction = {name: -gradient.sign() for name, gradient in gradients.items()}
     opened: set[str] = set()
     for _ in range(ROUNDS):
         with moved(weights, direction, _STEP):
-            new = {name: -gradient.sign() for name, gradient in again().items() if name not in direction}
+            new = {
+                name: -gradient.sign()
+                for name, gradient in again().items()
+                if name not in direction
+            }
         opened |= new.keys()
         direction |= new
         if not new or all(opened.intersection(names) for names in shut):
@@ -267,11 +335,15 @@ def _opened(
 def _gradients_heard(
     output: Any, loss: Callable[[Any], Tensor] | None, weights: Mapping[str, nn.Parameter]
 ) -> tuple[dict[str, Tensor], tuple[bool, ...]]:
-    """Gradients other than 0 by name, and of every tensor of the output whether the loss depends on it."""
+    """Gradients other than 0 by name, and of every tensor of the output whether the loss depends on
+    it.
+    """
     value, _ = loss_of(output, loss)
     tensors = list(tensors_in(output, inside_objects=False))
     asked = [tensor for tensor in tensors if tensor.requires_grad]
     gradients, found = _gradients(value, weights, asked)
-    reached = {id(tensor) for tensor, gradient in zip(asked, found, strict=True) if gradient is not None}
+    reached = {
+        id(tensor) for tensor, gradient in zip(asked, found, strict=True) if gradient is not None
+    }
     gradients = {name: gradient for name, gradient in gradients.items() if bool(gradient.any())}
     return gradients, tuple(id(tensor) in reached for tensor in tensors)

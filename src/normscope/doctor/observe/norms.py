@@ -1,4 +1,6 @@
-"""Norms where they are applied: what they norm, over which dimensions, and what their output is multiplied with."""
+"""Norms where they are applied: what they norm, over which dimensions, and what their output is
+multiplied with.
+"""
 
 import math
 from collections import Counter
@@ -22,14 +24,24 @@ from .sums import with_gain
 def norm_uses(graph: Graph, stream: Stream) -> tuple[NormUse, ...]:
     """Every norm of a stream's formula that takes statistics."""
     terms = ordered(stream.formula)
-    norms = [term for term in terms if term.kind == "norm" and term.norm is not None and not term.norm.is_curve]
+    norms = [
+        term
+        for term in terms
+        if term.kind == "norm" and term.norm is not None and not term.norm.is_curve
+    ]
     readers = Counter(id(argument) for term in terms for argument in term.arguments)
     end = with_gain(graph, stream.end)
-    uses = [_use(graph, term, readers, end if term is stream.formula else term.at) for term in norms]
+    uses = [
+        _use(graph, term, readers, end if term is stream.formula else term.at) for term in norms
+    ]
     # What shows of some norms holds for those of one shape whose output no matrix reads.
-    known = {use.shape: {other.features for other in uses if other.shape == use.shape} - {None} for use in uses}
+    known = {
+        use.shape: {other.features for other in uses if other.shape == use.shape} - {None}
+        for use in uses
+    }
     return tuple(
-        replace(use, features=next(iter(known[use.shape])) if len(known[use.shape]) == 1 else None) for use in uses
+        replace(use, features=next(iter(known[use.shape])) if len(known[use.shape]) == 1 else None)
+        for use in uses
     )
 
 
@@ -39,7 +51,9 @@ def over_features(use: NormUse) -> bool:
 
 
 def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
-    """The norm of a term, which ends at a value: the term's own, or that with a gain that the formula leaves out."""
+    """The norm of a term, which ends at a value: the term's own, or that with a gain that the
+    formula leaves out.
+    """
     number = term.at
     while number not in graph.norms:
         step = graph.step(number)
@@ -52,7 +66,12 @@ def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
     inner = term.arguments[0]
     while inner.kind == "scale" and readers[id(inner)] == 1:
         (inner,) = inner.arguments
-    doubled = inner.kind == "norm" and inner.norm is not None and not inner.norm.is_curve and readers[id(inner)] == 1
+    doubled = (
+        inner.kind == "norm"
+        and inner.norm is not None
+        and not inner.norm.is_curve
+        and readers[id(inner)] == 1
+    )
     shape = tuple(graph.values[number].shape)
     return NormUse(
         at=term.at,
@@ -64,7 +83,8 @@ def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
         of_unit_length=norm is not None
         and bool(graph.parameters(number) or steps)
         and _is_unit(graph, norm, with_gain(graph, number)),
-        detached=norm is not None and any(graph.values[n].op == "detach" for n in graph.between(reads, number)),
+        detached=norm is not None
+        and any(graph.values[n].op == "detach" for n in graph.between(reads, number)),
         features=_features(graph, number),
     )
 
@@ -77,15 +97,21 @@ def _is_unit(graph: Graph, norm: NormFunction, end: int) -> bool:
 
 
 def _features(graph: Graph, number: int) -> int | None:
-    """The dimension of a value that every matrix contracts which reads it; None where they differ, or there is none."""
+    """The dimension of a value that every matrix contracts which reads it; None where they differ,
+    or there is none.
+    """
     found = {dimension for operand in _operands(graph, number) for dimension in operand}
     return next(iter(found)) if len(found) == 1 else None
 
 
 def _operands(graph: Graph, number: int) -> Iterator[tuple[int, ...]]:
-    """For each product with a matrix that reads a value as it is, scaled or rearranged: the dimensions it contracts."""
+    """For each product with a matrix that reads a value as it is, scaled or rearranged: the
+    dimensions it contracts.
+    """
     shape = graph.values[number].shape
-    todo: list[tuple[int, list[Tensor]]] = [(number, [places_along(shape, at) for at in range(len(shape))])]
+    todo: list[tuple[int, list[Tensor]]] = [
+        (number, [places_along(shape, at) for at in range(len(shape))])
+    ]
     while todo:
         at, places = todo.pop()
         for consumer in graph.consumers[at]:
@@ -94,8 +120,14 @@ def _operands(graph: Graph, number: int) -> Iterator[tuple[int, ...]]:
                 yield _contracted(graph, at, consumer, places)
             elif value.op in REARRANGING and len(graph.predecessors[consumer]) == 1:
                 with suppress(*UNREPEATABLE):
-                    todo.append((consumer, [graph.trace.again({at: place}, consumer) for place in places]))
-            elif step is not None and step.kind in ("same", "scale") and value.shape == graph.values[at].shape:
+                    todo.append(
+                        (consumer, [graph.trace.again({at: place}, consumer) for place in places])
+                    )
+            elif (
+                step is not None
+                and step.kind in ("same", "scale")
+                and value.shape == graph.values[at].shape
+            ):
                 todo.append((consumer, places))
 
 
@@ -124,7 +156,9 @@ def _contracted(graph: Graph, at: int, product: int, places: list[Tensor]) -> tu
 
 
 def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
-    """What is built as norms are, and is none: the innermost module around it, and the power that `power_of` finds."""
+    """What is built as norms are, and is none: the innermost module around it, and the power that
+    `power_of` finds.
+    """
     found: dict[str, int] = {}
     for value in graph.values:
         if value.tensor.ndim > 1 and not value.tensor.is_meta and value.number not in graph.norms:
@@ -135,7 +169,9 @@ def powers(graph: Graph) -> tuple[tuple[str, int], ...]:
 
 
 def norm_gains(graph: Graph) -> tuple[NormGain, ...]:
-    """Of every norm with a trained gain a feature, in the order in which they are computed; each parameter once."""
+    """Of every norm with a trained gain a feature, in the order in which they are computed; each
+    parameter once.
+    """
     found: dict[str, NormGain] = {}
     for number, norm in graph.norms.items():
         if norm.is_curve:

@@ -1,8 +1,8 @@
-"""What parameters tell where a pass reads them, or reads them not: gates where their curve is flat, tables that are
-looked up, and what matrices make the output.
+"""What parameters tell where a pass reads them, or reads them not: gates where their curve is flat,
+tables that are looked up, and what matrices make the output.
 
-A table is an embedding: its rows are looked up by tokens or by places. What is added to its rows before anything else
-reads them may come of another table.
+A table is an embedding: its rows are looked up by tokens or by places. What is added to its rows
+before anything else reads them may come of another table.
 """
 
 import math
@@ -29,9 +29,11 @@ FLAT = 0.01
 
 
 def flat_gates(trace: Trace) -> dict[str, float]:
-    """The parameters whose σ or tanh is flat for half of the entries or more, with that share, in the order of reading.
+    """The parameters whose σ or tanh is flat for half of the entries or more, with that share, in
+    the order of reading.
 
-    What depends on the model's input is no gate of this kind: there the slope is another for every token.
+    What depends on the model's input is no gate of this kind: there the slope is another for every
+    token.
     """
     found: dict[str, float] = {}
     for value in trace.values:
@@ -44,7 +46,10 @@ def flat_gates(trace: Trace) -> dict[str, float]:
     return found
 
 
-_SLOPES: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": lambda y: 4 * y * (1 - y), "tanh": lambda y: 1 - y * y}
+_SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": lambda y: 4 * y * (1 - y),
+    "tanh": lambda y: 1 - y * y,
+}
 """Of a curve's value its slope, over the greatest."""
 
 
@@ -68,16 +73,25 @@ class _Ends:
                 self._made_from[number].add(value.number)
 
     def tables(self) -> tuple[Table, ...]:
-        """Every table that is looked up, and every trained tensor that is added to rows of one as it is."""
+        """Every table that is looked up, and every trained tensor that is added to rows of one as
+        it is.
+        """
         found = list(self._tables())
         joined = {table.joined_at for table in found} - {-1}
         added = (*self._added(), *self._fixed())
         return (*found, *(table for table in added if table.joined_at in joined))
 
     def _added(self) -> Iterator[Table]:
-        """Trained tensors of two dimensions or more that a sum takes as they are, such as learnt positions."""
+        """Trained tensors of two dimensions or more that a sum takes as they are, such as learnt
+        positions.
+        """
         for value in self._graph.values:
-            if value.op != "leaf" or value.origin != Origin.TRAINABLE or value.tensor.ndim < 2 or value.tensor.is_meta:
+            if (
+                value.op != "leaf"
+                or value.origin != Origin.TRAINABLE
+                or value.tensor.ndim < 2
+                or value.tensor.is_meta
+            ):
                 continue
             joined, name = self._joined(value.number), self._name(value.number)
             if joined >= 0 and name is not None:
@@ -90,13 +104,26 @@ class _Ends:
             for number in value.inputs if value.op == "add" and value.is_data else ():
                 given = values[number]
                 rows = given.shape[-2:]
-                if given.origin >= Origin.TRAINABLE or given.tensor.is_meta or rows != value.shape[-2:] or rows[0] < 2:
+                if (
+                    given.origin >= Origin.TRAINABLE
+                    or given.tensor.is_meta
+                    or rows != value.shape[-2:]
+                    or rows[0] < 2
+                ):
                     continue
                 yield self._as_it_is("", given, self._joined(number))
 
     def _as_it_is(self, name: str, rows: TracedValue, joined: int) -> Table:
         size, width = size_of(rows.tensor), rows.shape[-1]
-        return Table(name=name, size=size, width=width, factor=1.0, rows_size=size, by_place=True, joined_at=joined)
+        return Table(
+            name=name,
+            size=size,
+            width=width,
+            factor=1.0,
+            rows_size=size,
+            by_place=True,
+            joined_at=joined,
+        )
 
     def _tables(self) -> Iterator[Table]:
         values = self._graph.values
@@ -105,7 +132,11 @@ class _Ends:
                 continue
             weight, places = value.args[:2]
             name = self._name(weight.number) if isinstance(weight, Ref) else None
-            if name is None or not isinstance(places, Ref) or values[weight.number].origin != Origin.TRAINABLE:
+            if (
+                name is None
+                or not isinstance(places, Ref)
+                or values[weight.number].origin != Origin.TRAINABLE
+            ):
                 continue
             factor, end = self._scaled(value.number)
             rows = values[end].tensor.detach().reshape(-1, values[end].shape[-1])
@@ -121,7 +152,9 @@ class _Ends:
             )
 
     def _scaled(self, number: int) -> tuple[float, int]:
-        """What a value is multiplied with before anything else is done with it, and the number of the product."""
+        """What a value is multiplied with before anything else is done with it, and the number of
+        the product.
+        """
         factor = 1.0
         while len(consumers := self._made_from[number]) == 1:
             (after,) = consumers
@@ -130,7 +163,11 @@ class _Ends:
             given = [a for a in value.args if isinstance(a, int | float)]
             if value.tensor.numel() != self._graph.values[number].tensor.numel():
                 break
-            if value.op in ("mul", "div") and len(by) + len(given) == 1 and all(t.numel() == 1 for t in by):
+            if (
+                value.op in ("mul", "div")
+                and len(by) + len(given) == 1
+                and all(t.numel() == 1 for t in by)
+            ):
                 size = float(by[0]) if by else float(given[0])
                 factor *= size if value.op == "mul" else 1 / size
             elif value.op not in ("clone", "detach", "_to_copy", "alias", "view"):
@@ -139,7 +176,9 @@ class _Ends:
         return factor, number
 
     def _joined(self, number: int) -> int:
-        """The last of the sums in a row that a value goes into alone; -1 where it goes into none."""
+        """The last of the sums in a row that a value goes into alone; -1 where it goes into
+        none.
+        """
         last = -1
         while len(consumers := self._made_from[number]) == 1:
             (after,) = consumers
@@ -150,8 +189,12 @@ class _Ends:
         return last
 
     def output_matrices(self) -> tuple[OutputMatrix, ...]:
-        """The matrices that make the model's outputs, in the outputs' order, where a parameter is one."""
-        return tuple(found for result in self._graph.trace.results if (found := self._output_matrix(result)))
+        """The matrices that make the model's outputs, in the outputs' order, where a parameter is
+        one.
+        """
+        return tuple(
+            found for result in self._graph.trace.results if (found := self._output_matrix(result))
+        )
 
     def _output_matrix(self, number: int) -> OutputMatrix | None:
         for _ in range(_LONGEST):
@@ -179,7 +222,9 @@ class _Ends:
         )
 
     def _name(self, number: int) -> str | None:
-        leaves = [leaf for leaf in self._graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
+        leaves = [
+            leaf for leaf in self._graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE
+        ]
         return leaves[0].names[-1] if len(leaves) == 1 else None
 
 
@@ -198,11 +243,15 @@ def unused_parameters(model: nn.Module, trace: Trace) -> tuple[str, ...]:
 
 
 def unregistered_parameters(model: nn.Module, trace: Trace) -> int:
-    """How many parameters a forward pass read that the model does not have, as those of modules in a plain list."""
+    """How many parameters a forward pass read that the model does not have, as those of modules in
+    a plain list.
+    """
     own = {memory_of(weight) for weight in [*model.parameters(), *model.buffers()]}
     read = {
         memory_of(value.tensor)
         for value in trace.values
-        if value.op == "leaf" and isinstance(value.tensor, nn.Parameter) and value.tensor.requires_grad
+        if value.op == "leaf"
+        and isinstance(value.tensor, nn.Parameter)
+        and value.tensor.requires_grad
     }
     return len(read - own)

@@ -1,5 +1,6 @@
-"""What a recorded pass does on a stream's way: stops its gradient, adds its start again, draws at random, and keeps
-branches out for ever by a factor of 0 that is a number in the code or a buffer, which no training changes."""
+"""What a recorded pass does on a stream's way: stops its gradient, adds its start again, draws at
+random, and keeps branches out for ever by a factor of 0 that is a number in the code or a buffer,
+which no training changes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -10,20 +11,34 @@ from ..find.branches import Branch
 from ..find.streams import Stream
 from ..measured import RecordedPlace
 from ..trace.graph import Graph
-from ..trace.operations import FUSED, PRODUCTS, REARRANGING, SOFTMAX, Origin, TracedValue, bits, walked
+from ..trace.operations import (
+    FUSED,
+    PRODUCTS,
+    REARRANGING,
+    SOFTMAX,
+    Origin,
+    TracedValue,
+    bits,
+    walked,
+)
 
-_DRAWN = frozenset({"bernoulli", "native_dropout", "uniform", "rand", "rand_like", "normal", "randn", "randn_like"})
+_DRAWN = frozenset(
+    {"bernoulli", "native_dropout", "uniform", "rand", "rand_like", "normal", "randn", "randn_like"}
+)
 
 ROUNDING = frozenset({"ceil", "floor", "round", "sign", "trunc"})
 """Operations whose gradient is 0 wherever there is one."""
 
 
 def skip_is_stopped(graph: Graph, stream: Stream, found: RecordedPlace) -> bool:
-    """Whether the skip of a sum comes from earlier sums, and on every way from there through a `detach`.
+    """Whether the skip of a sum comes from earlier sums, and on every way from there through a
+    `detach`.
 
     What a stream starts from may be given without a gradient, as tables that stay as they are.
     """
-    before = {join for join in stream.joins if join != found.sum and graph.depends(found.stream, join)}
+    before = {
+        join for join in stream.joins if join != found.sum and graph.depends(found.stream, join)
+    }
     ways = list(_ways_back(graph, found, before))
     return bool(ways) and all(ways)
 
@@ -43,18 +58,47 @@ def precision(graph: Graph, branch: Branch) -> torch.dtype | None:
     """The narrowest dtype that a branch's matrix products are made in; None without any."""
     values = [graph.values[n] for n in branch.computed]
     made = [v.tensor.dtype for v in values if v.op in PRODUCTS or FUSED in v.op]
-    return min((dtype for dtype in made if dtype.is_floating_point), key=lambda dtype: dtype.itemsize, default=None)
+    return min(
+        (dtype for dtype in made if dtype.is_floating_point),
+        key=lambda dtype: dtype.itemsize,
+        default=None,
+    )
 
 
-_CURVES = frozenset({"relu", "gelu", "silu", "sigmoid", "tanh", "softplus", "elu", "leaky_relu", "mish", "hardswish"})
+_CURVES = frozenset(
+    {
+        "relu",
+        "gelu",
+        "silu",
+        "sigmoid",
+        "tanh",
+        "softplus",
+        "elu",
+        "leaky_relu",
+        "mish",
+        "hardswish",
+    }
+)
 _LINEAR = frozenset(
-    {"add", "sub", "neg", "slice", "split", "split_with_sizes", "chunk", "cat", "stack", "index_select"}
+    {
+        "add",
+        "sub",
+        "neg",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "cat",
+        "stack",
+        "index_select",
+    }
 )
 
 
 def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
-    """Of a feed-forward of two matrices and more: none, where nothing in it but products and sums; last, where a curve
-    stands behind the last matrix, and multiplies nothing; "" where neither is so."""
+    """Of a feed-forward of two matrices and more: none, where nothing in it but products and sums;
+    last, where a curve stands behind the last matrix, and multiplies nothing; "" where neither is
+    so."""
     values = [graph.values[n] for n in branch.computed]
     products = [value.number for value in values if graph.is_weight_product(value)]
     if branch.kind != "feed_forward" or len(products) < 2:
@@ -65,14 +109,22 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
             return "last"
         (at,) = graph.predecessors[at]
     straight = _LINEAR | REARRANGING | PRODUCTS
-    multiples = {v.number for v in values if v.op in ("mul", "div") and len(graph.predecessors[v.number]) == 1}
-    return "none" if all(value.op in straight or value.number in multiples for value in values) else ""
+    multiples = {
+        v.number
+        for v in values
+        if v.op in ("mul", "div") and len(graph.predecessors[v.number]) == 1
+    }
+    return (
+        "none" if all(value.op in straight or value.number in multiples for value in values) else ""
+    )
 
 
 def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, int], ...]:
-    """What every skip goes through beside sums, scales and norms: a dropout, or a curve or a bound between the sums.
+    """What every skip goes through beside sums, scales and norms: a dropout, or a curve or a bound
+    between the sums.
 
-    Of each place what it is, the innermost module that runs, and the number of the stack that the stream goes on in.
+    Of each place what it is, the innermost module that runs, and the number of the stack that the
+    stream goes on in.
     """
     found = [
         ("dropout", graph.values[join].module, place)
@@ -95,8 +147,14 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, in
 
 
 def first_nan(graph: Graph) -> str:
-    """What makes the first NaN of numbers that hold none, as a clause; "" where the pass has no NaN."""
-    nan = [value for value in graph.values if value.tensor.is_floating_point() and bool(value.tensor.isnan().any())]
+    """What makes the first NaN of numbers that hold none, as a clause; "" where the pass has no
+    NaN.
+    """
+    nan = [
+        value
+        for value in graph.values
+        if value.tensor.is_floating_point() and bool(value.tensor.isnan().any())
+    ]
     if not nan:
         return ""
     (value, *_) = nan
@@ -106,18 +164,25 @@ def first_nan(graph: Graph) -> str:
         rows = graph.values[value.inputs[0]].tensor.isneginf().all(dimension)
         if bool(rows.any()):
             return (
-                f"the softmax over dimension {dimension} of {tuple(value.shape)}{at} has {int(rows.sum())} rows of "
-                "nothing but -inf: a mask hides all that it runs over"
+                f"the softmax over dimension {dimension} of {tuple(value.shape)}{at} has "
+                f"{int(rows.sum())} rows of nothing but -inf: a mask hides all that it runs over"
             )
     return f"{value.op}{at} makes the first NaN"
 
 
 def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What is the same for every input, differs from token to token, and is added to a stream several times."""
+    """What is the same for every input, differs from token to token, and is added to a stream
+    several times.
+    """
     groups: list[tuple[torch.Tensor, str, tuple[int, ...]]] = []
     for number in bits(stream.values):
         value, step = graph.values[number], graph.step(number)
-        if value.op not in ("add", "sub") or step is None or step.kind != "same" or value.tensor.is_meta:
+        if (
+            value.op not in ("add", "sub")
+            or step is None
+            or step.kind != "same"
+            or value.tensor.is_meta
+        ):
             continue
         for given in (n for n in value.inputs if not graph.values[n].is_data):
             tensor = graph.values[given].tensor
@@ -136,7 +201,9 @@ def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, 
 
 
 def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
-    """Where data is multiplied, or masked, with numbers that the pass drew, and that its results depend on."""
+    """Where data is multiplied, or masked, with numbers that the pass drew, and that its results
+    depend on.
+    """
     drawn: set[int] = set()
     found: list[tuple[str, int]] = []
     for value in graph.values:
@@ -146,32 +213,42 @@ def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:
         multiplies = value.op in ("mul", "div", "where", "masked_fill", "native_dropout")
         if not value.is_data:
             drawn.add(value.number)
-        elif multiplies and any(graph.depends(result, value.number) for result in graph.trace.results):
+        elif multiplies and any(
+            graph.depends(result, value.number) for result in graph.trace.results
+        ):
             found.append((value.module, value.number))
     return tuple(found)
 
 
 def writers(graph: Graph) -> tuple[tuple[str, int], ...]:
-    """Where data is changed in place, but for sums, as of a branch into its stream: the innermost module that runs, and
-    the number of what it is then."""
+    """Where data is changed in place, but for sums, as of a branch into its stream: the innermost
+    module that runs, and the number of what it is then."""
     made = [value for value in graph.values if value.modules and value.is_data]
-    schemas = [(value, schema) for value in made if (schema := getattr(value.function, "_schema", None))]
+    schemas = [
+        (value, schema) for value in made if (schema := getattr(value.function, "_schema", None))
+    ]
     sums = ("aten::add_", "aten::copy_")
-    return tuple((v.module, v.number) for v, schema in schemas if schema.is_mutable and schema.name not in sums)
+    return tuple(
+        (v.module, v.number)
+        for v, schema in schemas
+        if schema.is_mutable and schema.name not in sums
+    )
 
 
 NOTHING = 1e-12
-"""A factor up to which nothing is left of a value beside a stream, nor of its gradient; gates that train start at
-1e-6 or above."""
+"""A factor up to which nothing is left of a value beside a stream, nor of its gradient; gates that
+train start at 1e-6 or above."""
 IN_CODE = "a number in the code"
 
 
 def shut_by(graph: Graph, branch: Branch, found: RecordedPlace) -> tuple[str, ...]:
-    """Names of buffers by which what a branch adds does not depend on the model's input, or `IN_CODE`; empty where it
-    does, or where a trained number may open it.
+    """Names of buffers by which what a branch adds does not depend on the model's input, or
+    `IN_CODE`; empty where it does, or where a trained number may open it.
     """
     sources = {found.stream, *branch.memory}
-    between = sorted({n for source in sources for n in graph.between(source, found.addend)} - sources)
+    between = sorted(
+        {n for source in sources for n in graph.between(source, found.addend)} - sources
+    )
     zero: set[int] = set()
     fixed: set[int] = set()
     killed: dict[str, None] = {}
@@ -187,14 +264,21 @@ def shut_by(graph: Graph, branch: Branch, found: RecordedPlace) -> tuple[str, ..
         return tuple(killed)
     # What multiplies the addend before it is added.
     at, names = found.addend, ()
-    while not names and len(after := [n for n in graph.consumers[at] if graph.depends(found.sum, n)]) == 1:
+    while (
+        not names
+        and len(after := [n for n in graph.consumers[at] if graph.depends(found.sum, n)]) == 1
+    ):
         (at,) = after
         names = _multiplied_by_nothing(graph, graph.values[at]) if at < found.sum else ()
     return names
 
 
 def _multiplied_by_nothing(graph: Graph, value: TracedValue) -> tuple[str, ...]:
-    if value.op not in ("mul", "div") or len(value.args) != 2 or len(graph.predecessors[value.number]) != 1:
+    if (
+        value.op not in ("mul", "div")
+        or len(value.args) != 2
+        or len(graph.predecessors[value.number]) != 1
+    ):
         return ()
     given = [graph.values[n] for n in value.inputs if not graph.values[n].is_data]
     if not given:

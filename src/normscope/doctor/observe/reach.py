@@ -1,8 +1,10 @@
-"""Which other tokens and sequences a sub-layer's output is made from, and how places are told apart.
+"""Which other tokens and sequences a sub-layer's output is made from, and how places are told
+apart.
 
-Read by computing each branch again with one token changed, where what is masked, cut, or reshaped wrongly shows alike;
-and attention with one vector in the place of every query, key and value, for all heads and places: what differs then
-from place to place is what attention itself knows of places, rotations or biases that are added to its logits.
+Read by computing each branch again with one token changed, where what is masked, cut, or reshaped
+wrongly shows alike; and attention with one vector in the place of every query, key and value, for
+all heads and places: what differs then from place to place is what attention itself knows of
+places, rotations or biases that are added to its logits.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,8 +22,8 @@ from ..trace.flow import disturb, keeps_rows
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE, TracedValue
 
-# A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in them, D = width
-# B = sequences, Q = queries, K = keys
+# A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in
+# them, D = width B = sequences, Q = queries, K = keys
 
 _SHOWS = 1e-6
 """Of the output's largest entry: a change that is more than rounding."""
@@ -32,20 +34,30 @@ _NOTHING = 1e-30
 _SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
 
 
-def with_reach(graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]) -> tuple[Stack, ...]:
+def with_reach(
+    graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
+) -> tuple[Stack, ...]:
     """The stacks with what each of their branches is made from, where the stream is (A, C, D)."""
     found = []
     for stream, stack in zip(streams, stacks, strict=True):
         both = zip(stack.sublayers, branches_of(stack, stream), strict=True)
         reaches = [_reach(graph, branch, sublayer.measured.place) for sublayer, branch in both]
-        found.append(with_measured(stack, [{"reads_later": later, "mixes": mixes} for later, mixes in reaches]))
+        found.append(
+            with_measured(
+                stack, [{"reads_later": later, "mixes": mixes} for later, mixes in reaches]
+            )
+        )
     return tuple(found)
 
 
-def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[bool, tuple[int, ...]]:
-    """Whether outputs depend on later tokens, and along which dimensions they depend on others at all.
+def _reach(
+    graph: Graph, branch: Branch, place: RecordedPlace | None
+) -> tuple[bool, tuple[int, ...]]:
+    """Whether outputs depend on later tokens, and along which dimensions they depend on others at
+    all.
 
-    Where a model turns (A, C, D) to (C, A, D) between what it is given and its blocks, as fairseq's do, A is still 0.
+    Where a model turns (A, C, D) to (C, A, D) between what it is given and its blocks, as fairseq's
+    do, A is still 0.
     """
     if place is None:
         return False, ()
@@ -56,14 +68,22 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
     # What a matrix reads is often a view of all tokens in one row, or of another order.
     reads = list(dict.fromkeys(graph.rearranged(n) for n in branch.reads))
     shape = shape[:-1]
-    if len(shape) != 2 or output.shape[:-1] != shape or output.is_meta or len(set(shape)) < 2 or 1 in shape:
+    if (
+        len(shape) != 2
+        or output.shape[:-1] != shape
+        or output.is_meta
+        or len(set(shape)) < 2
+        or 1 in shape
+    ):
         return False, ()
     if any(graph.values[n].shape[:-1] != shape or not graph.depends(wanted, n) for n in reads):
         return False, ()
     if all(keeps_rows(graph, n, branch.output) for n in reads):
         return False, ()
     # Where tokens are sent by what they are, another token changes the places of the others.
-    if any(graph.values[inside].op in _SENDING for n in reads for inside in graph.between(n, wanted)):
+    if any(
+        graph.values[inside].op in _SENDING for n in reads for inside in graph.between(n, wanted)
+    ):
         return False, ()
     turned = _is_turned(graph, shape)
     places = shape[0 if turned else 1]
@@ -86,7 +106,8 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> tuple[b
         mixes |= {0} if bool(moved_AC[1:].any()) else set()
         moved_AC[0, at] = False
         mixes |= {1} if bool(moved_AC[0].any()) else set()
-    # Of more tokens than the model is given, as of several streams in a row, later ones are not those that come later.
+    # Of more tokens than the model is given, as of several streams in a row, later ones are not
+    # those that come later.
     return later and _given(graph, shape) in (shape, shape[::-1]), tuple(sorted(mixes))
 
 
@@ -98,13 +119,17 @@ def _is_turned(graph: Graph, shape: torch.Size) -> bool:
 
 def _given(graph: Graph, shape: torch.Size) -> torch.Size:
     """The first two dimensions of what the model is given."""
-    given = (v.shape[:2] for v in graph.values if v.is_data and not graph.predecessors[v.number] and len(v.shape) > 1)
+    given = (
+        v.shape[:2]
+        for v in graph.values
+        if v.is_data and not graph.predecessors[v.number] and len(v.shape) > 1
+    )
     return next(given, shape)
 
 
 def positions_along(graph: Graph, stack: Stack) -> int | None:
-    """The dimension of a stack's (A, C, D) along which what is added for every input alike differs; None where none
-    alone does, and where A is C, so that another order of them would not show."""
+    """The dimension of a stack's (A, C, D) along which what is added for every input alike differs;
+    None where none alone does, and where A is C, so that another order of them would not show."""
     places = [one.measured.place for one in stack.sublayers if one.measured.place is not None]
     shape = graph.values[places[0].stream].shape if places else torch.Size()
     if len(set(shape[:-1])) < 2:
@@ -123,8 +148,12 @@ def positions_along(graph: Graph, stack: Stack) -> int | None:
     return None
 
 
-def seen_keys(weights: Tensor, rows: Tensor, itself: bool, padding_BK: Tensor | None) -> dict[str, Any]:
-    """Shares of queries: those that see a later key, of those that have one; that see an earlier one; likewise."""
+def seen_keys(
+    weights: Tensor, rows: Tensor, itself: bool, padding_BK: Tensor | None
+) -> dict[str, Any]:
+    """Shares of queries: those that see a later key, of those that have one; that see an earlier
+    one; likewise.
+    """
     found: dict[str, Any] = {}
     keys = weights.shape[-1]
     sequences = len(padding_BK) if padding_BK is not None and padding_BK.shape[-1] == keys else 1
@@ -165,11 +194,16 @@ def probed(stack: Stack) -> set[int]:
 
 
 def places_of(
-    graph: Graph, operands: Sequence[int], values: int | None, logits_of: Callable[[dict[int, Tensor]], Tensor]
+    graph: Graph,
+    operands: Sequence[int],
+    values: int | None,
+    logits_of: Callable[[dict[int, Tensor]], Tensor],
 ) -> dict[str, Any]:
-    """The fields on what attention knows of places; none where queries and keys are made in a way not understood.
+    """The fields on what attention knows of places; none where queries and keys are made in a way
+    not understood.
 
-    operands: numbers of the queries and keys. logits_of: gives (..., Q, K) with other values for some numbers.
+    operands: numbers of the queries and keys. logits_of: gives (..., Q, K) with other values for
+    some numbers.
     """
     made = [_made(graph, n) for n in (*operands, *(() if values is None else (values,)))]
     width = graph.values[operands[0]].shape[-1]
@@ -178,7 +212,8 @@ def places_of(
         if number is None or graph.values[number].shape[-1] % width:
             return {}
         alike[number] = _alike(graph.values[number].tensor, width)
-    # A rotation keeps lengths. Zeros that fill up shorter sequences do not, and are no sign of places.
+    # A rotation keeps lengths. Zeros that fill up shorter sequences do not, and are no sign of
+    # places.
     if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
         return {}
     logits_HQK = logits_of(alike).float().flatten(0, -3)[..., :_MOST, :_MOST]
@@ -189,12 +224,16 @@ def places_of(
         found = "heads"
     weighed = None if values is None else graph.trace.again(alike, values)
     # What is padded differs too, and is no longer as long.
-    by_place = weighed is not None and _differs(weighed) and _is_even(weighed.norm(dim=-1).flatten())
+    by_place = (
+        weighed is not None and _differs(weighed) and _is_even(weighed.norm(dim=-1).flatten())
+    )
     return {"place_logits": found, "places_in_values": by_place}
 
 
 def _made(graph: Graph, number: int) -> int | None:
-    """The product with weights that a value is made by, with its shift; None behind a norm, and of anything else."""
+    """The product with weights that a value is made by, with its shift; None behind a norm, and of
+    anything else.
+    """
     shifted: int | None = None
     while not graph.is_weight_product(value := graph.values[number]):
         before = [n for n in graph.predecessors[number] if graph.values[n].is_data]
@@ -217,7 +256,9 @@ def _alike(like: Tensor, width: int) -> Tensor:
 
 
 def _order(logits_HQK: Tensor) -> PlaceLogits:
-    """What the logits of tokens that are alike depend on; "" where on something else than is asked for."""
+    """What the logits of tokens that are alike depend on; "" where on something else than is asked
+    for.
+    """
     seen_QK = (logits_HQK > _HIDDEN).all(0)
     if not bool(seen_QK.tril().eq(torch.ones_like(seen_QK).tril()).all()):
         return ""
@@ -247,7 +288,9 @@ def _differs(x: Tensor) -> bool:
 
 
 def _turned(x: Tensor) -> bool:
-    """Whether (..., T, E) is one at all places of a head, and in other heads the same numbers, turned."""
+    """Whether (..., T, E) is one at all places of a head, and in other heads the same numbers,
+    turned.
+    """
     if x.ndim < 3 or _differs(x):
         return False
     heads_HE = x[..., 0, :].flatten(0, -2)
@@ -257,9 +300,15 @@ def _turned(x: Tensor) -> bool:
     again = first_H.nonzero().flatten().tolist()[1:]
     steps_H = heads_HE[: again[0] if again else None].diff(dim=0).norm(dim=-1)
     lengths_H = heads_HE.norm(dim=-1)
-    return len(steps_H) > 1 and float(steps_H.min()) > least and all(map(_is_even, (steps_H, lengths_H)))
+    return (
+        len(steps_H) > 1
+        and float(steps_H.min()) > least
+        and all(map(_is_even, (steps_H, lengths_H)))
+    )
 
 
 def _is_even(sizes: Tensor) -> bool:
-    """Whether sizes are one, as those of a vector and of its steps are that is turned by one angle each time."""
+    """Whether sizes are one, as those of a vector and of its steps are that is turned by one angle
+    each time.
+    """
     return torch.allclose(sizes, sizes[:1].expand_as(sizes), rtol=_SAME)

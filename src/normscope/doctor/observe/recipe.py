@@ -1,5 +1,6 @@
-"""What theory asks of a stack, for when what was recorded is gone: its formula, the moments of its source and, of each
-sub-layer, what its matrices make of a mean square, its activation and the norms inside."""
+"""What theory asks of a stack, for when what was recorded is gone: its formula, the moments of its
+source and, of each sub-layer, what its matrices make of a mean square, its activation and the norms
+inside."""
 
 # B = sequences, T = tokens of each, D = width
 from collections.abc import Mapping, Sequence
@@ -25,14 +26,19 @@ from ..trace.operations import BY_NUMBER, RESHAPING, SOFTMAX, UNREPEATABLE
 from .sums import read_once
 
 
-def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack) -> StackRecipe | None:
+def recipe_of(
+    graph: Graph, number: int, streams: Sequence[Stream], stack: Stack
+) -> StackRecipe | None:
     """Of one of the streams, whose sub-layers' places in the recorded pass are known.
 
-    None where theory has no model of it: sub-layers before the first block, several things that one F reads, attention
-    within windows, or an F that is neither softmax attention nor W₂ φ(W₁ x) with ReLU, GELU, SwiGLU or GEGLU.
+    None where theory has no model of it: sub-layers before the first block, several things that one
+    F reads, attention within windows, or an F that is neither softmax attention nor W₂ φ(W₁ x) with
+    ReLU, GELU, SwiGLU or GEGLU.
     """
     stream, branches = streams[number], branches_of(stack, streams[number])
-    places = [sublayer.measured.place.stream for sublayer in stack.sublayers if sublayer.measured.place]
+    places = [
+        sublayer.measured.place.stream for sublayer in stack.sublayers if sublayer.measured.place
+    ]
     if stream.before or any(len(branch.reads) != 1 for branch in branches) or stack.end is None:
         return None
     read = [number for branch in branches for number in branch.memory]
@@ -41,7 +47,9 @@ def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack
     x = graph.values[places[0]].tensor
     if len(memories) > 1 or x.ndim < 2 or x.shape[-1] != stream.width:
         return None  # one of another width is still flattened, as what a product with weights over depth gives
-    weights = {number: branch_weights(graph, branch) for number, branch in enumerate(stream.branches)}
+    weights = {
+        number: branch_weights(graph, branch) for number, branch in enumerate(stream.branches)
+    }
     keys = [w.keys for w in weights.values() if w is not None and w.kind == "attention"]
     in_sequence = x.numel() // (len(x) * stream.width) if x.ndim > 2 else 0
     if any(seen < in_sequence for seen in keys):
@@ -50,7 +58,9 @@ def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack
     causal = False
     if attending is not None:
         with_last = attending.reads[0], attending.output, -1
-        causal = not bool(moved_rows(graph, *with_last, torch.Generator().manual_seed(0))[:-1].any())
+        causal = not bool(
+            moved_rows(graph, *with_last, torch.Generator().manual_seed(0))[:-1].any()
+        )
     recipe = StackRecipe(
         width=stream.width,
         tokens=max(keys, default=in_sequence or len(x)),
@@ -63,7 +73,12 @@ def recipe_of(graph: Graph, number: int, streams: Sequence[Stream], stack: Stack
         rows=x.numel() // stream.width,
     )
     # Of a source that a bias is added to for its sum alone, theory has no value before the bias.
-    early = any(n < places[0] for term in recipe.terms if recipe.source in term.arguments for n in _taken(term, stream))
+    early = any(
+        n < places[0]
+        for term in recipe.terms
+        if recipe.source in term.arguments
+        for n in _taken(term, stream)
+    )
     return recipe if recipe.is_readable and not early else None
 
 
@@ -96,9 +111,13 @@ def _products(x_BTD: torch.Tensor, width: int) -> Products:
 
 
 _CLOSE = 0.02
-"""Largest difference of an activation from the one it is taken for: GELU by way of tanh lies within 0.0005."""
+"""Largest difference of an activation from the one it is taken for: GELU by way of tanh lies within
+0.0005.
+"""
 _POINTS = 1 << 14
-"""At which the two are compared, or more; as many as the recorded pass has where more than curves stands between."""
+"""At which the two are compared, or more; as many as the recorded pass has where more than curves
+stands between.
+"""
 
 
 def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
@@ -113,15 +132,23 @@ def branch_weights(graph: Graph, branch: Branch) -> BranchWeights | None:
 
 
 def matrix_gain(graph: Graph, number: int) -> float:
-    """What a product with a matrix multiplies the mean square of its input with: ‖W‖² over the number of outputs."""
+    """What a product with a matrix multiplies the mean square of its input with: ‖W‖² over the
+    number of outputs.
+    """
     value = graph.values[number]
-    weight = next(t for n in value.inputs if not graph.values[n].is_data and (t := graph.values[n].tensor).ndim >= 2)
+    weight = next(
+        t
+        for n in value.inputs
+        if not graph.values[n].is_data and (t := graph.values[n].tensor).ndim >= 2
+    )
     inputs = weight.shape[-2 if weight.shape[-1] == value.shape[-1] else -1]
     outputs = weight.shape[0] if value.op == "convolution" else weight.numel() // inputs
     return euclidean_norm(weight) ** 2 / outputs
 
 
-def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[int]) -> BranchWeights | None:
+def _attention(
+    graph: Graph, branch: Branch, kind: SublayerKind, products: list[int]
+) -> BranchWeights | None:
     softmaxes = [n for n in branch.computed if graph.values[n].op in SOFTMAX]
     meetings = [n for n in branch.computed if graph.is_data_product(graph.values[n])]
     mixing = [n for n in meetings if any(graph.depends(n, softmax) for softmax in softmaxes)]
@@ -129,18 +156,23 @@ def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[
         return None
     ((softmax,), (mixed,)) = softmaxes, mixing
     scores = [n for n in meetings if graph.depends(softmax, n)]
-    (values,) = [n for n in graph.predecessors[mixed] if not graph.depends(n, softmax)][:1] or [mixed]
+    (values,) = [n for n in graph.predecessors[mixed] if not graph.depends(n, softmax)][:1] or [
+        mixed
+    ]
     of_scores = [n for n in products if graph.depends(softmax, n)]
     of_values = [n for n in products if graph.depends(values, n)]
     last = [n for n in products if graph.depends(n, mixed)]
     if not (len(last) == len(of_values) == 1 and len(of_scores) in (1, 2) and len(scores) == 1):
         return None
     factors = graph.predecessors[scores[0]]
-    # Logits vary by this times what queries and keys do: 1 where they are divided by the root of a head's width.
+    # Logits vary by this times what queries and keys do: 1 where they are divided by the root of a
+    # head's width.
     sharpness = graph.values[factors[0]].shape[-1] * _scale_from(graph, softmax, scores[0]) ** 2
     for factor in factors:
         sharpness *= _scale_from(graph, factor, -1) ** 2
-    inside = _inside(graph, branch, {"score": ("query", "key"), "value": ("value",), "output": ("output",)})
+    inside = _inside(
+        graph, branch, {"score": ("query", "key"), "value": ("value",), "output": ("output",)}
+    )
     if inside is None:
         return None
     gains = {
@@ -158,7 +190,9 @@ def _attention(graph: Graph, branch: Branch, kind: SublayerKind, products: list[
 
 
 def _scale_from(graph: Graph, number: int, until: int) -> float:
-    """What multiplies a value on the way from `until`, masks aside; or since the last step that is more than that."""
+    """What multiplies a value on the way from `until`, masks aside; or since the last step that is
+    more than that.
+    """
     found = 1.0
     while number != until:
         step, value = graph.step(number), graph.values[number]
@@ -175,13 +209,21 @@ def _scale_from(graph: Graph, number: int, until: int) -> float:
     return found
 
 
-def _inside(graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]]) -> dict[str, NormFunction] | None:
-    """The norms within F by the places of a formula; None where there are others than theory knows."""
+def _inside(
+    graph: Graph, branch: Branch, places: Mapping[str, tuple[str, ...]]
+) -> dict[str, NormFunction] | None:
+    """The norms within F by the places of a formula; None where there are others than theory
+    knows.
+    """
     names = [place.name for place in branch.inside]
     if any(names.count(name) != len(places.get(name, ())) for name in names):
         return None
     norms = [graph.norms[n] for n in branch.computed if n in graph.norms]
-    if len(norms) != len(names) or len({norm.kind for norm in norms}) > 1 or any(norm.is_curve for norm in norms):
+    if (
+        len(norms) != len(names)
+        or len({norm.kind for norm in norms}) > 1
+        or any(norm.is_curve for norm in norms)
+    ):
         return None
     return {place: norms[0] for name in names for place in places[name]}
 
@@ -226,13 +268,27 @@ def _with_bias(graph: Graph, number: int) -> int:
 
 
 def _is_by_number(graph: Graph, starts: list[int], end: int) -> bool:
-    """Whether a value is made of others number by number, so that fewer tokens than were recorded go through alike."""
+    """Whether a value is made of others number by number, so that fewer tokens than were recorded
+    go through alike.
+    """
     shape = graph.values[end].shape
     inside = {n for start in starts for n in graph.between(start, end)} - set(starts)
-    beside = [graph.values[n] for at in inside for n in graph.values[at].inputs if n not in inside.union(starts)]
-    by_number = all(graph.values[n].op in BY_NUMBER and graph.values[n].shape == shape for n in inside)
+    beside = [
+        graph.values[n]
+        for at in inside
+        for n in graph.values[at].inputs
+        if n not in inside.union(starts)
+    ]
+    by_number = all(
+        graph.values[n].op in BY_NUMBER and graph.values[n].shape == shape for n in inside
+    )
     same = all(graph.values[n].shape == shape for n in starts)
-    return by_number and same and len(shape) > 1 and all(not one.is_data and one.shape.numel() == 1 for one in beside)
+    return (
+        by_number
+        and same
+        and len(shape) > 1
+        and all(not one.is_data and one.shape.numel() == 1 for one in beside)
+    )
 
 
 def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
@@ -252,12 +308,17 @@ def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
         both = (gate, u), (u, gate)
         orders = list(both) if len(starts) == 2 else [(torch.cat(pair, -1),) for pair in both]
     like = [graph.values[n].tensor for n in starts]
-    expected: dict[Activation, Tensor] = {"relu": functional.relu(gate), "gelu": functional.gelu(gate)}
+    expected: dict[Activation, Tensor] = {
+        "relu": functional.relu(gate),
+        "gelu": functional.gelu(gate),
+    }
     if u is not None:
         expected = {"swiglu": functional.silu(gate) * u, "geglu": expected["gelu"] * u}
     for given in orders:
         shapes = [shape if alone else t.shape for t in like]
-        replaced = {n: z.reshape(s).to(t) for n, z, s, t in zip(starts, given, shapes, like, strict=True)}
+        replaced = {
+            n: z.reshape(s).to(t) for n, z, s, t in zip(starts, given, shapes, like, strict=True)
+        }
         made = graph.trace.again(replaced, end).float().cpu()
         for name, values in expected.items():
             if bool((made - values).abs().max() < _CLOSE):

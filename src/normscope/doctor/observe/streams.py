@@ -1,4 +1,6 @@
-"""What every sub-layer of a recorded forward pass adds to its stream: squares, shares, and the parameters it uses."""
+"""What every sub-layer of a recorded forward pass adds to its stream: squares, shares, and the
+parameters it uses.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,19 +25,25 @@ from .sums import LIGHT, branch_sums, part_of, with_gain
 
 
 _WITHIN = 1e-4
-"""Of the largest entry. Weights that differ as little as training makes them differ move streams further apart."""
+"""Of the largest entry. Weights that differ as little as training makes them differ move streams
+further apart.
+"""
 _MOVED = 0.1
-"""What weights are moved by, in units of their own root mean square, or of `_SMALL` where that is larger."""
+"""What weights are moved by, in units of their own root mean square, or of `_SMALL` where that is
+larger.
+"""
 _SMALL = 0.1
 
 
 def stay_copies(graph: Graph, stream: Stream) -> bool | None:
-    """True where streams are copies after every sub-layer, and are so too when all trained parameters have moved.
+    """True where streams are copies after every sub-layer, and are so too when all trained
+    parameters have moved.
 
-    Then nothing can tell them apart, and they do the work of one. None of one stream, of streams that do not start as
-    copies, and where a part of the pass cannot be computed again.
+    Then nothing can tell them apart, and they do the work of one. None of one stream, of streams
+    that do not start as copies, and where a part of the pass cannot be computed again.
 
-    Each sub-layer is computed again from the recorded streams before it, with noise on all trained parameters.
+    Each sub-layer is computed again from the recorded streams before it, with noise on all trained
+    parameters.
     """
     if stream.streams == 1 or not stream.start_equal:
         return None
@@ -56,7 +64,9 @@ def stay_copies(graph: Graph, stream: Stream) -> bool | None:
 
 def _are_copies(x: Tensor, stream: Stream) -> bool:
     x_NnD = apart(x, stream.streams, stream.width)
-    return x_NnD is not None and float((x_NnD - x_NnD[:, :1]).abs().max()) <= _WITHIN * float(x_NnD.abs().max())
+    return x_NnD is not None and float((x_NnD - x_NnD[:, :1]).abs().max()) <= _WITHIN * float(
+        x_NnD.abs().max()
+    )
 
 
 def _moved(graph: Graph) -> dict[int, Tensor]:
@@ -64,7 +74,11 @@ def _moved(graph: Graph) -> dict[int, Tensor]:
     generator = torch.Generator().manual_seed(0)
     moved = {}
     for value in graph.values:
-        if value.op == "leaf" and value.origin == Origin.TRAINABLE and value.tensor.is_floating_point():
+        if (
+            value.op == "leaf"
+            and value.origin == Origin.TRAINABLE
+            and value.tensor.is_floating_point()
+        ):
             weight = value.tensor.detach()
             size = max(float(weight.float().square().mean().sqrt()), _SMALL)
             noise = torch.randn(weight.shape, generator=generator).to(weight)
@@ -73,10 +87,14 @@ def _moved(graph: Graph) -> dict[int, Tensor]:
 
 
 def _uses(graph: Graph, branch: Branch, addend: int) -> tuple[str, ...]:
-    """Names of the parameters that F is computed with, and of biases added to its output, in order of use."""
+    """Names of the parameters that F is computed with, and of biases added to its output, in order
+    of use.
+    """
     biased = []
     number = addend
-    while number != branch.output and (step := graph.step(number)) is not None and step.kind in LIGHT:
+    while (
+        number != branch.output and (step := graph.step(number)) is not None and step.kind in LIGHT
+    ):
         if step.kind == "same" and graph.values[number].op in ("add", "sub"):
             biased.append(number)
         (number,) = step.sources
@@ -85,7 +103,8 @@ def _uses(graph: Graph, branch: Branch, addend: int) -> tuple[str, ...]:
 
 
 def _matrices(graph: Graph, branch: Branch) -> tuple[str, ...]:
-    """Names of what F multiplies data with in products and convolutions, or makes such matrices from, in order.
+    """Names of what F multiplies data with in products and convolutions, or makes such matrices
+    from, in order.
 
     Biases, gains of norms and tables that are looked up are not among them.
     """
@@ -97,19 +116,26 @@ def _matrices(graph: Graph, branch: Branch) -> tuple[str, ...]:
 # B = sequences, T = tokens of each, D = width
 
 
-def measured_stacks(graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]) -> tuple[Stack, ...]:
+def measured_stacks(
+    graph: Graph, streams: Sequence[Stream], stacks: Sequence[Stack]
+) -> tuple[Stack, ...]:
     """The stacks with what was measured in them, gradients apart.
 
-    Of branches that are added at once (parallel ones) the sum is that of all, and the stream what all are added to.
-    Where a branch goes into several sums, as in ResiDual, it is looked at in the one with the stream that it reads;
-    where one sum has several parts of the stream, as in B2T, the latest is the stream, and all are the scaled skip.
-    Tokens of one sequence are those of one index of the first dimension; a stream of two dimensions is one sequence.
+    Of branches that are added at once (parallel ones) the sum is that of all, and the stream what
+    all are added to. Where a branch goes into several sums, as in ResiDual, it is looked at in the
+    one with the stream that it reads; where one sum has several parts of the stream, as in B2T, the
+    latest is the stream, and all are the scaled skip. Tokens of one sequence are those of one index
+    of the first dimension; a stream of two dimensions is one sequence.
     """
     with torch.no_grad():
-        seen = [_measured(graph, stream, stack) for stream, stack in zip(streams, stacks, strict=True)]
+        seen = [
+            _measured(graph, stream, stack) for stream, stack in zip(streams, stacks, strict=True)
+        ]
         return tuple(
             # Theory is of norms over the features.
-            replace(one, recipe=recipe_of(graph, n, streams, one)) if all(map(over_features, one.norm_uses)) else one
+            replace(one, recipe=recipe_of(graph, n, streams, one))
+            if all(map(over_features, one.norm_uses))
+            else one
             for n, one in enumerate(seen)
         )
 
@@ -137,7 +163,9 @@ def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
                 outputs=outputs,
                 shut_by=shut_by(graph, branch, found),
                 skip_stopped=skip_is_stopped(graph, stream, found),
-                rounded_by=next((op for number, op in rounded if graph.depends(number, found.sum)), ""),
+                rounded_by=next(
+                    (op for number, op in rounded if graph.depends(number, found.sum)), ""
+                ),
                 precision=str(precision(graph, branch) or "").removeprefix("torch."),
                 curves=curves_of(graph, branch),
                 place=found,
@@ -149,7 +177,9 @@ def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
         stack,
         source_square=measured[first].stream_square,
         end_square=mean_square(graph.values[end].tensor),
-        sublayers=tuple(replace(one, measured=seen) for one, seen in zip(stack.sublayers, measured, strict=True)),
+        sublayers=tuple(
+            replace(one, measured=seen) for one, seen in zip(stack.sublayers, measured, strict=True)
+        ),
         streams_stay_copies=stay_copies(graph, stream),
         end=end,
         norm_uses=norm_uses(graph, stream),
@@ -157,16 +187,20 @@ def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
 
 
 def _apart(x: Tensor, stream: Stream) -> Tensor:
-    """Of several streams in (B, ..., n, D) or (B, ..., n·D), each as sequences of its own: (B · n, T, D)."""
+    """Of several streams in (B, ..., n, D) or (B, ..., n·D), each as sequences of its own: (B · n,
+    T, D).
+    """
     if stream.streams == 1 or (x_NnD := apart(x, stream.streams, stream.width)) is None:
         return x
     return x_NnD.reshape(len(x), -1, stream.streams, stream.width).transpose(1, 2).flatten(0, 1)
 
 
 def mean_cosine(x: Tensor) -> float | None:
-    """Mean cosine of the vectors at different tokens of one sequence, of (B, ..., D), or of (T, D): one sequence.
+    """Mean cosine of the vectors at different tokens of one sequence, of (B, ..., D), or of (T, D):
+    one sequence.
 
-    Over all pairs of a sequence it is (‖Σu‖² - Σ‖u‖²) / (T(T-1)), u the vectors at length 1. None for one token.
+    Over all pairs of a sequence it is (‖Σu‖² - Σ‖u‖²) / (T(T-1)), u the vectors at length 1. None
+    for one token.
     """
     if x.ndim < 2:
         return None

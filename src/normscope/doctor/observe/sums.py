@@ -1,4 +1,6 @@
-"""The residual sums, or means over depth, that branches go into: what they add up, and which of it is the stream."""
+"""The residual sums, or means over depth, that branches go into: what they add up, and which of it
+is the stream.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +21,9 @@ LIGHT = ("same", "scale", "norm", "expand")
 
 
 def branch_sums(graph: Graph, stream: Stream, branches: Sequence[Branch]) -> list[RecordedPlace]:
-    """Of each branch the whole sum that it goes into, up to a norm or the next branch that reads it."""
+    """Of each branch the whole sum that it goes into, up to a norm or the next branch that reads
+    it.
+    """
     sums = _Sums(graph, stream)
     return [sums.of(branch) for branch in branches]
 
@@ -30,7 +34,10 @@ def part_of(graph: Graph, place: RecordedPlace, kept: Sequence[int]) -> Tensor:
     if place.sum in kept:
         return values[place.sum].tensor
     # All are given, for a branch would be computed again from a stream that is left out.
-    given = {n: values[n].tensor if n in kept else torch.zeros_like(values[n].tensor) for n in place.addends}
+    given = {
+        n: values[n].tensor if n in kept else torch.zeros_like(values[n].tensor)
+        for n in place.addends
+    }
     if place.sum in graph.mixtures:
         given |= held(graph, place.sum, given)
     return graph.trace.again(given, place.sum)
@@ -43,7 +50,9 @@ class _Sums:
         self._graph, self._stream = graph, stream
         self._outputs = {branch.output for branch in stream.branches}
         self._made_of: dict[int, list[int]] = {}
-        """Of a value the stream's values that are light steps from it: what lies between is no value of the stream."""
+        """Of a value the stream's values that are light steps from it: what lies between is no
+        value of the stream.
+        """
         for number in bits(stream.values):
             for source in graph.sources(number):
                 self._made_of.setdefault(source, []).append(number)
@@ -78,7 +87,9 @@ class _Sums:
         return RecordedPlace(sum=top, addend=own, addends=addends, skips=skips, stream=stream)
 
     def _tops(self, output: int) -> list[int]:
-        """The sums that a branch goes into first, each extended by the sums that it alone goes into."""
+        """The sums that a branch goes into first, each extended by the sums that it alone goes
+        into.
+        """
         found, seen, todo = [], {output}, [output]
         while todo:
             at = todo.pop()
@@ -95,7 +106,9 @@ class _Sums:
         return list(dict.fromkeys(found))
 
     def _whole(self, number: int) -> int:
-        """The last of the sums that a sum goes into one after another, each of which nothing else reads."""
+        """The last of the sums that a sum goes into one after another, each of which nothing else
+        reads.
+        """
         whole = number
         while read_once(self._graph, number):
             number = self._graph.consumers[number][0]
@@ -108,7 +121,8 @@ class _Sums:
     def _addends(self, top: int) -> tuple[int, ...]:
         """The numbers of what the sum `top` adds up, in order.
 
-        A sum within it that nothing else reads is opened up, and a scale is looked through unless it is the gain of a
+        A sum within it that nothing else reads is opened up, and a scale is looked through unless
+        it is the gain of a
         norm: of x + 2 (y + z) they are x, y and z.
         """
         found: dict[int, None] = {}
@@ -124,9 +138,15 @@ class _Sums:
         return tuple(sorted(found))
 
     def _goes_through(self, number: int, alone: bool) -> bool:
-        """Whether a sum's addend is to be opened up: its own sources count as addends in its place."""
+        """Whether a sum's addend is to be opened up: its own sources count as addends in its
+        place.
+        """
         step = self._graph.step(number)
-        if step is None or step.kind in ("norm", "connect", "expand") or is_gain(self._graph, number):
+        if (
+            step is None
+            or step.kind in ("norm", "connect", "expand")
+            or is_gain(self._graph, number)
+        ):
             return False
         if step.kind != "same" or self._graph.values[number].op not in ("add", "sub"):
             return step.kind != "sum" or alone
@@ -138,7 +158,11 @@ class _Sums:
 
     def _origin(self, number: int) -> int:
         """What an addend is a norm or a scale of."""
-        while number not in self._outputs and (step := self._graph.step(number)) and step.kind in LIGHT:
+        while (
+            number not in self._outputs
+            and (step := self._graph.step(number))
+            and step.kind in LIGHT
+        ):
             (number,) = step.sources
         return number
 
@@ -146,7 +170,8 @@ class _Sums:
 def held(graph: Graph, number: int, given: Mapping[int, Tensor]) -> dict[int, Tensor]:
     """What a mean over depth keeps as it was recorded while others are put in its addends' places.
 
-    That is its weights and, of normed addends, what each is divided by, so that parts of it add up to the whole.
+    That is its weights and, of normed addends, what each is divided by, so that parts of it add up
+    to the whole.
     """
     values, mixture = graph.values, graph.mixtures[number]
     lengths = {
@@ -171,7 +196,8 @@ def held(graph: Graph, number: int, given: Mapping[int, Tensor]) -> dict[int, Te
 
 
 def is_gain(graph: Graph, number: int) -> bool:
-    """Whether a scale belongs to the norm below it: trained or a vector, or what brings a norm to its own size.
+    """Whether a scale belongs to the norm below it: trained or a vector, or what brings a norm to
+    its own size.
 
     A norm that something else reads too is a value of its own, and what scales it no gain.
     """
@@ -183,7 +209,8 @@ def is_gain(graph: Graph, number: int) -> bool:
     (below,) = step.sources
     alone = read_once(graph, below)
     while (inner := graph.step(below)) is not None and (
-        inner.kind == "same" or (inner.kind == "scale" and trained and inner.factors[0].origin == Origin.CONSTANT)
+        inner.kind == "same"
+        or (inner.kind == "scale" and trained and inner.factors[0].origin == Origin.CONSTANT)
     ):
         (below,) = inner.sources
         alone = alone and read_once(graph, below)

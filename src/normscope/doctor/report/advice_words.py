@@ -1,4 +1,6 @@
-"""What advice says in words, for the terminal and for the page alike: what to do first, then how sure that is."""
+"""What advice says in words, for the terminal and for the page alike: what to do first, then how
+sure that is.
+"""
 
 import tomllib
 from dataclasses import dataclass
@@ -11,7 +13,10 @@ from ..result import Advice
 
 _FILE = Path(__file__).with_name("terms.toml")
 _TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-TERMS = {key: {name: " ".join(words.split()) for name, words in term.items()} for key, term in _TERMS.items()}
+TERMS = {
+    key: {name: " ".join(words.split()) for name, words in term.items()}
+    for key, term in _TERMS.items()
+}
 """Names that stand beside numbers, and what they mean."""
 ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "yours", "warmup", "loss"))
 
@@ -47,7 +52,9 @@ def source(advice: Advice) -> str:
 
 
 def rate_headline(advice: Advice) -> str:
-    """What to know of the learning rate before anything else: of the wanted one where there is one, else the usual."""
+    """What to know of the learning rate before anything else: of the wanted one where there is one,
+    else the usual.
+    """
     if advice.wanted_rate is None or advice.wanted_place is None:
         return f"usual learning rate {_usual(advice)}"
     yours = f"your learning rate {learning_rate(advice.wanted_rate)}"
@@ -84,7 +91,9 @@ def _compared_rate(advice: Advice) -> float | None:
 
 
 def warmup_step(advice: Advice) -> str:
-    """What to do about a wanted rate without a warm-up where every residual sum is normed; "" where one is known."""
+    """What to do about a wanted rate without a warm-up where every residual sum is normed; "" where
+    one is known.
+    """
     rate = advice.wanted_rate
     if rate is None or advice.wanted_warmup_updates or not advice.usual_warmup_shares:
         return ""
@@ -93,11 +102,16 @@ def warmup_step(advice: Advice) -> str:
     # A rate below the usual ones needs no lowering.
     if advice.wanted_place == "below":
         return f"{step}; `--warmup-updates` of `normscope compare` tests it"
-    return f"{step}, or lower the rate; `--warmup-updates` and `--peak-lr` of `normscope compare` test both"
+    return (
+        f"{step}, or lower the rate; `--warmup-updates` and `--peak-lr` of `normscope compare` "
+        "test both"
+    )
 
 
 def speaks_against(advice: Advice | None) -> bool:
-    """Whether the wanted rate is one that nobody should start with as it is; one that is only slow is not."""
+    """Whether the wanted rate is one that nobody should start with as it is; one that is only slow
+    is not.
+    """
     return advice is not None and advice.is_too_high and not advice.wanted_warmup_updates
 
 
@@ -113,9 +127,15 @@ def advice_rows(advice: Advice) -> list[_AdviceRow]:
 def _warmup(advice: Advice) -> _AdviceRow:
     """What recipes have; no evidence says how short a warm-up suffices for this model."""
     if not advice.usual_warmup_shares:
-        return _AdviceRow(part="warmup", value="not known", meaning="no recipe that we read tells it for such a model")
+        return _AdviceRow(
+            part="warmup",
+            value="not known",
+            meaning="no recipe that we read tells it for such a model",
+        )
     middle, others = usual_warmup(advice.usual_warmup_shares)
-    return _AdviceRow(part="warmup", value=middle, meaning=f"{others}; how short it may be is not known")
+    return _AdviceRow(
+        part="warmup", value=middle, meaning=f"{others}; how short it may be is not known"
+    )
 
 
 def _usual(advice: Advice) -> str:

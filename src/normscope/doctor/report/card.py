@@ -1,5 +1,5 @@
-"""A diagnosis for other pages and programs: a card with a badge for a model's README, and findings as lines, which are
-annotations of GitHub's workflows or what gcc's readers know."""
+"""A diagnosis for other pages and programs: a card with a badge for a model's README, and findings
+as lines, which are annotations of GitHub's workflows or what gcc's readers know."""
 
 import ast
 from collections.abc import Iterable
@@ -10,7 +10,12 @@ from ... import __version__
 from ..result import Finding, Health, Record
 from .words import stack_title, stack_words, summary, verdict_words
 
-_COLOURS = {Health.HEALTHY: "#2f7d32", Health.UNKNOWN: "#5f6368", Health.WARNINGS: "#a15c00", Health.ERRORS: "#b3261e"}
+_COLOURS = {
+    Health.HEALTHY: "#2f7d32",
+    Health.UNKNOWN: "#5f6368",
+    Health.WARNINGS: "#a15c00",
+    Health.ERRORS: "#b3261e",
+}
 _PIXELS_A_SIGN, _EDGE_PIXELS, _LONGEST_SIGNS = 6.5, 6, 60
 
 
@@ -23,7 +28,10 @@ def card(diagnosis: Record, badge_name: str) -> str:
         ("findings", verdict_words(diagnosis)),
         ("looked at", f"with {weights} weights, by NormScope {__version__}"),
     ]
-    told = [f"- **{one.severity} {_plain(one.id)}**: {_plain(one.message)}" for one in diagnosis.findings]
+    told = [
+        f"- **{one.severity} {_plain(one.id)}**: {_plain(one.message)}"
+        for one in diagnosis.findings
+    ]
     return "\n".join(
         [
             "<!-- Written by `normscope doctor --card`; the command writes it anew. -->",
@@ -39,17 +47,20 @@ def card(diagnosis: Record, badge_name: str) -> str:
 
 
 def badge(diagnosis: Record) -> str:
-    """A picture of one line, an SVG: on the left what the model is, on the right whether something was found."""
+    """A picture of one line, an SVG: on the left what the model is, on the right whether something
+    was found.
+    """
     left, right = halves = _halves(diagnosis)
     one, other = (round(len(text) * _PIXELS_A_SIGN) + 2 * _EDGE_PIXELS for text in halves)
     whole = escape(f"{left}: {right}")
     # A width that is set makes every font fill it, whichever the reader has.
     text = '<text x="{x}" y="14" textLength="{room}" lengthAdjust="spacingAndGlyphs">{text}</text>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="badge" width="{one + other}" height="20" role="img" '
-        f'aria-label="{whole}"><title>{whole}</title><rect width="{one}" height="20" fill="#3c4043"/>'
-        f'<rect x="{one}" width="{other}" height="20" fill="{_COLOURS[diagnosis.verdict]}"/>'
-        '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="badge" width="{one + other}" '
+        f'height="20" role="img" aria-label="{whole}"><title>{whole}</title><rect '
+        f'width="{one}" height="20" fill="#3c4043"/><rect x="{one}" width="{other}" '
+        f'height="20" fill="{_COLOURS[diagnosis.verdict]}"/><g fill="#fff" '
+        'font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
         f"{text.format(x=_EDGE_PIXELS, room=one - 2 * _EDGE_PIXELS, text=escape(left))}"
         f"{text.format(x=one + _EDGE_PIXELS, room=other - 2 * _EDGE_PIXELS, text=escape(right))}</g></svg>\n"
     )
@@ -59,7 +70,9 @@ def _halves(diagnosis: Record) -> tuple[str, str]:
     """How many rules were asked is for the card: a badge is read in passing."""
     what = summary(diagnosis)
     if len(what) > _LONGEST_SIGNS:
-        what = ", ".join(dict.fromkeys(one.placement or "no registered placement" for one in diagnosis.stacks))
+        what = ", ".join(
+            dict.fromkeys(one.placement or "no registered placement" for one in diagnosis.stacks)
+        )
     return what, verdict_words(diagnosis).partition(";")[0]
 
 
@@ -74,24 +87,33 @@ _LEVELS = {"info": "notice", "warning": "warning", "error": "error"}
 
 
 def annotations(findings: Iterable[Finding], target: str, form: str) -> list[str]:
-    """A line for each finding, at the function that `target` names, as file.py:function does; at no place for others.
+    """A line for each finding, at the function that `target` names, as file.py:function does; at no
+    place for others.
 
-    form: "github" for the commands of a workflow's log, "gcc" for `file:line: severity: message [rule]`, which editors
-    and problem matchers read.
+    form: "github" for the commands of a workflow's log, "gcc" for `file:line: severity: message
+    [rule]`, which editors and problem matchers read.
     """
     place = _place_of(target)
-    return [_github(finding, place) if form == "github" else _gcc(finding, target, place) for finding in findings]
+    return [
+        _github(finding, place) if form == "github" else _gcc(finding, target, place)
+        for finding in findings
+    ]
 
 
 def _github(finding: Finding, place: tuple[str, int] | None) -> str:
     properties = {} if place is None else {"file": place[0], "line": str(place[1])}
     properties["title"] = f"{finding.id} at {finding.where}" if finding.where else finding.id
     named = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
-    return f"::{_LEVELS[finding.severity]} {named}::{_escaped(f'{finding.message}. To mend it: {finding.fix}')}"
+    return (
+        f"::{_LEVELS[finding.severity]} "
+        f"{named}::{_escaped(f'{finding.message}. To mend it: {finding.fix}')}"
+    )
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """As the runner reads it: signs that end a command or a property are written by their number."""
+    """As the runner reads it: signs that end a command or a property are written by their
+    number.
+    """
     for sign in "%\r\n" + more:
         text = text.replace(sign, f"%{ord(sign):02X}")
     return text
@@ -105,10 +127,16 @@ def _gcc(finding: Finding, target: str, place: tuple[str, int] | None) -> str:
 
 
 def _place_of(target: str) -> tuple[str, int] | None:
-    """File and line of the function; line 1 where the file defines it in another way, such as by an import."""
+    """File and line of the function; line 1 where the file defines it in another way, such as by an
+    import.
+    """
     file, _, function = target.rpartition(":")
     if not file.endswith(".py"):
         return None
     body = ast.parse(Path(file).expanduser().read_text(encoding="utf-8")).body
-    lines = [one.lineno for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == function]
+    lines = [
+        one.lineno
+        for one in body
+        if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == function
+    ]
     return file, lines[-1] if lines else 1

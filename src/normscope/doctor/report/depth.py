@@ -25,7 +25,8 @@ class _DepthRow:
 
 
 def places(stack: Stack) -> dict[str, list[int]]:
-    """The columns of the table with the numbers of their sub-layers, from 0, without what stands before the first
+    """The columns of the table with the numbers of their sub-layers, from 0, without what stands
+    before the first
     block: the blocks, or the sub-layers where the stack has only one block."""
     blocks = _blocks(stack)
     if len(blocks) == 1:
@@ -44,8 +45,9 @@ def _blocks(stack: Stack) -> dict[int, list[int]]:
 
 
 def depth_rows(stack: Stack) -> list[_DepthRow]:
-    """Four quantities at every block: the stream's square and the similarity of its tokens where the block reads it,
-    the mean energy ratio of the block's sub-layers, and the norm of their gradients as one vector."""
+    """Four quantities at every block: the stream's square and the similarity of its tokens where
+    the block reads it, the mean energy ratio of the block's sub-layers, and the norm of their
+    gradients as one vector."""
     return [
         _row(stack, "stream_square", "stream E‖x‖²/d", lambda values: values[0], logarithmic=True),
         _row(stack, "correlation", "token similarity", lambda values: values[0], logarithmic=False),
@@ -55,7 +57,12 @@ def depth_rows(stack: Stack) -> list[_DepthRow]:
 
 
 def _row(
-    stack: Stack, of: str, name: str, of_place: Callable[[Sequence[Any]], float | None], *, logarithmic: bool
+    stack: Stack,
+    of: str,
+    name: str,
+    of_place: Callable[[Sequence[Any]], float | None],
+    *,
+    logarithmic: bool,
 ) -> _DepthRow:
     """of_place: the quantity of a place, from that of its sub-layers."""
     seen, theory = values_of(stack, of)
@@ -63,15 +70,19 @@ def _row(
     return _DepthRow(
         name=name,
         measured=tuple(of_place([seen[i] for i in members]) for members in where),
-        predicted=None if theory is None else tuple(of_place([theory[i] for i in members]) for members in where),
+        predicted=None
+        if theory is None
+        else tuple(of_place([theory[i] for i in members]) for members in where),
         logarithmic=logarithmic,
     )
 
 
 def values_of(stack: Stack, of: str) -> tuple[list[float | None], Sequence[float | None] | None]:
-    """A quantity, by the name of its field, as it was measured in each sub-layer, and as theory predicts it; None where
-    that says nothing of it."""
-    return [getattr(sublayer.measured, of) for sublayer in stack.sublayers], getattr(stack.predicted, of, None)
+    """A quantity, by the name of its field, as it was measured in each sub-layer, and as theory
+    predicts it; None where that says nothing of it."""
+    return [getattr(sublayer.measured, of) for sublayer in stack.sublayers], getattr(
+        stack.predicted, of, None
+    )
 
 
 def together(norms: Sequence[float | None]) -> float | None:
@@ -81,17 +92,21 @@ def together(norms: Sequence[float | None]) -> float | None:
 
 
 def depths(stack: Stack) -> list[float | None]:
-    """How many blocks are completed where each sub-layer reads the stream, with fractions inside a block.
+    """How many blocks are completed where each sub-layer reads the stream, with fractions inside a
+    block.
 
-    None stands for sub-layers before the first block. In a stack of one block, completed sub-layers are counted
-    instead. Parallel sub-layers of a block read at one place.
+    None stands for sub-layers before the first block. In a stack of one block, completed sub-layers
+    are counted instead. Parallel sub-layers of a block read at one place.
     """
     where: list[float | None] = [None] * len(stack.sublayers)
     blocks = _blocks(stack)
     for block, members in blocks.items():
         parallel = [stack.sublayers[i].parallel for i in members]
-        # A slot each in the order in which sub-layers read the stream; parallel neighbours share one.
-        slots = list(accumulate((not (one and before) for before, one in pairwise(parallel)), initial=0))
+        # A slot each in the order in which sub-layers read the stream; parallel neighbours share
+        # one.
+        slots = list(
+            accumulate((not (one and before) for before, one in pairwise(parallel)), initial=0)
+        )
         for i, slot in zip(members, slots, strict=True):
             where[i] = float(slot) if len(blocks) == 1 else block - 1 + slot / (slots[-1] + 1)
     return where
@@ -108,7 +123,9 @@ def positive(value: float | None) -> float | None:
 
 
 _LEAST_RATIO = 8.0
-"""Least ratio between the ends of a logarithmic axis, so that a level curve looks level and two ticks lie between."""
+"""Least ratio between the ends of a logarithmic axis, so that a level curve looks level and two
+ticks lie between.
+"""
 
 _ROOM = 1.25
 """Factor between the curves and the ends of a logarithmic axis."""
@@ -122,27 +139,49 @@ def depth_panels(stack: Stack) -> dict[str, Panel]:
     # A number of the stream itself stands once at every place where sub-layers read it.
     stream = {"measured": [i for i, depth in enumerate(at) if depth not in at[:i]]}
     shares = [share for one in stack.sublayers if (share := finite(one.measured.share)) is not None]
-    # Where all are so small that they would lie at the bottom of a linear axis, it is a logarithmic one.
+    # Where all are so small that they would lie at the bottom of a linear axis, it is a logarithmic
+    # one.
     small = 0 < max(shares, default=0.0) < _SMALL_SHARE
     panels = {
-        "stream": _panel(stack, "stream_square", stream, "Size of the stream", "E‖x‖² / d", log_y=True),
-        "correlation": _panel(
-            stack, "correlation", stream, "Cosine similarity between tokens", "mean cosine", log_y=False
+        "stream": _panel(
+            stack, "stream_square", stream, "Size of the stream", "E‖x‖² / d", log_y=True
         ),
-        "share": _panel(stack, "share", by_kind, "Branch-to-stream energy ratio", "‖F‖² / (‖F‖² + ‖x‖²)", log_y=small),
+        "correlation": _panel(
+            stack,
+            "correlation",
+            stream,
+            "Cosine similarity between tokens",
+            "mean cosine",
+            log_y=False,
+        ),
+        "share": _panel(
+            stack,
+            "share",
+            by_kind,
+            "Branch-to-stream energy ratio",
+            "‖F‖² / (‖F‖² + ‖x‖²)",
+            log_y=small,
+        ),
         "gradient": _panel(
-            stack, "gradient_norm", by_kind, "Gradient norm of a sub-layer", "Frobenius norm", log_y=True
+            stack,
+            "gradient_norm",
+            by_kind,
+            "Gradient norm of a sub-layer",
+            "Frobenius norm",
+            log_y=True,
         ),
     }
     return {name: panel for name, panel in panels.items() if panel is not None}
 
 
 def curves(stack: Stack) -> dict[str, list[int]]:
-    """The sub-layers that make one curve, by its label: those of a kind, with at most one in a block.
+    """The sub-layers that make one curve, by its label: those of a kind, with at most one in a
+    block.
 
-    Where a block has several of a kind, as experts beside a shared one, the first of each block are a curve, the second
-    another. Otherwise a curve would run up and down between sub-layers that have nothing to do with one another. In a
-    stack of one block the same holds for the places where it is read.
+    Where a block has several of a kind, as experts beside a shared one, the first of each block are
+    a curve, the second another. Otherwise a curve would run up and down between sub-layers that
+    have nothing to do with one another. In a stack of one block the same holds for the places where
+    it is read.
     """
     at, single = depths(stack), len(_blocks(stack)) == 1
     seen: Counter[tuple[str, object]] = Counter()
@@ -161,7 +200,8 @@ def curves(stack: Stack) -> dict[str, list[int]]:
 def _panel(
     stack: Stack, of: str, members: dict[str, list[int]], title: str, ylabel: str, *, log_y: bool
 ) -> Panel | None:
-    """Measurement and prediction in one hue a curve, without sub-layers before the first block; None without values.
+    """Measurement and prediction in one hue a curve, without sub-layers before the first block;
+    None without values.
 
     members: the sub-layers that make one curve, by its label.
     """
@@ -175,7 +215,9 @@ def _panel(
         for name, kind, values in both:
             y = [scale(values[i]) for i, _ in kept] if values is not None else []
             if any(value is not None for value in y):
-                several.append(Series(label=name, kind=kind, hue=hue, x=[depth for _, depth in kept], y=y))
+                several.append(
+                    Series(label=name, kind=kind, hue=hue, x=[depth for _, depth in kept], y=y)
+                )
     known = [value for one in several for value in one.y if value is not None]
     if not known:
         return None
@@ -183,4 +225,6 @@ def _panel(
     room = max(_ROOM, math.sqrt(_LEAST_RATIO * low / high)) if log_y else 1.0
     ends = (low / room, high * room) if log_y else (min(0.0, low) - 0.03, 1.03)
     xlabel = "completed sub-layers" if len(_blocks(stack)) == 1 else "completed blocks"
-    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=several, log_y=log_y, y_range=ends)
+    return Panel(
+        title=title, xlabel=xlabel, ylabel=ylabel, series=several, log_y=log_y, y_range=ends
+    )

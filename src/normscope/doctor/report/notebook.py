@@ -1,4 +1,6 @@
-"""A diagnosis as the output of a notebook's cell: what the terminal says of it, and the pictures over depth."""
+"""A diagnosis as the output of a notebook's cell: what the terminal says of it, and the pictures
+over depth.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +22,9 @@ def diagnosis_html(found: Record) -> str:
 
 
 def stack_panels(found: Record) -> list[Panel]:
-    """Of every stack all that was measured over depth, each named by its stack where there are several."""
+    """Of every stack all that was measured over depth, each named by its stack where there are
+    several.
+    """
     several = len(found.stacks) > 1
     return [
         replace(panel, title=f"{panel.title}, {words.stack_title(stack)}") if several else panel
@@ -36,7 +40,9 @@ def _pieces(found: Record) -> Iterator[str]:
         yield notebook.paragraph(words.summary(found))
     yield notebook.paragraph(words.facts(found))
     if found.advice is not None:
-        yield notebook.heading(f"learning rate with {found.advice.optimizer}, {source(found.advice)}")
+        yield notebook.heading(
+            f"learning rate with {found.advice.optimizer}, {source(found.advice)}"
+        )
         rows = [(row.term["name"], row.value, row.meaning) for row in advice_rows(found.advice)]
         yield notebook.table(("", "", "what it means"), rows)
         yield notebook.paragraph(f"surer: {surer(found.advice, found.compared)}")
@@ -46,7 +52,9 @@ def _pieces(found: Record) -> Iterator[str]:
         listed = [(one.severity, one.id, one.where, one.message, one.fix) for one in found.findings]
         yield notebook.table(heads, listed)
     for stack in found.stacks:
-        yield notebook.heading(f"{words.stack_title(stack)}: {' · '.join(words.stack_words(stack))}")
+        yield notebook.heading(
+            f"{words.stack_title(stack)}: {' · '.join(words.stack_words(stack))}"
+        )
         yield _sublayers(stack)
     yield notebook.paragraph(words.rules_count(found))
     panels = stack_panels(found)
@@ -55,18 +63,23 @@ def _pieces(found: Record) -> Iterator[str]:
 
 
 def _sublayers(stack: Stack) -> str:
-    """A row for all sub-layers that were found to be the same, with what was measured in the first and the last."""
+    """A row for all sub-layers that were found to be the same, with what was measured in the first
+    and the last.
+    """
     rows = []
     for group in words.same_sublayers(stack):
         members = [stack.sublayers[place] for place in group]
         first, last = members[0].measured, members[-1].measured
         rows.append(
             (
-                f"{kind_name(members[0].kind)}, block {words.block_span(one.block for one in members)}",
+                f"{kind_name(members[0].kind)}, block "
+                f"{words.block_span(one.block for one in members)}",
                 words.placement_words(members[0]),
                 str(members[0].formula),
                 f"{words.figures(first.stream_square)} to {words.figures(last.stream_square)}",
                 f"{words.figures(first.gradient_norm)} to {words.figures(last.gradient_norm)}",
             )
         )
-    return notebook.table(("sub-layers", "placement", "formula", "E‖x‖² / d it reads", "gradient norm"), rows)
+    return notebook.table(
+        ("sub-layers", "placement", "formula", "E‖x‖² / d it reads", "gradient norm"), rows
+    )

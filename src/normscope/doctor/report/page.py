@@ -1,4 +1,6 @@
-"""A diagnosis as one HTML file that needs nothing else: verdict, learning rate and what matters most, then evidence."""
+"""A diagnosis as one HTML file that needs nothing else: verdict, learning rate and what matters
+most, then evidence.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,14 +25,20 @@ _TONES: dict[Severity | None, Tone] = {
     None: Tone.GOOD,
 }
 _CAPTIONS = {
-    "stream": "Mean square of the residual stream's entries where each sub-layer reads it; a norm gives 1.",
+    "stream": (
+        "Mean square of the residual stream's entries where each sub-layer reads it; a norm gives "
+        "1."
+    ),
     "correlation": "Mean cosine similarity between the stream's vectors at different tokens of one sequence.",
-    "share": "Squared norm of what a sub-layer adds, over that plus the squared norm of what it is added to.",
+    "share": "Squared norm of what a sub-layer adds, over that plus the squared norm of what it is "
+    "added to.",
     "gradient": "Norm of the loss's gradient with respect to the weight matrices of a sub-layer.",
 }
 _COLUMNS = ("stream_square", "branch_square", "sum_square", "correlation", "share", "gradient_norm")
 """The quantities of the table's columns, in order."""
-_COLUMN_TERMS = tuple(TERMS[key] for key in ("stream", "branch", "sum", "similarity", "energy", "gradient"))
+_COLUMN_TERMS = tuple(
+    TERMS[key] for key in ("stream", "branch", "sum", "similarity", "energy", "gradient")
+)
 _THEORY = " Dashed: the mean-field prediction"
 _FITTED = ", whose one factor for the whole stack is fitted"
 
@@ -56,11 +64,13 @@ class HistorySection:
     """What is to be done, after a loss that did not come back; else ""."""
 
 
-def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: HistorySection | None = None) -> str:
+def render_doctor(
+    diagnosis: Record, rules: Iterable[Rule] = (), history: HistorySection | None = None
+) -> str:
     """Return the page as text; the same diagnosis gives the same bytes.
 
-    rules: those of the linter. They say why a finding matters and where it is known from. history: of the training,
-    where the model comes from one.
+    rules: those of the linter. They say why a finding matters and where it is known from. history:
+    of the training, where the model comes from one.
     """
     jinja = environment()
     jinja.filters |= {"figures": words.figures, "rate": learning_rate, "tone": _TONES.__getitem__}
@@ -95,14 +105,25 @@ def render_doctor(diagnosis: Record, rules: Iterable[Rule] = (), history: Histor
 
 
 def _stack(number: int, stacks: Sequence[Stack]) -> dict[str, Any]:
-    """One stack, ready to be set; `every` has a row for each sub-layer, `rows` for those that are the same thing."""
+    """One stack, ready to be set; `every` has a row for each sub-layer, `rows` for those that are
+    the same thing.
+    """
     stack = stacks[number]
     predicted = stack.predicted
     pictures = []
     for name, panel in depth_panels(stack).items():
-        theory = "" if predicted is None or name == "share" else _THEORY + (_FITTED if name == "gradient" else "") + "."
-        figure, svg = _figure(number, name), panels_svg([panel], title=f"{panel.title} of {words.stack_title(stack)}")
-        pictures.append(Picture(svg=inlined(svg, figure), caption=_CAPTIONS[name] + theory, name=figure))
+        theory = (
+            ""
+            if predicted is None or name == "share"
+            else _THEORY + (_FITTED if name == "gradient" else "") + "."
+        )
+        figure, svg = (
+            _figure(number, name),
+            panels_svg([panel], title=f"{panel.title} of {words.stack_title(stack)}"),
+        )
+        pictures.append(
+            Picture(svg=inlined(svg, figure), caption=_CAPTIONS[name] + theory, name=figure)
+        )
     groups = words.same_sublayers(stack)
     return {
         "title": words.stack_title(stack),
@@ -125,7 +146,10 @@ def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
     told = [f"E‖x‖² / d is {begins} where the stream begins and {ends} in its result."]
     if stack.continues is not None and stack.cut_by is not None:
         before = words.stack_title(stacks[stack.continues])
-        told.append(f"Its source comes from {before} through {kind_name(stack.cut_by)} alone, without a residual sum.")
+        told.append(
+            f"Its source comes from {before} through {kind_name(stack.cut_by)} alone, without a "
+            "residual sum."
+        )
     if stack.memory is not None:
         normed = "" if stack.memory_normed else ", with no norm between"
         told.append(f"Its cross-attention reads {words.stack_title(stacks[stack.memory])}{normed}.")
@@ -135,7 +159,9 @@ def _ends(stack: Stack, stacks: Sequence[Stack]) -> list[str]:
 
 
 def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
-    """A line of a table; `measured` has what was measured and, of one sub-layer, what theory says, or ""."""
+    """A line of a table; `measured` has what was measured and, of one sub-layer, what theory says,
+    or "".
+    """
     members = [stack.sublayers[i] for i in group]
     first = members[0]
     notes = [f"also {', '.join(first.also)}"] if first.also and first.confidence == "sure" else []
@@ -157,32 +183,51 @@ def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
 
 
 def _cell(stack: Stack, of: str, group: Sequence[int]) -> tuple[str, str]:
-    """What was measured of sub-layers, and what theory says of one; "" of several, and where it says nothing."""
+    """What was measured of sub-layers, and what theory says of one; "" of several, and where it
+    says nothing.
+    """
     seen, theory = values_of(stack, of)
     told = "" if theory is None or len(group) > 1 else f"theory {words.figures(theory[group[0]])}"
     return words.span_of([seen[i] for i in group]), told
 
 
 def pattern(names: Sequence[str]) -> str:
-    """One path for several: parts that differ become a star, "layer.*.attention"; else the first and the last."""
+    """One path for several: parts that differ become a star, "layer.*.attention"; else the first
+    and the last.
+    """
     parts = [name.split(".") for name in names]
     if len({len(path) for path in parts}) > 1:
         return f"{names[0]} … {names[-1]}"
-    return ".".join(several[0] if len(set(several)) == 1 else "*" for several in zip(*parts, strict=True))
+    return ".".join(
+        several[0] if len(set(several)) == 1 else "*" for several in zip(*parts, strict=True)
+    )
 
 
 def _facts(diagnosis: Record) -> list[tuple[str, str]]:
     measured = diagnosis.measured
     which = "on random targets, because none was given" if measured.loss_is_stand_in else "as given"
-    loss = "none" if measured.loss_nats is None else f"{words.figures(measured.loss_nats)} nats per token, {which}"
+    loss = (
+        "none"
+        if measured.loss_nats is None
+        else f"{words.figures(measured.loss_nats)} nats per token, {which}"
+    )
     return [
         ("Target", diagnosis.target),
         ("Parameters", f"{diagnosis.parameters:,}"),
         ("Loss", loss),
         ("Classes", words.figures(measured.classes)),
         ("Standard deviation of the logits", words.figures(measured.logit_deviation)),
-        ("Mode", "evaluation; one forward pass" + (" and one backward" if measured.gradient_norms else "")),
-        ("Weights", "trained; theory, which is of random weights, is left out" if diagnosis.trained else "initial"),
+        (
+            "Mode",
+            "evaluation; one forward pass"
+            + (" and one backward" if measured.gradient_norms else ""),
+        ),
+        (
+            "Weights",
+            "trained; theory, which is of random weights, is left out"
+            if diagnosis.trained
+            else "initial",
+        ),
         ("Parameters never read", ", ".join(measured.unused_parameters) or "none"),
         ("Rules", words.rules_words(diagnosis)),
     ]

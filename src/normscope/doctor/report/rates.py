@@ -36,7 +36,12 @@ def rates_picture(advice: Advice) -> str:
     figure = Figure(figsize=(_WIDTH_INCHES, height))
     width = _WIDTH_INCHES - _LEFT - _RIGHT
     axes = figure.add_axes(
-        (_LEFT / _WIDTH_INCHES, _BOTTOM / height, width / _WIDTH_INCHES, _ROW_INCHES * len(rows) / height)
+        (
+            _LEFT / _WIDTH_INCHES,
+            _BOTTOM / height,
+            width / _WIDTH_INCHES,
+            _ROW_INCHES * len(rows) / height,
+        )
     )
     _draw_axis(axes, advice, min(spoken) / _ROOM, max(spoken) * _ROOM)
     _draw_rows(axes, rows)
@@ -55,7 +60,9 @@ _Row = tuple[str, float, float, float, str]
 def _rows(advice: Advice) -> list[_Row]:
     rows: list[_Row] = []
     if advice.best_rate is not None and advice.best_interval is not None:
-        rows.append(("usual", advice.best_interval.low, advice.best_interval.high, advice.best_rate, _USUAL))
+        rows.append(
+            ("usual", advice.best_interval.low, advice.best_interval.high, advice.best_rate, _USUAL)
+        )
     if advice.wanted_rate is not None:
         rows.append(("yours", advice.wanted_rate, advice.wanted_rate, advice.wanted_rate, INK))
     return rows

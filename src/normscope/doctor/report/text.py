@@ -1,4 +1,6 @@
-"""A diagnosis on one screen: what to do, verdict, learning rate and what matters most; then details over depth."""
+"""A diagnosis on one screen: what to do, verdict, learning rate and what matters most; then details
+over depth.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,15 +20,20 @@ from .depth import depth_rows, finite, places, positive
 
 _LEAST_BARS, _MOST_BARS = 6, 16
 _LEAST_RATIO = 4.0
-"""Least ratio between the ends of a logarithmic sparkline, so that a nearly level curve looks level."""
+"""Least ratio between the ends of a logarithmic sparkline, so that a nearly level curve looks
+level.
+"""
 _BETWEEN = 2
 """Spaces between the columns of a table."""
 _Say = Callable[[str], Text]
 """Makes text that the console can print."""
 
 
-def depth_table(stack: Stack, room: int, say: _Say, console: Console, options: ConsoleOptions) -> Table:
-    """The table over depth. Where room is short, sparklines are narrower or left out, then the middle block.
+def depth_table(
+    stack: Stack, room: int, say: _Say, console: Console, options: ConsoleOptions
+) -> Table:
+    """The table over depth. Where room is short, sparklines are narrower or left out, then the
+    middle block.
 
     room: columns for the whole table.
     """
@@ -56,7 +63,13 @@ def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_onl
             continue
         cells = [say(row.name)]
         if bars:
-            cells.append(Text(sparkline(row.measured, ASCII_BARS if ascii_only else BARS, bars, row.logarithmic)))
+            cells.append(
+                Text(
+                    sparkline(
+                        row.measured, ASCII_BARS if ascii_only else BARS, bars, row.logarithmic
+                    )
+                )
+            )
         for at in shown:
             cells.append(say(words.figures(row.measured[at])))
             if theory:
@@ -66,11 +79,16 @@ def _numbers(stack: Stack, shown: Sequence[int], bars: int, say: _Say, ascii_onl
 
 
 def sparkline(measured: Sequence[float | None], bars: str, count: int, logarithmic: bool) -> str:
-    """A curve in `count` letters, which show the first and the last place. Ratios and cosines go from 0 to 1."""
+    """A curve in `count` letters, which show the first and the last place. Ratios and cosines go
+    from 0 to 1.
+    """
     last = len(measured) - 1
     kept = [round(i * last / max(1, count - 1)) for i in range(count)]
     values = [(positive if logarithmic else finite)(measured[i]) for i in kept]
-    return "".join(" " if height is None else bars[height] for height in _heights(values, logarithmic, len(bars)))
+    return "".join(
+        " " if height is None else bars[height]
+        for height in _heights(values, logarithmic, len(bars))
+    )
 
 
 def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> list[int | None]:
@@ -81,13 +99,21 @@ def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> 
         return [None for _ in values]
     low, high = math.log(min(known)), math.log(max(known))
     spare = max(0.0, math.log(_LEAST_RATIO) - (high - low))
-    below, span = spare * (levels // 2 - 1) / (levels - 1), high - low + spare  # a level line lies on a level
-    return [None if v is None else round((math.log(v) - low + below) / span * (levels - 1)) for v in values]
+    below, span = (
+        spare * (levels // 2 - 1) / (levels - 1),
+        high - low + spare,
+    )  # a level line lies on a level
+    return [
+        None if v is None else round((math.log(v) - low + below) / span * (levels - 1))
+        for v in values
+    ]
 
 
 _LINES, _MOST_EXCEPTIONS, _INDENT = 42, 3, 2
 _FIRST_SCREEN = 22
-"""Lines up to the details, of a terminal of 24 with its prompt; a second finding that does not fit waits below."""
+"""Lines up to the details, of a terminal of 24 with its prompt; a second finding that does not fit
+waits below.
+"""
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 _HEALTHY_STYLE = "bold green"
 _SEVERITY_WIDTH = max(map(len, Severity))
@@ -99,13 +125,16 @@ _ASCII: dict[str, str | int | None] = {
 }  # fmt: skip
 
 
-def terminal_page(diagnosis: Record, why: Mapping[str, str] | None = None, first: str = "") -> RenderableType:
+def terminal_page(
+    diagnosis: Record, why: Mapping[str, str] | None = None, first: str = ""
+) -> RenderableType:
     """A page of about 40 lines at 100 columns and no wider than the console.
 
-    Written in ASCII where the console's encoding is none of Unicode. Findings for which there is no room are counted.
+    Written in ASCII where the console's encoding is none of Unicode. Findings for which there is no
+    room are counted.
 
-    why: reasons why findings matter, by the rule's id. first: what a training's log asks for before the model, which
-    stands above the page; then the model is not called healthy.
+    why: reasons why findings matter, by the rule's id. first: what a training's log asks for before
+    the model, which stands above the page; then the model is not called healthy.
     """
     return _TerminalPage(diagnosis, why or {}, first)
 
@@ -135,9 +164,15 @@ class _TerminalPage:
                     leading = leading[:number]
                     break
                 if rows[-1][0] == _WHY:
-                    later = [self._grid([(_WHY, Text.assemble((finding.id, "bold"), ": ", rows.pop()[1]))])]
+                    later = [
+                        self._grid(
+                            [(_WHY, Text.assemble((finding.id, "bold"), ": ", rows.pop()[1]))]
+                        )
+                    ]
             above += [*gap, self._grid(rows)]
-        details = Text.assemble(self._say("details  ", "bold"), self._say(words.facts(self.d), "dim"))
+        details = Text.assemble(
+            self._say("details  ", "bold"), self._say(words.facts(self.d), "dim")
+        )
         above += [Text(""), details]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
         more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
@@ -158,8 +193,13 @@ class _TerminalPage:
 
     def _head(self) -> RenderableType:
         worst = words.headline_severity(self.d)
-        style = _HEALTHY_STYLE if worst is None and not self.first else _STYLES[worst or Severity.INFO]
-        (verdict, rate), what = words.headline(self.d, diverged=bool(self.first)), words.summary(self.d)
+        style = (
+            _HEALTHY_STYLE if worst is None and not self.first else _STYLES[worst or Severity.INFO]
+        )
+        (verdict, rate), what = (
+            words.headline(self.d, diverged=bool(self.first)),
+            words.summary(self.d),
+        )
         lines = [] if self.first else [self._say(words.first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
         return Group(*lines, *([self._say(what)] if rate else []))
@@ -177,15 +217,24 @@ class _TerminalPage:
         if not math.isfinite(stack.end_square):
             for group in words.same_sublayers(stack):
                 members = [stack.sublayers[place] for place in group]
-                where = f"{kind_name(members[0].kind)}, block {words.block_span(found.block for found in members)}"
+                where = (
+                    f"{kind_name(members[0].kind)}, block "
+                    f"{words.block_span(found.block for found in members)}"
+                )
                 yield self._say(f"  {where}: {members[0].formula}", "dim")
             return
         if places(stack):
-            table = depth_table(stack, self.options.max_width - _INDENT, self._say, self.console, self.options)
+            table = depth_table(
+                stack, self.options.max_width - _INDENT, self._say, self.console, self.options
+            )
             yield Padding(table, (0, 0, 0, _INDENT))
 
-    def _further(self, later: Sequence[RenderableType], shown: int, room: int) -> Iterator[RenderableType]:
-        """What the first screen had no room for, then the findings behind the `shown` that are on it."""
+    def _further(
+        self, later: Sequence[RenderableType], shown: int, room: int
+    ) -> Iterator[RenderableType]:
+        """What the first screen had no room for, then the findings behind the `shown` that are on
+        it.
+        """
         findings = self.d.findings[shown:]
         parts = [*later, *(self._grid(self._rows(one)) for one in findings)]
         if parts:
@@ -205,15 +254,26 @@ class _TerminalPage:
         table.add_column(width=_SEVERITY_WIDTH, no_wrap=True)
         table.add_column(ratio=1)
         for name, text in rows:
-            table.add_row(self._say(name, _STYLES[Severity(name)] if name in list(Severity) else "dim"), text)
+            table.add_row(
+                self._say(name, _STYLES[Severity(name)] if name in list(Severity) else "dim"), text
+            )
         return table
 
     def _rows(self, finding: Finding, *, said: bool = False) -> list[tuple[str, Text]]:
-        """What was seen, where, what to change and why it matters; said: what to do stands above already."""
+        """What was seen, where, what to change and why it matters; said: what to do stands above
+        already.
+        """
         seen = Text.assemble(self._say(finding.id, "bold"), self._say(f": {finding.message}"))
         fix = "" if said else finding.fix
-        rows = [("  where", finding.where, "dim"), ("  fix", fix, "green"), (_WHY, self.why.get(finding.id, ""), "dim")]
-        return [(finding.severity, seen), *((name, self._say(line, style)) for name, line, style in rows if line)]
+        rows = [
+            ("  where", finding.where, "dim"),
+            ("  fix", fix, "green"),
+            (_WHY, self.why.get(finding.id, ""), "dim"),
+        ]
+        return [
+            (finding.severity, seen),
+            *((name, self._say(line, style)) for name, line, style in rows if line),
+        ]
 
     def _advice(self) -> Iterator[RenderableType]:
         advice = self.d.advice
@@ -228,7 +288,10 @@ class _TerminalPage:
         for row in advice_rows(advice):
             table.add_row(*map(self._say, (row.term["name"], row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
-        for note in (f"surer: {surer(advice, self.d.compared)}", *(f"note: {note}" for note in advice.notes)):
+        for note in (
+            f"surer: {surer(advice, self.d.compared)}",
+            *(f"note: {note}" for note in advice.notes),
+        ):
             yield Padding(self._say(note, "dim"), (0, 0, 0, 2))
 
 
@@ -240,5 +303,9 @@ def _exceptions(stack: Stack) -> Iterator[str]:
         known = first.placement and first.confidence == "sure"
         if known and first.placement == stack.placement:
             continue
-        where = f"{kind_name(first.kind)}, block {words.block_span(found.block for found in members)}"
-        yield f"{where}: {words.placement_words(first)}" + ("" if known else f", observed {first.formula}")
+        where = (
+            f"{kind_name(first.kind)}, block {words.block_span(found.block for found in members)}"
+        )
+        yield f"{where}: {words.placement_words(first)}" + (
+            "" if known else f", observed {first.formula}"
+        )

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ...choosing.rates import normed_share
-from ...report.words import MISSING, NON_FINITE, counted, joined, learning_rate, norm_name, significant
+from ...report.words import (
+    MISSING,
+    NON_FINITE,
+    counted,
+    joined,
+    learning_rate,
+    norm_name,
+    significant,
+)
 from ..measured import ModelMeasurements
 from ..record import Stack, StreamConnection, Sublayer
 from ..result import NO_GRADIENT, Finding, Health, Record, Severity
@@ -27,15 +35,21 @@ def first_step(diagnosis: Record) -> str:
     if not diagnosis.stacks:
         return "look at what was run: no residual stream was found in it"
     if any(not (one.placement or one.scaled_placement) for one in diagnosis.stacks):
-        return "compare the formulas below with what you meant: no registered placement computes them"
+        return (
+            "compare the formulas below with what you meant: no registered placement computes them"
+        )
     step = "" if advice is None else warmup_step(advice)
     return step if step and any(map(_norms_every_sum, diagnosis.stacks)) else "nothing to do"
 
 
 def _norms_every_sum(stack: Stack) -> bool:
-    """Whether it is wired as Post-LN: each sum is normed, and nothing makes its skip the larger part."""
+    """Whether it is wired as Post-LN: each sum is normed, and nothing makes its skip the larger
+    part.
+    """
     inside = [one for one in stack.sublayers if one.block > 0]
-    return bool(inside) and all(one.placement and normed_share(one.placement) == one.skip_scale == 1 for one in inside)
+    return bool(inside) and all(
+        one.placement and normed_share(one.placement) == one.skip_scale == 1 for one in inside
+    )
 
 
 def headline(diagnosis: Record, *, diverged: bool = False) -> tuple[str, str]:
@@ -46,7 +60,9 @@ def headline(diagnosis: Record, *, diverged: bool = False) -> tuple[str, str]:
     advice = diagnosis.advice
     verdict = verdict_words(diagnosis)
     if diverged and diagnosis.verdict is Health.HEALTHY:
-        verdict = ", ".join(filter(None, ["no error or warning in the model", tally(diagnosis.findings)]))
+        verdict = ", ".join(
+            filter(None, ["no error or warning in the model", tally(diagnosis.findings)])
+        )
     return verdict, "" if advice is None else rate_headline(advice)
 
 
@@ -60,7 +76,9 @@ def headline_severity(diagnosis: Record) -> Severity | None:
 
 def leading_findings(diagnosis: Record) -> tuple[Finding, ...]:
     """The one or two that matter most: the first errors and warnings."""
-    return tuple(one for one in diagnosis.findings if one.severity is not Severity.INFO)[:_MOST_LEADING]
+    return tuple(one for one in diagnosis.findings if one.severity is not Severity.INFO)[
+        :_MOST_LEADING
+    ]
 
 
 def further_findings(diagnosis: Record) -> tuple[Finding, ...]:
@@ -86,7 +104,10 @@ def rules_words(diagnosis: Record) -> str:
     words = f"{counted(asked, 'rule')} asked"
     if reasons:
         by_number = sorted(reasons.items(), key=lambda pair: -len(pair[1]))
-        few = [(joined(ids) if len(ids) <= _MOST_LEADING else f"{len(ids)} rules", why) for why, ids in by_number]
+        few = [
+            (joined(ids) if len(ids) <= _MOST_LEADING else f"{len(ids)} rules", why)
+            for why, ids in by_number
+        ]
         words += f"; not asked: {'; '.join(f'{ids}, as {reason}' for ids, reason in few)}"
     return words
 
@@ -97,32 +118,44 @@ def figures(value: float | None, digits: int = 3) -> str:
 
 
 def verdict_words(diagnosis: Record) -> str:
-    """The verdict with how much was found: "1 error, 2 warnings", "healthy; 31 of 38 rules asked", "healthy, 1 note".
+    """The verdict with how much was found: "1 error, 2 warnings", "healthy; 31 of 38 rules asked",
+    "healthy, 1 note".
 
-    A model without errors and warnings is not called healthy beside a wanted rate that is advised against.
+    A model without errors and warnings is not called healthy beside a wanted rate that is advised
+    against.
     """
     found = tally(diagnosis.findings)
     if diagnosis.verdict in (Health.WARNINGS, Health.ERRORS):
         return found
-    bare = speaks_against(diagnosis.advice) or any(one.id == NO_GRADIENT for one in diagnosis.findings)
+    bare = speaks_against(diagnosis.advice) or any(
+        one.id == NO_GRADIENT for one in diagnosis.findings
+    )
     word = "no error or warning" if bare else "healthy"
     if diagnosis.stacks and all(math.isnan(stack.end_square) for stack in diagnosis.stacks):
         word = "nothing wrong in the structure"  # of weights nothing is known
     if diagnosis.verdict is Health.UNKNOWN:
         word = diagnosis.verdict.value
     asked = sum(rule.asked for rule in diagnosis.rules)
-    left_out = f"; {asked} of {counted(len(diagnosis.rules), 'rule')} asked" if asked < len(diagnosis.rules) else ""
+    left_out = (
+        f"; {asked} of {counted(len(diagnosis.rules), 'rule')} asked"
+        if asked < len(diagnosis.rules)
+        else ""
+    )
     return ", ".join(filter(None, [word, found])) + left_out
 
 
 def tally(findings: Sequence[Finding]) -> str:
     """How many findings there are of each severity, the worst first."""
     severities = [finding.severity for finding in findings]
-    return ", ".join(counted(severities.count(s), _NOUNS[s]) for s in reversed(Severity) if s in severities)
+    return ", ".join(
+        counted(severities.count(s), _NOUNS[s]) for s in reversed(Severity) if s in severities
+    )
 
 
 def summary(diagnosis: Record) -> str:
-    """All stacks in one line; those that differ in nothing but their number of blocks share a description."""
+    """All stacks in one line; those that differ in nothing but their number of blocks share a
+    description.
+    """
     stacks = diagnosis.stacks
     if not stacks:
         return "no stack found"
@@ -131,7 +164,9 @@ def summary(diagnosis: Record) -> str:
         placement, rest = described[0]
         if len(stacks) == 1:
             return ", ".join([placement, _blocks(stacks[0]), *rest])
-        return ", ".join([placement, f"{' + '.join(f'{stack.blocks}' for stack in stacks)} blocks", *rest])
+        return ", ".join(
+            [placement, f"{' + '.join(f'{stack.blocks}' for stack in stacks)} blocks", *rest]
+        )
     return "; ".join(
         ", ".join([f"{stack_title(stack)}: {placement}", _blocks(stack), *rest])
         for stack, (placement, rest) in zip(stacks, described, strict=True)
@@ -145,40 +180,70 @@ def stack_title(stack: Stack) -> str:
 
 def _blocks(stack: Stack) -> str:
     own, times = stack.blocks // stack.passes, stack.passes
-    return counted(own, "block") + (f", {'each ' if own > 1 else ''}applied {times} times" if times > 1 else "")
+    return counted(own, "block") + (
+        f", {'each ' if own > 1 else ''}applied {times} times" if times > 1 else ""
+    )
 
 
 def stack_words(stack: Stack) -> list[str]:
     """Everything that is true of a stack as a whole, in short phrases."""
     placement, rest = _what_it_is(stack)
     inside = [sublayer.parallel for sublayer in stack.sublayers if sublayer.block > 0]
-    order = ["sub-layers side by side"] if inside and all(inside) else ["some side by side"] if any(inside) else []
+    order = (
+        ["sub-layers side by side"]
+        if inside and all(inside)
+        else ["some side by side"]
+        if any(inside)
+        else []
+    )
     if stack.norm_epsilon is not None:
         rest = (f"{rest[0]} ε {learning_rate(stack.norm_epsilon)}", *rest[1:])
     embedding = ["normed embedding"] if stack.embedding_norm else []
     streams = [] if stack.streams == 1 else [f"{stack.streams} streams"]
-    return [placement, _blocks(stack), f"width {stack.width:,}", *streams, *rest, *embedding, *order]
+    return [
+        placement,
+        _blocks(stack),
+        f"width {stack.width:,}",
+        *streams,
+        *rest,
+        *embedding,
+        *order,
+    ]
 
 
 def _what_it_is(stack: Stack) -> tuple[str, tuple[str, ...]]:
     # Of what has no name it is not known whether a norm at the end is one of the blocks'.
-    ends = "a norm at the end" if not stack.placement and stack.end_read_by == "norm" else "no final norm"
+    ends = (
+        "a norm at the end"
+        if not stack.placement and stack.end_read_by == "norm"
+        else "no final norm"
+    )
     final = ("final norm",) if stack.final_norm else (ends,) if stack.norm else ()
-    scaled = f"{stack.scaled_placement} × scale" if stack.scaled_placement else "no registered placement"
+    scaled = (
+        f"{stack.scaled_placement} × scale" if stack.scaled_placement else "no registered placement"
+    )
     return stack.placement or scaled, (norm_name(stack.norm), *final)
 
 
 def block_span(blocks: Iterable[int]) -> str:
-    """Blocks in order, runs of them with a dash: "1–3, 5"; block 0 is what stands before the first."""
+    """Blocks in order, runs of them with a dash: "1–3, 5"; block 0 is what stands before the
+    first.
+    """
     several = sorted(set(blocks))
     parts = ["before 1"] if 0 in several else []
-    runs = groupby(enumerate(block for block in several if block > 0), key=lambda pair: pair[1] - pair[0])
+    runs = groupby(
+        enumerate(block for block in several if block > 0), key=lambda pair: pair[1] - pair[0]
+    )
     spans = ([block for _, block in members] for _, members in runs)
-    return ", ".join([*parts, *(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in spans)])
+    return ", ".join(
+        [*parts, *(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in spans)]
+    )
 
 
 def same_sublayers(stack: Stack) -> list[list[int]]:
-    """Numbers of the sub-layers that were found to be the same thing in several blocks, in order of appearance."""
+    """Numbers of the sub-layers that were found to be the same thing in several blocks, in order of
+    appearance.
+    """
     groups: dict[tuple[object, ...], list[int]] = {}
     for i, sublayer in enumerate(stack.sublayers):
         key = (
@@ -196,7 +261,9 @@ def same_sublayers(stack: Stack) -> list[list[int]]:
 
 
 def placement_words(sublayer: Sublayer) -> str:
-    """The placement of a sub-layer, up to what multiplies its branch, and whether something else may be meant."""
+    """The placement of a sub-layer, up to what multiplies its branch, and whether something else
+    may be meant.
+    """
     if sublayer.scaled_placement:
         return f"{sublayer.scaled_placement} × {figures(sublayer.branch_scale)}"
     if not sublayer.placement:
@@ -207,8 +274,14 @@ def placement_words(sublayer: Sublayer) -> str:
 
 
 def facts(diagnosis: Record) -> str:
-    """What was looked at, how large it is, its loss, and whether its weights are trained, in one line."""
-    told = [diagnosis.target, counted(diagnosis.parameters, "parameter"), loss_words(diagnosis.measured)]
+    """What was looked at, how large it is, its loss, and whether its weights are trained, in one
+    line.
+    """
+    told = [
+        diagnosis.target,
+        counted(diagnosis.parameters, "parameter"),
+        loss_words(diagnosis.measured),
+    ]
     return " · ".join([*told, *(["trained weights"] if diagnosis.trained else [])])
 
 
@@ -216,13 +289,17 @@ def loss_words(measured: ModelMeasurements) -> str:
     """The loss that gradients were taken of, beside that of uniform guessing."""
     if measured.loss_nats is None:
         return "no loss, so no gradients"
-    guessing = f", {figures(math.log(measured.classes))} for uniform guessing" if measured.classes else ""
+    guessing = (
+        f", {figures(math.log(measured.classes))} for uniform guessing" if measured.classes else ""
+    )
     which = "loss on random targets" if measured.loss_is_stand_in else "loss"
     return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
 
 
 def span_of(values: Sequence[float | None]) -> str:
-    """The range of what was measured: "0.12 to 0.31", one figure where all look the same, "–" for nothing."""
+    """The range of what was measured: "0.12 to 0.31", one figure where all look the same, "–" for
+    nothing.
+    """
     known = [value for value in values if value is not None]
     if not known:
         return MISSING
@@ -238,7 +315,11 @@ _MADE = {"constant": "constants", "trained": "trained numbers", "token": "number
 def connection_words(connection: StreamConnection) -> list[str]:
     """Notes on a sub-layer: what its streams are read, mixed and written by."""
     mixing, off = connection.mixing, connection.from_doubly_stochastic
-    sums = "" if mixing is None or off is None else f", rows and columns summing to 1 within {figures(off)}"
+    sums = (
+        ""
+        if mixing is None or off is None
+        else f", rows and columns summing to 1 within {figures(off)}"
+    )
     return [
         *([] if connection.read is None else [f"streams read by {_MADE[connection.read.made]}"]),
         *([] if mixing is None else [f"mixed by {_MADE[mixing.made]}{sums}"]),

@@ -1,1 +1,3 @@
-"""What a model computes: the operations of one forward pass, and norms and means over depth among them."""
+"""What a model computes: the operations of one forward pass, and norms and means over depth among
+them.
+"""

@@ -1,8 +1,10 @@
-"""Several residual streams in one tensor, known by what joins them: a branch that is added to all of them.
+"""Several residual streams in one tensor, known by what joins them: a branch that is added to all
+of them.
 
-Hyper-connections keep n streams of width D as (..., n, D), or as (..., n·D). A sub-layer reads one vector a token that
-is made from all of them (collapse), the streams may be mixed among themselves (connect), and the sub-layer's output is
-added to each of them (expand). What multiplies them on the way may be constant, trained, or made for every token.
+Hyper-connections keep n streams of width D as (..., n, D), or as (..., n·D). A sub-layer reads one
+vector a token that is made from all of them (collapse), the streams may be mixed among themselves
+(connect), and the sub-layer's output is added to each of them (expand). What multiplies them on the
+way may be constant, trained, or made for every token.
 """
 
 from collections.abc import Container
@@ -18,7 +20,18 @@ MOST_STREAMS = 32
 _LINEAR = (
     REARRANGING
     | PRODUCTS
-    | {"repeat", "sum", "mean", "mul", "div", "add", "select", "split", "split_with_sizes", "unbind"}
+    | {
+        "repeat",
+        "sum",
+        "mean",
+        "mul",
+        "div",
+        "add",
+        "select",
+        "split",
+        "split_with_sizes",
+        "unbind",
+    }
 )
 _LARGEST = 40
 """Operations between streams and what is made from them."""
@@ -52,11 +65,16 @@ class _Connections:
 
 
 def connections(flow: Flow, norms: Container[int]) -> _Connections:
-    """What connects streams; empty for a model of one stream. norms: the numbers of the values that are norms."""
+    """What connects streams; empty for a model of one stream. norms: the numbers of the values that
+    are norms.
+    """
     found, sources = _Connections(), set[int]()
     for value in flow.values:
         if value.op == "add" and value.is_data and value.tensor.is_floating_point():
-            joined = (_join(flow, norms, found, value.number, *pair) for pair in permutations(_addends(flow, value), 2))
+            joined = (
+                _join(flow, norms, found, value.number, *pair)
+                for pair in permutations(_addends(flow, value), 2)
+            )
             sources |= set(islice((source for source in joined if source is not None), 1))
     for last in found.shapes.keys() - sources:
         end = _end(flow, norms, last, found.shapes[last])
@@ -71,8 +89,11 @@ def _addends(flow: Flow, value: TracedValue) -> list[int]:
     return data if len(data) == 2 else []
 
 
-def _join(flow: Flow, norms: Container[int], found: _Connections, join: int, skip: int, branch: int) -> int | None:
-    """The streams that a sub-layer reads whose output is added to all of them; None where this sum is none of that.
+def _join(
+    flow: Flow, norms: Container[int], found: _Connections, join: int, skip: int, branch: int
+) -> int | None:
+    """The streams that a sub-layer reads whose output is added to all of them; None where this sum
+    is none of that.
 
     found: what takes in its connections.
     """
@@ -84,7 +105,10 @@ def _join(flow: Flow, norms: Container[int], found: _Connections, join: int, ski
     output = flow.rearranged(branch, any_size=True) if as_it_is else _spread(flow, product)
     if output is None or not flow.values[output].shape:
         return None
-    (streams, rest), width = divmod(size, flow.values[output].tensor.numel()), flow.values[output].shape[-1]
+    (streams, rest), width = (
+        divmod(size, flow.values[output].tensor.numel()),
+        flow.values[output].shape[-1],
+    )
     if rest or not 2 <= streams <= MOST_STREAMS or width < 2:
         return None
     mixed = flow.rearranged(skip)
@@ -98,7 +122,11 @@ def _join(flow: Flow, norms: Container[int], found: _Connections, join: int, ski
     asked = {
         read: _connection(flow, norms, "collapse", read, source, shape),
         **({} if as_it_is else {branch: _connection(flow, norms, "expand", branch, output, shape)}),
-        **({} if mixed == source else {skip: _connection(flow, norms, "connect", skip, source, shape)}),
+        **(
+            {}
+            if mixed == source
+            else {skip: _connection(flow, norms, "connect", skip, source, shape)}
+        ),
     }
     made = {number: connection for number, connection in asked.items() if connection is not None}
     if len(made) < len(asked):
@@ -119,13 +147,19 @@ def _spread(flow: Flow, number: int) -> int | None:
     if value.op != "mul" and value.op not in PRODUCTS:
         return None
     # What varies over features is the branch; weights are one number for all of them.
-    wide = [n for n in flow.predecessors[number] if flow.values[n].shape[-1:] == value.shape[-1:] != (1,)]
+    wide = [
+        n
+        for n in flow.predecessors[number]
+        if flow.values[n].shape[-1:] == value.shape[-1:] != (1,)
+    ]
     found = [flow.rearranged(n, any_size=True) for n in wide]
     return found[0] if len(found) == 1 and flow.values[found[0]].tensor.numel() < size else None
 
 
 def _streams_before(flow: Flow, mixed: int, size: int) -> int | None:
-    """The streams that are mixed in a value of their size, which may be these streams themselves."""
+    """The streams that are mixed in a value of their size, which may be these streams
+    themselves.
+    """
     number = mixed
     if flow.values[mixed].op not in PRODUCTS | {"sum"}:
         return mixed
@@ -140,7 +174,9 @@ def _streams_before(flow: Flow, mixed: int, size: int) -> int | None:
 
 
 def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> int | None:
-    """The first value of one stream's size and width through which all goes that a branch makes of the streams."""
+    """The first value of one stream's size and width through which all goes that a branch makes of
+    the streams.
+    """
     inside = [(n, flow.values[n].tensor) for n in reversed(flow.passed(source, output)[1:])]
     return next((n for n, x in inside if x.numel() == size and x.shape[-1] == width), None)
 
@@ -148,14 +184,18 @@ def _collapsed(flow: Flow, source: int, output: int, size: int, width: int) -> i
 def _connection(
     flow: Flow, norms: Container[int], kind: _Kind, number: int, start: int, shape: tuple[int, int]
 ) -> _Connection | None:
-    """How a value is made from the start, or from a norm of it; None where that is not linear for given weights."""
+    """How a value is made from the start, or from a norm of it; None where that is not linear for
+    given weights.
+    """
     way = _way_back(flow, norms, number, start, whole=kind != "expand")
     if way is None:
         return None
     base, frozen = way
     streams, width = shape
     read, made = (streams if kind != "expand" else 1), (streams if kind != "collapse" else 1)
-    weights = weights_of(flow, made=number, of=base, frozen=frozen, streams=(read, made), width=width)
+    weights = weights_of(
+        flow, made=number, of=base, frozen=frozen, streams=(read, made), width=width
+    )
     return None if weights is None else _Connection(kind, base, weights)
 
 
@@ -196,17 +236,26 @@ def _is_norm(flow: Flow, norms: Container[int], number: int) -> bool:
     for _ in range(_LARGEST):
         if number in norms:
             return True
-        if flow.values[number].op not in REARRANGING | {"mul"} or len(flow.predecessors[number]) != 1:
+        if (
+            flow.values[number].op not in REARRANGING | {"mul"}
+            or len(flow.predecessors[number]) != 1
+        ):
             return False
         (number,) = flow.predecessors[number]
     return False
 
 
-def _end(flow: Flow, norms: Container[int], last: int, shape: tuple[int, int]) -> tuple[int, _Connection] | None:
+def _end(
+    flow: Flow, norms: Container[int], last: int, shape: tuple[int, int]
+) -> tuple[int, _Connection] | None:
     """The first value of one stream's size that is a weighted sum of the last streams."""
     size = flow.values[last].tensor.numel() // shape[0]
     for value in flow.values[last + 1 :]:
-        if value.tensor.numel() == size and value.op in _LINEAR and flow.depends(value.number, last):
+        if (
+            value.tensor.numel() == size
+            and value.op in _LINEAR
+            and flow.depends(value.number, last)
+        ):
             connection = _connection(flow, norms, "collapse", value.number, last, shape)
             if connection is not None:
                 return value.number, connection

@@ -1,17 +1,30 @@
-"""What feeds what in a recorded forward pass: ancestors and dominators, products with weights, and which token what."""
+"""What feeds what in a recorded forward pass: ancestors and dominators, products with weights, and
+which token what.
+"""
 
 from collections.abc import Sequence
 
 import torch
 
-from .operations import BY_NUMBER, FUSED, PRODUCTS, REARRANGING, RESHAPING, STACKING, Ref, Trace, TracedValue
+from .operations import (
+    BY_NUMBER,
+    FUSED,
+    PRODUCTS,
+    REARRANGING,
+    RESHAPING,
+    STACKING,
+    Ref,
+    Trace,
+    TracedValue,
+)
 
 _ADDING = frozenset({"addmm", "baddbmm", "addbmm", "addmv"})
 """Products that add their first argument."""
 
 
 def dominators(predecessors: Sequence[Sequence[int]]) -> list[int]:
-    """For every node its closest dominator, through which all paths from the roots to it pass; -1 where none does.
+    """For every node its closest dominator, through which all paths from the roots to it pass; -1
+    where none does.
 
     predecessors: of nodes in an order in which each comes after its own.
     """
@@ -39,7 +52,8 @@ class Flow:
     def __init__(self, trace: Trace) -> None:
         self.trace, self.values = trace, trace.values
         self.predecessors = [
-            [n for n in value.inputs if self.values[n].is_data] if value.is_data else [] for value in self.values
+            [n for n in value.inputs if self.values[n].is_data] if value.is_data else []
+            for value in self.values
         ]
         self.consumers: list[list[int]] = [[] for _ in self.values]
         self.ancestors: list[int] = []
@@ -74,22 +88,35 @@ class Flow:
         """A product of data with a matrix that does not depend on data, and that mixes features."""
         if not self.is_product(value) or self._weighs_stack(value):
             return False
-        return any(not self.values[n].is_data and self.values[n].tensor.ndim >= 2 for n in value.inputs)
+        return any(
+            not self.values[n].is_data and self.values[n].tensor.ndim >= 2 for n in value.inputs
+        )
 
     def _weighs_stack(self, value: TracedValue) -> bool:
-        """Whether it adds up values that were stacked, each times one number: Σ w_i h_i, as DenseFormer writes it."""
-        data, given = self.predecessors[value.number], [n for n in self.factors(value) if not self.values[n].is_data]
+        """Whether it adds up values that were stacked, each times one number: Σ w_i h_i, as
+        DenseFormer writes it.
+        """
+        data, given = (
+            self.predecessors[value.number],
+            [n for n in self.factors(value) if not self.values[n].is_data],
+        )
         if len(data) != 1 or len(given) != 1:
             return False
-        stacked, weights = (self.values[self.rearranged(number, any_size=True)] for number in (*data, *given))
+        stacked, weights = (
+            self.values[self.rearranged(number, any_size=True)] for number in (*data, *given)
+        )
         sizes = [self.values[n].tensor.numel() for n in stacked.inputs]
         return stacked.op in STACKING and sizes == [value.tensor.numel()] * weights.tensor.numel()
 
     def rearranged(self, number: int, *, any_size: bool = False) -> int:
-        """The earliest value that this one reorders; with any_size also one that it repeats or takes a part of."""
+        """The earliest value that this one reorders; with any_size also one that it repeats or
+        takes a part of.
+        """
         while (value := self.values[number]).op in REARRANGING:
             before = self.predecessors[number] if value.is_data else value.inputs
-            if len(before) != 1 or not (any_size or self.values[before[0]].tensor.numel() == value.tensor.numel()):
+            if len(before) != 1 or not (
+                any_size or self.values[before[0]].tensor.numel() == value.tensor.numel()
+            ):
                 break
             (number,) = before
         return number
@@ -105,14 +132,24 @@ class Flow:
         return value.op in PRODUCTS and value.is_data
 
     def between(self, source: int, target: int) -> list[int]:
-        """Numbers of what depends on the source and is needed for the target, in order, both included."""
-        return [n for n in range(source, target + 1) if self.depends(target, n) and self.depends(n, source)]
+        """Numbers of what depends on the source and is needed for the target, in order, both
+        included.
+        """
+        return [
+            n
+            for n in range(source, target + 1)
+            if self.depends(target, n) and self.depends(n, source)
+        ]
 
     def passed(self, source: int, target: int) -> list[int]:
-        """What all ways from the source to the target pass, from the target, which is the first, back to the source."""
+        """What all ways from the source to the target pass, from the target, which is the first,
+        back to the source.
+        """
         inside = self.between(source, target)
         place = {number: n for n, number in enumerate(inside)}
-        before = dominators([[place[n] for n in self.predecessors[number] if n in place] for number in inside])
+        before = dominators(
+            [[place[n] for n in self.predecessors[number] if n in place] for number in inside]
+        )
         at, found = len(inside) - 1, list[int]()
         while at > 0:
             found.append(inside[at])
@@ -124,7 +161,8 @@ _CUTTING = frozenset({"slice", "split", "split_with_sizes", "chunk", "narrow"})
 
 
 def mixes_positions(graph: Flow, read: int, output: int) -> bool | None:
-    """Whether a change of one token changes the output at another one; None where no change shows anywhere.
+    """Whether a change of one token changes the output at another one; None where no change shows
+    anywhere.
 
     Raises what computing again raises.
     """
@@ -134,8 +172,12 @@ def mixes_positions(graph: Flow, read: int, output: int) -> bool | None:
     generator = torch.Generator().manual_seed(0)
     changes = False
     asked = [0, tokens // 2, tokens - 1]
-    if any(graph.is_data_product(graph.values[n]) or FUSED in graph.values[n].op for n in graph.between(read, output)):
-        # Where a sequence starts with padding, and later tokens are hidden, the first and the last tell nothing.
+    if any(
+        graph.is_data_product(graph.values[n]) or FUSED in graph.values[n].op
+        for n in graph.between(read, output)
+    ):
+        # Where a sequence starts with padding, and later tokens are hidden, the first and the last
+        # tell nothing.
         asked += range(tokens // 8, tokens, max(tokens // 8, 1))
     for token in dict.fromkeys(asked):
         rows = int(moved_rows(graph, read, output, token, generator).sum())
@@ -146,13 +188,18 @@ def mixes_positions(graph: Flow, read: int, output: int) -> bool | None:
     return False if changes else None
 
 
-def moved_rows(graph: Flow, read: int, output: int, token: int, generator: torch.Generator) -> torch.Tensor:
+def moved_rows(
+    graph: Flow, read: int, output: int, token: int, generator: torch.Generator
+) -> torch.Tensor:
     """Of every token whether the output there changes with one token of what is read."""
     changed = graph.values[read].tensor.clone().contiguous()
     rows = changed.view(-1, changed.shape[-1])
     disturb(rows[token], generator)
     given = {read: changed, **_products_with(graph, read, output, token, rows[token])}
-    before, after = (y.reshape(len(rows), -1) for y in (graph.values[output].tensor, graph.trace.again(given, output)))
+    before, after = (
+        y.reshape(len(rows), -1)
+        for y in (graph.values[output].tensor, graph.trace.again(given, output))
+    )
     return (after - before).abs().amax(-1) > 1e-6 * before.abs().amax()
 
 
@@ -161,13 +208,21 @@ def disturb(row: torch.Tensor, generator: torch.Generator) -> None:
     row += torch.randn(row.shape, generator=generator).to(row) * (1 + row.abs().mean())
 
 
-def _products_with(graph: Flow, read: int, output: int, token: int, row: torch.Tensor) -> dict[int, torch.Tensor]:
-    """Products of a value as it is with matrices, with another row of it: no other row of theirs changes."""
+def _products_with(
+    graph: Flow, read: int, output: int, token: int, row: torch.Tensor
+) -> dict[int, torch.Tensor]:
+    """Products of a value as it is with matrices, with another row of it: no other row of theirs
+    changes.
+    """
     found = {}
     for number in graph.between(read, output):
         value = graph.values[number]
         left = graph.factors(value)[0] if value.op in ("mm", "addmm") else None
-        if left is not None and graph.rearranged(left) == graph.rearranged(read) and keeps_rows(graph, read, number):
+        if (
+            left is not None
+            and graph.rearranged(left) == graph.rearranged(read)
+            and keeps_rows(graph, read, number)
+        ):
             found[number] = value.tensor.clone()
             found[number][token] = graph.trace.again({left: row[None]}, number)[0]
     return found
@@ -176,8 +231,8 @@ def _products_with(graph: Flow, read: int, output: int, token: int, row: torch.T
 def keeps_rows(graph: Flow, read: int, output: int) -> bool:
     """Whether every step on the way is known to compute each token from that token alone.
 
-    That is what multiplies rows with a matrix from the right, works on each number alone, or cuts the last dimension.
-    False says nothing: there are other ways to do so.
+    That is what multiplies rows with a matrix from the right, works on each number alone, or cuts
+    the last dimension. False says nothing: there are other ways to do so.
     """
     inside, tokens = graph.between(read, output), graph.values[read].rows
     return all(_by_row(graph, graph.values[n], set(inside), tokens) for n in inside[1:])
@@ -185,10 +240,17 @@ def keeps_rows(graph: Flow, read: int, output: int) -> bool:
 
 def _by_row(graph: Flow, value: TracedValue, inside: set[int], tokens: int) -> bool:
     given = [graph.values[n] for n in graph.predecessors[value.number] if n in inside]
-    if value.function is None or not value.shape or any(one.rows != tokens for one in (value, *given)):
+    if (
+        value.function is None
+        or not value.shape
+        or any(one.rows != tokens for one in (value, *given))
+    ):
         return False
     if value.op in PRODUCTS:
-        return value.op in ("mm", "addmm") and [one.number for one in given] == graph.factors(value)[:1]
+        return (
+            value.op in ("mm", "addmm")
+            and [one.number for one in given] == graph.factors(value)[:1]
+        )
     if value.op in RESHAPING:
         return True
     if value.op in _CUTTING:

@@ -1,5 +1,5 @@
-"""What goes into a model's forward pass and what comes out: weights, whether they are finite or trained, tokens, masks,
-and logits."""
+"""What goes into a model's forward pass and what comes out: weights, whether they are finite or
+trained, tokens, masks, and logits."""
 
 import inspect
 import math
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 Inputs = Mapping[str, Any] | Sequence[Any] | Tensor | Callable[[nn.Module], Any]
-"""What a model's forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or a function
-that runs the model and returns its output."""
+"""What a model's forward is called with, by keyword (a mapping), by position (a sequence, or one
+tensor), or a function that runs the model and returns its output."""
 
 
 def call_with(model: nn.Module, inputs: Inputs) -> Any:
@@ -26,8 +26,12 @@ def call_with(model: nn.Module, inputs: Inputs) -> Any:
     return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
 
 
-def loss_of_output(loss: Callable[..., Tensor] | None, inputs: Inputs) -> Callable[[Any], Tensor] | None:
-    """The loss as a function of the output alone; one with two arguments is given these inputs as well."""
+def loss_of_output(
+    loss: Callable[..., Tensor] | None, inputs: Inputs
+) -> Callable[[Any], Tensor] | None:
+    """The loss as a function of the output alone; one with two arguments is given these inputs as
+    well.
+    """
     if loss is None or _positional(loss) < 2:
         return loss
     of_both = loss
@@ -47,8 +51,8 @@ def _positional(function: Callable[..., Any]) -> int:
 def tensors_in(output: Any, *, inside_objects: bool = True) -> Iterator[Tensor]:
     """Every tensor of an output, in order.
 
-    inside_objects: whether to look into objects that are parts of it too, such as caches; not only into the output
-    itself, and into what mappings, lists and tuples hold.
+    inside_objects: whether to look into objects that are parts of it too, such as caches; not only
+    into the output itself, and into what mappings, lists and tuples hold.
     """
     if isinstance(output, Tensor):
         yield output
@@ -59,7 +63,8 @@ def tensors_in(output: Any, *, inside_objects: bool = True) -> Iterator[Tensor]:
 
 
 def main_tensor(output: Any) -> Tensor | None:
-    """The logits where the output names some, else its first floating-point tensor with two dimensions or more.
+    """The logits where the output names some, else its first floating-point tensor with two
+    dimensions or more.
 
     None where there is no such tensor.
     """
@@ -67,11 +72,15 @@ def main_tensor(output: Any) -> Tensor | None:
     if isinstance(logits, Tensor):
         return logits
     found = tensors_in(output, inside_objects=False)
-    return next((tensor for tensor in found if tensor.is_floating_point() and tensor.ndim >= 2), None)
+    return next(
+        (tensor for tensor in found if tensor.is_floating_point() and tensor.ndim >= 2), None
+    )
 
 
 def named_in(output: Any, name: str) -> Any:
-    """What an output holds under a name, as a mapping or as an attribute; None where it has no such name."""
+    """What an output holds under a name, as a mapping or as an attribute; None where it has no such
+    name.
+    """
     return output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
 
 
@@ -84,8 +93,14 @@ def _parts(output: Any) -> list[Any]:
 
 
 def floating(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The parameters and buffers of a usual precision, by name; not the masks, which are kept in buffers with -inf."""
-    masks = {name for name, buffer in model.named_buffers() if buffer.is_floating_point() and _is_mask(buffer)}
+    """The parameters and buffers of a usual precision, by name; not the masks, which are kept in
+    buffers with -inf.
+    """
+    masks = {
+        name
+        for name, buffer in model.named_buffers()
+        if buffer.is_floating_point() and _is_mask(buffer)
+    }
     for name, parameter in [*model.named_parameters(), *model.named_buffers()]:
         usual = parameter.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
         is_plain = not parameter.is_meta and parameter.layout == torch.strided and parameter.numel()
@@ -108,13 +123,26 @@ def is_finite(weight: torch.Tensor) -> bool:
 
 def tokens_in(inputs: Inputs) -> list[Tensor]:
     """The tensors of an input that hold whole numbers for the tokens of several sequences."""
-    leaves = [] if callable(inputs) else tree_leaves(dict(inputs) if isinstance(inputs, Mapping) else inputs)
-    return [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.dtype == torch.long and leaf.ndim == 2]
+    leaves = (
+        []
+        if callable(inputs)
+        else tree_leaves(dict(inputs) if isinstance(inputs, Mapping) else inputs)
+    )
+    return [
+        leaf
+        for leaf in leaves
+        if isinstance(leaf, Tensor) and leaf.dtype == torch.long and leaf.ndim == 2
+    ]
 
 
 _REAL = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
 """Masks that are 1 at tokens."""
-_PADDED = ("src_key_padding_mask", "tgt_key_padding_mask", "memory_key_padding_mask", "key_padding_mask")
+_PADDED = (
+    "src_key_padding_mask",
+    "tgt_key_padding_mask",
+    "memory_key_padding_mask",
+    "key_padding_mask",
+)
 """Masks that are True at what is none, as torch's."""
 
 
@@ -132,12 +160,17 @@ def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
             real = given != 0 if name in _REAL else given == 0
             if not bool(real.all()) and bool(real.any()):
                 masks[name] = real
-    whole = [masks.get(name) for name in ("attention_mask", "src_key_padding_mask", "key_padding_mask")]
+    whole = [
+        masks.get(name) for name in ("attention_mask", "src_key_padding_mask", "key_padding_mask")
+    ]
     own = next((mask for mask in whole if mask is not None), None)
     if crosses:
         asked = ("encoder_attention_mask", "memory_key_padding_mask")
         memory = next((masks[name] for name in asked if name in masks), own)
-        of_own = next((masks[n] for n in ("decoder_attention_mask", "tgt_key_padding_mask") if n in masks), None)
+        of_own = next(
+            (masks[n] for n in ("decoder_attention_mask", "tgt_key_padding_mask") if n in masks),
+            None,
+        )
         found = {"attention": of_own, "cross_attention": memory}
     else:
         found = {"attention": unnamed if own is None else own}
@@ -145,16 +178,26 @@ def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
 
 
 def _marks_one_id(inputs: Inputs) -> Tensor | None:
-    """Where a mask of no known name is at tokens: what it marks is one index, and the rest are others."""
+    """Where a mask of no known name is at tokens: what it marks is one index, and the rest are
+    others.
+    """
     leaves = tree_leaves(dict(inputs) if isinstance(inputs, Mapping) else inputs)
-    given = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim == 2 and not leaf.is_floating_point()]
-    masks = [one for one in given if one.dtype == torch.bool or bool(((one == 0) | (one == 1)).all())]
+    given = [
+        leaf
+        for leaf in leaves
+        if isinstance(leaf, Tensor) and leaf.ndim == 2 and not leaf.is_floating_point()
+    ]
+    masks = [
+        one for one in given if one.dtype == torch.bool or bool(((one == 0) | (one == 1)).all())
+    ]
     ids = next((one for one in given if not any(one is mask for mask in masks)), None)
     for mask in masks:
         for real in (mask != 0, mask == 0):
             if ids is not None and mask.shape == ids.shape and real.any() and not real.all():
                 padding = ids[~real]
-                if bool((padding == padding[0]).all()) and not bool((ids[real] == padding[0]).any()):
+                if bool((padding == padding[0]).all()) and not bool(
+                    (ids[real] == padding[0]).any()
+                ):
                     return real
     return None
 
@@ -162,8 +205,9 @@ def _marks_one_id(inputs: Inputs) -> Tensor | None:
 def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Gains and shifts of norms, gates, and other vectors that stand alone, by name.
 
-    They are the parameters of modules none of whose own parameters is a matrix: every norm is such a module, whatever
-    its class is called. Biases of linear layers stand beside a matrix and are not among them.
+    They are the parameters of modules none of whose own parameters is a matrix: every norm is such
+    a module, whatever its class is called. Biases of linear layers stand beside a matrix and are
+    not among them.
     """
     found: dict[str, nn.Parameter] = {}
     for path, module in model.named_modules():
@@ -176,11 +220,14 @@ def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
 def are_trained(model: nn.Module) -> bool:
     """Whether weights are not as they were drawn, as far as it shows.
 
-    They are not where most gains and shifts of norms, which every initialisation makes constant, differ from feature to
+    They are not where most gains and shifts of norms, which every initialisation makes constant,
+    differ from feature to
     feature: one update of any optimiser but plain sign descent does that.
     """
     vectors = [
-        p.detach() for p in norm_parameters(model).values() if p.numel() > 1 and p.requires_grad and not p.is_meta
+        p.detach()
+        for p in norm_parameters(model).values()
+        if p.numel() > 1 and p.requires_grad and not p.is_meta
     ]
     varied = sum(not bool((vector == vector.flatten()[0]).all()) for vector in vectors)
     return 2 * varied > len(vectors)
@@ -203,7 +250,9 @@ class NonfiniteWeight:
 
 
 def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
-    """In the model's order, parameters before buffers; a buffer counts where it holds NaN, for masks hold -inf."""
+    """In the model's order, parameters before buffers; a buffer counts where it holds NaN, for
+    masks hold -inf.
+    """
     return tuple(
         NonfiniteWeight(
             name=name,
@@ -218,7 +267,9 @@ def nonfinite_weights(model: nn.Module) -> tuple[NonfiniteWeight, ...]:
 
 @contextmanager
 def read_as_zero(model: nn.Module, nonfinite: Sequence[NonfiniteWeight]) -> Iterator[None]:
-    """With 0 in the place of what is not finite; at the end, after an error too, every bit is as it was."""
+    """With 0 in the place of what is not finite; at the end, after an error too, every bit is as it
+    was.
+    """
     names = {one.name for one in nonfinite}
     kept = [(weight, weight.clone()) for name, weight in floating(model) if name in names]
     try:

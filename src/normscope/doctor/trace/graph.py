@@ -1,4 +1,6 @@
-"""A recorded forward pass with its norms and means over depth, and the steps that only add, scale or norm."""
+"""A recorded forward pass with its norms and means over depth, and the steps that only add, scale
+or norm.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -19,14 +21,18 @@ from .operations import REARRANGING, Origin, Ref, Trace, TracedValue, walked
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """What a value is multiplied with: a number, or one for each feature (then `value` is their mean)."""
+    """What a value is multiplied with: a number, or one for each feature (then `value` is their
+    mean).
+    """
 
     value: float
     """NaN on the meta device, where parameters and buffers hold none."""
     origin: Origin = Origin.CONSTANT
     vector: bool = False
     doubly_stochastic: bool | None = None
-    """Whether it is of a matrix whose rows and columns sum to 1; None where that is not known, or it is of none."""
+    """Whether it is of a matrix whose rows and columns sum to 1; None where that is not known, or
+    it is of none.
+    """
     root_mean_square: float | None = field(default=None, compare=False)
     """Of a vector; None of one number, and where it is not known."""
 
@@ -37,11 +43,15 @@ class Factor:
 
     @property
     def size(self) -> float:
-        """The number, or a vector's root mean square: what it multiplies the length of independent values with."""
+        """The number, or a vector's root mean square: what it multiplies the length of independent
+        values with.
+        """
         return self.value if self.root_mean_square is None else self.root_mean_square
 
     def __mul__(self, other: "Factor") -> "Factor":
-        doubly = self.doubly_stochastic if other.doubly_stochastic is None else other.doubly_stochastic
+        doubly = (
+            self.doubly_stochastic if other.doubly_stochastic is None else other.doubly_stochastic
+        )
         vector, size = self.vector or other.vector, self.size * other.size
         origin = max(self.origin, other.origin)
         return Factor(self.value * other.value, origin, vector, doubly, size if vector else None)
@@ -49,9 +59,11 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class _GraphStep:
-    """A value as a light function of others, token by token: the same, a sum, a multiple, normed, or a mean.
+    """A value as a light function of others, token by token: the same, a sum, a multiple, normed,
+    or a mean.
 
-    Of several streams in one tensor, also one value that is made of them, they of one value, and they of each other.
+    Of several streams in one tensor, also one value that is made of them, they of one value, and
+    they of each other.
     """
 
     kind: Literal["same", "sum", "scale", "norm", "mix", "collapse", "connect", "expand"]
@@ -73,7 +85,9 @@ class Graph(Flow):
             if norm := norm_function(self, value):
                 self.norms[value.number] = norm
                 self.norms_of.setdefault(norm.source, []).append(value.number)
-        self.mixtures = {v.number: found for v in self.values if (found := mixture_of(self, v, self.norms))}
+        self.mixtures = {
+            v.number: found for v in self.values if (found := mixture_of(self, v, self.norms))
+        }
         self.mixtures_of: dict[int, list[int]] = {}
         """Of a value the means over depth that it goes into."""
         for number, mixture in self.mixtures.items():
@@ -98,11 +112,18 @@ class Graph(Flow):
         return step.sources if step else ()
 
     def parameters(self, number: int) -> tuple[str, ...]:
-        """Names of those that a value is made with beside data, made into something else first or not."""
+        """Names of those that a value is made with beside data, made into something else first or
+        not.
+        """
         if number not in self._parameters:
             value = self.values[number]
             own = value.names if value.origin in (Origin.TRAINABLE, Origin.CONSTANT) else ()
-            beside = [name for n in value.inputs if not self.values[n].is_data for name in self.parameters(n)]
+            beside = [
+                name
+                for n in value.inputs
+                if not self.values[n].is_data
+                for name in self.parameters(n)
+            ]
             self._parameters[number] = tuple(dict.fromkeys([*own, *beside]))
         return self._parameters[number]
 
@@ -116,7 +137,11 @@ class Graph(Flow):
         """All that is made from a value by steps of these kinds alone."""
 
         def onwards(at: int) -> list[int]:
-            return [n for n in self.consumers[at] if (step := self.step(n)) is not None and step.kind in kinds]
+            return [
+                n
+                for n in self.consumers[at]
+                if (step := self.step(n)) is not None and step.kind in kinds
+            ]
 
         return islice(walked(number, onwards), 1, None)
 
@@ -128,12 +153,23 @@ class Graph(Flow):
         if connection := self.connections.made.get(value.number):
             return _GraphStep(connection.kind, (connection.source,))
         if value.number in self.connections.spread:
-            return _GraphStep("sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0)))
+            return _GraphStep(
+                "sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0))
+            )
         if added := self.stacked.get(value.number):
-            return _GraphStep("sum", added.pieces, tuple(Factor(weight, added.origin) for weight in added.weights))
+            return _GraphStep(
+                "sum", added.pieces, tuple(Factor(weight, added.origin) for weight in added.weights)
+            )
         if blend := self.blends.get(value.number):
-            gate = nan if value.tensor.is_meta else float(self.values[blend.gate].tensor.detach().float().mean())
-            shares = Factor(1 - gate, Origin.DATA, vector=True), Factor(gate, Origin.DATA, vector=True)
+            gate = (
+                nan
+                if value.tensor.is_meta
+                else float(self.values[blend.gate].tensor.detach().float().mean())
+            )
+            shares = (
+                Factor(1 - gate, Origin.DATA, vector=True),
+                Factor(gate, Origin.DATA, vector=True),
+            )
             return _GraphStep("sum", (blend.first, blend.second), shares)
         before, args, kwargs = self.predecessors[value.number], value.args, value.kwargs
         # Half precision is often guarded by bounds that nothing reaches.
@@ -145,10 +181,17 @@ class Graph(Flow):
             return _GraphStep("same", value.inputs[:1])
         if value.number in self.token_weights:
             x, weight = self.token_weights[value.number]
-            mean = nan if value.tensor.is_meta else float(self.values[weight].tensor.detach().float().mean())
+            mean = (
+                nan
+                if value.tensor.is_meta
+                else float(self.values[weight].tensor.detach().float().mean())
+            )
             return _GraphStep("scale", (x,), (Factor(mean, Origin.DATA),))
         numel = value.tensor.numel()
-        if any(self.values[n].tensor.numel() != numel for n in before) or not value.tensor.is_floating_point():
+        if (
+            any(self.values[n].tensor.numel() != numel for n in before)
+            or not value.tensor.is_floating_point()
+        ):
             return None
         if len(before) == 1 and value.op in REARRANGING:
             return _GraphStep("same", (before[0],))
@@ -157,9 +200,15 @@ class Graph(Flow):
         if value.op in ("add", "sub") and len(args) == 2:
             sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
             return self._sum(args, (Factor(1.0), Factor(sign)))
-        masks = [self.values[n] for n in value.inputs if value.op == "mul" and not self.values[n].is_data]
+        masks = [
+            self.values[n] for n in value.inputs if value.op == "mul" and not self.values[n].is_data
+        ]
         # A mask that the pass drew leaves data as it is, in its mean.
-        if len(masks) == 1 and masks[0].op == "div" and any(self.values[n].op == "bernoulli" for n in masks[0].inputs):
+        if (
+            len(masks) == 1
+            and masks[0].op == "div"
+            and any(self.values[n].op == "bernoulli" for n in masks[0].inputs)
+        ):
             return _GraphStep("same", (before[0],))
         if value.op in ("mul", "div") and len(args) == 2 and len(before) == 1 and not kwargs:
             return self._scale(value.op, args, before[0])
@@ -172,16 +221,24 @@ class Graph(Flow):
             if isinstance(arg, Ref) and self.values[arg.number].is_data
         ]
         if len(data) == 2:
-            return _GraphStep("sum", tuple(number for number, _ in data), tuple(factor for _, factor in data))
+            return _GraphStep(
+                "sum", tuple(number for number, _ in data), tuple(factor for _, factor in data)
+            )
         ((number, factor),) = data
         # Adding what is the same for every input moves the stream, but is no part of its wiring.
-        return _GraphStep("same", (number,)) if factor.value == 1 else _GraphStep("scale", (number,), (factor,))
+        return (
+            _GraphStep("same", (number,))
+            if factor.value == 1
+            else _GraphStep("scale", (number,), (factor,))
+        )
 
     def _scale(self, op: str, args: tuple[Any, ...], data: int) -> _GraphStep | None:
         is_data = [isinstance(arg, Ref) and arg.number == data for arg in args]
         if sum(is_data) != 1 or (op == "div" and not is_data[0]):
             return None
-        factor = self._factor(args[1 - is_data.index(True)], self.values[data].tensor, power=-1 if op == "div" else 1)
+        factor = self._factor(
+            args[1 - is_data.index(True)], self.values[data].tensor, power=-1 if op == "div" else 1
+        )
         if factor is None:
             return None
         if op == "div":
@@ -189,7 +246,9 @@ class Graph(Flow):
         return _GraphStep("scale", (data,), (factor,))
 
     def _factor(self, multiplier: Any, of: Tensor, power: int) -> Factor | None:
-        """What `of` is multiplied with; power: -1 where the root mean square is that of what is divided by."""
+        """What `of` is multiplied with; power: -1 where the root mean square is that of what is
+        divided by.
+        """
         if not isinstance(multiplier, Ref):
             return Factor(float(multiplier)) if isinstance(multiplier, int | float) else None
         value = self.values[multiplier.number]

@@ -1,13 +1,14 @@
 """What several streams are weighed with: in one tensor, and in tensors of their own.
 
-The weights of a sum over streams in one tensor are read off by computing it again. One stream is set to ones and the
-others to zero, and everything that the weights are made from is held as it was recorded. Random streams then show
-whether these weights explain the whole value.
+The weights of a sum over streams in one tensor are read off by computing it again. One stream is
+set to ones and the others to zero, and everything that the weights are made from is held as it was
+recorded. Random streams then show whether these weights explain the whole value.
 
-Streams in tensors of their own are known by products with numbers that each token has of its own. A branch that is
-added to several streams is multiplied with another number for each of them, made from the streams by way of a matrix,
-or streams are mixed: several sums of the same streams, each times another number. Experts differ: each is multiplied
-once. Norms differ: their numbers are made from the value alone.
+Streams in tensors of their own are known by products with numbers that each token has of its own. A
+branch that is added to several streams is multiplied with another number for each of them, made
+from the streams by way of a matrix, or streams are mixed: several sums of the same streams, each
+times another number. Experts differ: each is multiplied once. Norms differ: their numbers are made
+from the value alone.
 """
 
 # N = tokens, n = streams, D = width
@@ -39,45 +40,61 @@ class LaneWeights:
     origin: Origin
     """What they are made from: numbers of the model, or data, so that every token has its own."""
     values_NOI: Tensor
-    """Tokens, streams made, streams read; the mean over features where these differ. NaN on the meta device."""
+    """Tokens, streams made, streams read; the mean over features where these differ. NaN on the
+    meta device.
+    """
     by_feature_NOID: Tensor | None = None
     """The same where every feature has its own, as behind a gate."""
 
     @property
     def total(self) -> float:
-        """What streams that are all equal are multiplied with, the mean over tokens; NaN on the meta device."""
+        """What streams that are all equal are multiplied with, the mean over tokens; NaN on the
+        meta device.
+        """
         return float(self.values_NOI.double().sum(-1).mean())
 
     @property
     def _off(self) -> Tensor:
-        """Of every token how far the sums of rows and columns are from 1; NaN on the meta device."""
+        """Of every token how far the sums of rows and columns are from 1; NaN on the meta
+        device.
+        """
         each = self.values_NOI.double()
         return (torch.cat([each.sum(-1), each.sum(-2)], -1) - 1).abs()
 
     @property
     def from_doubly_stochastic(self) -> float:
-        """The largest difference of a row's or a column's sum from 1, or the largest negative weight."""
+        """The largest difference of a row's or a column's sum from 1, or the largest negative
+        weight.
+        """
         return max(float(self._off.max()), float((-self.values_NOI.double()).max()))
 
     @property
     def one_side_alone(self) -> float | None:
-        """How far the sums of rows are from 1 where those of columns are all 1 and no weight is negative, or the other
-        way round; None of any other weights."""
+        """How far the sums of rows are from 1 where those of columns are all 1 and no weight is
+        negative, or the other way round; None of any other weights."""
         if bool((self.values_NOI < 0).any()):
             return None
-        near, far = sorted(float((self.values_NOI.double().sum(dim) - 1).abs().max()) for dim in (-1, -2))
+        near, far = sorted(
+            float((self.values_NOI.double().sum(dim) - 1).abs().max()) for dim in (-1, -2)
+        )
         return far if near < SUMS_TO_ONE < far else None
 
     @property
     def spread(self) -> float:
-        """Standard deviation of all weights over tokens and streams, relative to their mean; NaN on the meta device."""
+        """Standard deviation of all weights over tokens and streams, relative to their mean; NaN on
+        the meta device.
+        """
         each = self.values_NOI.double()
         mean = abs(float(each.mean()))
         return float(each.std(correction=0)) / mean if mean else float("inf")
 
     def tokens_off(self, by_more_than: float) -> float:
-        """The share of tokens at which a sum of a row or a column differs from 1 by more than that."""
-        return nan if isnan(self.total) else float((self._off.amax(-1) > by_more_than).double().mean())
+        """The share of tokens at which a sum of a row or a column differs from 1 by more than
+        that.
+        """
+        return (
+            nan if isnan(self.total) else float((self._off.amax(-1) > by_more_than).double().mean())
+        )
 
     def applied(self, x_NID: Tensor) -> Tensor:
         """The streams that these weights make of others: (N, I, D) to (N, O, D)."""
@@ -89,7 +106,8 @@ class LaneWeights:
 def weights_of(
     flow: Flow, *, made: int, of: int, frozen: Sequence[int], streams: tuple[int, int], width: int
 ) -> LaneWeights | None:
-    """The weights by which one value is made of another; None where it is more than a weighted sum of each token's own.
+    """The weights by which one value is made of another; None where it is more than a weighted sum
+    of each token's own.
 
     frozen: what to leave as it was recorded. streams: how many are read, and how many are made.
     """
@@ -103,7 +121,8 @@ def weights_of(
     held = {n: values[n].tensor for n in frozen}
 
     def again(x_NID: Tensor) -> Tensor | None:
-        # Views of it are taken as they were of the recorded one: it lies in memory in the same order.
+        # Views of it are taken as they were of the recorded one: it lies in memory in the same
+        # order.
         x = torch.empty_like(source).copy_(x_NID.reshape(source.shape))
         return apart(flow.trace.again({**held, of: x}, made), given, width)
 
@@ -118,21 +137,28 @@ def weights_of(
         expected = again(some)
     except UNREPEATABLE:
         return None
-    if expected is None or any(column is None or len(column) != len(expected) for column in columns):
+    if expected is None or any(
+        column is None or len(column) != len(expected) for column in columns
+    ):
         return None
     by_feature = torch.stack([column for column in columns if column is not None], 2).float()
     mean = by_feature.mean(-1)
-    same = torch.allclose(by_feature, mean[..., None].expand(by_feature.shape), rtol=1e-4, atol=1e-5)
+    same = torch.allclose(
+        by_feature, mean[..., None].expand(by_feature.shape), rtol=1e-4, atol=1e-5
+    )
     weights = LaneWeights(max(streams), width, origin, mean, None if same else by_feature)
     tolerance = _TOLERANCE.get(source.dtype, 1e-4)
     shown = expected.float()
     size = float(shown.abs().mean()) if shown.numel() else 0.0
-    close = torch.allclose(weights.applied(some.to(shown)), shown, rtol=tolerance, atol=tolerance * size)
+    close = torch.allclose(
+        weights.applied(some.to(shown)), shown, rtol=tolerance, atol=tolerance * size
+    )
     return weights if close else None
 
 
 def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int]]:
-    """For each product of a stream with numbers of each token: what is multiplied, and these numbers.
+    """For each product of a stream with numbers of each token: what is multiplied, and these
+    numbers.
 
     Empty for a model in which no branch is added to several streams and none are mixed.
     norms: the numbers of the values that are norms.
@@ -145,7 +171,11 @@ def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int
             products[value.number] = pair
             times.setdefault(flow.rearranged(pair[0]), set()).add(pair[1])
     shared = {root for root, weights in times.items() if len(weights) > 1}
-    written = any(flow.depends(root, n) for root in shared for n in _weighed_before(flow, shared, products, root))
+    written = any(
+        flow.depends(root, n)
+        for root in shared
+        for n in _weighed_before(flow, shared, products, root)
+    )
     if not written and not _are_mixed(flow, shared, products):
         return {}
     # What multiples of these are added to is a stream too, though it may be read once.
@@ -155,19 +185,27 @@ def token_weights(flow: Flow, norms: Container[int]) -> dict[int, tuple[int, int
         number = value.number
         if number in products and flow.rearranged(products[number][0]) in shared | sums:
             found[number] = products[number]
-        elif value.op == "add" and any(flow.rearranged(n) in found or n in sums for n in flow.predecessors[number]):
+        elif value.op == "add" and any(
+            flow.rearranged(n) in found or n in sums for n in flow.predecessors[number]
+        ):
             sums.add(number)
     return found
 
 
 def _product(flow: Flow, value: TracedValue) -> tuple[int, int] | None:
-    """What is multiplied with one number for each of its tokens, and these numbers, made by way of a matrix."""
+    """What is multiplied with one number for each of its tokens, and these numbers, made by way of
+    a matrix.
+    """
     before = flow.predecessors[value.number]
     if value.op != "mul" or len(before) != 2 or not value.shape or value.shape[-1] < 2:
         return None
     for x, weight in (before, before[::-1]):
         shape = flow.values[weight].shape
-        if flow.values[x].shape != value.shape or shape[-1:] != (1,) or shape[:-1] != value.shape[:-1]:
+        if (
+            flow.values[x].shape != value.shape
+            or shape[-1:] != (1,)
+            or shape[:-1] != value.shape[:-1]
+        ):
             continue
         if flow.depends(weight, x) and not flow.through_weights[weight] >> x & 1:
             return None
@@ -175,20 +213,29 @@ def _product(flow: Flow, value: TracedValue) -> tuple[int, int] | None:
     return None
 
 
-def _weighed_before(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]], root: int) -> list[int]:
-    """Streams that a shared value is made from by way of a matrix, and that its numbers are made from too."""
+def _weighed_before(
+    flow: Flow, shared: set[int], products: dict[int, tuple[int, int]], root: int
+) -> list[int]:
+    """Streams that a shared value is made from by way of a matrix, and that its numbers are made
+    from too.
+    """
     own = [weight for x, weight in products.values() if flow.rearranged(x) == root]
     return [
         n
         for n in shared
         if n != root
         and flow.through_weights[root] >> n & 1
-        and all(flow.through_weights[weight] >> n & 1 and not flow.depends(weight, root) for weight in own)
+        and all(
+            flow.through_weights[weight] >> n & 1 and not flow.depends(weight, root)
+            for weight in own
+        )
     ]
 
 
 def _are_mixed(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]]) -> bool:
-    """Whether the same two shared values, or one as two streams, are added up more than once, with other numbers."""
+    """Whether the same two shared values, or one as two streams, are added up more than once, with
+    other numbers.
+    """
     sums: Counter[frozenset[int]] = Counter()
     for value in flow.values:
         before = flow.predecessors[value.number]

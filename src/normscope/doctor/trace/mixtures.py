@@ -1,6 +1,7 @@
-"""Sums that no addition of two values shows: means over depth, by softmax weights over earlier values, for every token
-on its own; of a stack, by a sum, a mean or an einsum with weights; and those that a gate weighs for every feature of
-every token, (1 - z)·x + z·y with z a sigmoid, as GTrXL's GRU does."""
+"""Sums that no addition of two values shows: means over depth, by softmax weights over earlier
+values, for every token on its own; of a stack, by a sum, a mean or an einsum with weights; and
+those that a gate weighs for every feature of every token, (1 - z)·x + z·y with z a sigmoid, as
+GTrXL's GRU does."""
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,17 @@ import torch
 from torch import Tensor
 
 from .flow import Flow
-from .operations import FUSED, REARRANGING, SOFTMAX, STACKING, Origin, Ref, Trace, TracedValue, walked
+from .operations import (
+    FUSED,
+    REARRANGING,
+    SOFTMAX,
+    STACKING,
+    Origin,
+    Ref,
+    Trace,
+    TracedValue,
+    walked,
+)
 
 _WEIGHING = frozenset({"bmm", "mm", "mul", "sum", "unbind"})
 _LARGEST = 100
@@ -18,13 +29,17 @@ _LARGEST = 100
 
 @dataclass(frozen=True, slots=True)
 class _Mixture:
-    """A value that is a weighted mean of others of its size; the weights are positive and add up to 1."""
+    """A value that is a weighted mean of others of its size; the weights are positive and add up to
+    1.
+    """
 
     sources: tuple[int, ...]
     weights: int
     """Number of the softmax, or of the operation that computes softmax and mean in one."""
     by_parameter: bool
-    """Whether the weights are a softmax over products of the values with one trained vector, and of nothing else."""
+    """Whether the weights are a softmax over products of the values with one trained vector, and of
+    nothing else.
+    """
     key_norms: int
     """How many norms the values pass before these products."""
     normed: bool = False
@@ -36,10 +51,18 @@ def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> _Mixtur
 
     norms: the numbers of the values that are norms.
     """
-    if not (value.op in _WEIGHING or _is_fused(value)) or not value.is_data or not value.tensor.is_floating_point():
+    if (
+        not (value.op in _WEIGHING or _is_fused(value))
+        or not value.is_data
+        or not value.tensor.is_floating_point()
+    ):
         return None
     stacked = flow.dominators[value.number]
-    while stacked >= 0 and flow.values[stacked].op not in STACKING and value.number - stacked <= _LARGEST:
+    while (
+        stacked >= 0
+        and flow.values[stacked].op not in STACKING
+        and value.number - stacked <= _LARGEST
+    ):
         stacked = flow.dominators[stacked]
     if stacked < 0 or flow.values[stacked].op not in STACKING or value.number - stacked > _LARGEST:
         return None
@@ -56,13 +79,16 @@ def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> _Mixtur
     if normed is None:
         return None
     keys, width = flow.between(stacked, weights)[1:], flow.values[sources[0]].shape[-1]
-    products = [flow.values[n] for n in keys if flow.is_product(flow.values[n]) or _is_fused(flow.values[n])]
+    products = [
+        flow.values[n] for n in keys if flow.is_product(flow.values[n]) or _is_fused(flow.values[n])
+    ]
     given = [flow.values[n] for one in products for n in one.inputs if not flow.values[n].is_data]
     return _Mixture(
         sources=tuple(sources),
         weights=weights,
         # One query is often repeated for every token.
-        by_parameter=len(products) == len(given) == 1 and width in (given[0].tensor.numel(), given[0].shape[-1]),
+        by_parameter=len(products) == len(given) == 1
+        and width in (given[0].tensor.numel(), given[0].shape[-1]),
         key_norms=sum(n in norms for n in keys),
         normed=normed,
     )
@@ -73,14 +99,20 @@ def _is_fused(value: TracedValue) -> bool:
 
 
 def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
-    """What was put into a stack, piece by piece or in stacks of its own, each piece of this size; empty of others."""
+    """What was put into a stack, piece by piece or in stacks of its own, each piece of this size;
+    empty of others.
+    """
     found: list[int] = []
     for number in flow.values[stacked].inputs:
         if not flow.values[number].tensor.numel():
             # A stack often starts from an empty one.
             continue
         inner = flow.rearranged(number, any_size=True)
-        pieces = [number] if flow.values[number].is_data and flow.values[number].tensor.numel() == size else []
+        pieces = (
+            [number]
+            if flow.values[number].is_data and flow.values[number].tensor.numel() == size
+            else []
+        )
         if flow.values[inner].op in STACKING:
             pieces = _sources(flow, inner, size) or pieces
         if not pieces:
@@ -90,14 +122,18 @@ def _sources(flow: Flow, stacked: int, size: int) -> list[int]:
 
 
 def _normed(flow: Flow, value: TracedValue, sources: Sequence[int]) -> bool | None:
-    """Whether the value is z / RMS(z) where z takes the place of every source; None where it is neither this nor z."""
+    """Whether the value is z / RMS(z) where z takes the place of every source; None where it is
+    neither this nor z.
+    """
     if value.tensor.is_meta:
         return None
     like = flow.values[sources[0]].tensor
     generator = torch.Generator().manual_seed(0)
     # Its tokens are of many sizes, so that a norm shows.
     z = torch.randn(like.shape, generator=generator, dtype=torch.float64)
-    z = (z * (0.5 + torch.rand((*like.shape[:-1], 1), generator=generator, dtype=torch.float64))).to(like)
+    z = (
+        z * (0.5 + torch.rand((*like.shape[:-1], 1), generator=generator, dtype=torch.float64))
+    ).to(like)
     # Of different sources each has its own shape in the stack.
     held = {n: z.reshape(flow.values[n].shape) for n in sources}
     try:
@@ -131,7 +167,9 @@ class _StackedSum:
 
 
 def stacked_sums(trace: Trace) -> dict[int, _StackedSum]:
-    """Every sum over a stack, by its number; a plain sum that only adds to an earlier one is rewritten as x + F."""
+    """Every sum over a stack, by its number; a plain sum that only adds to an earlier one is
+    rewritten as x + F.
+    """
     found: dict[int, _StackedSum] = {}
     plain: dict[tuple[int, ...], int] = {}
     for value in trace.values:
@@ -177,22 +215,34 @@ def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
     weights = _weights(trace, value, way, pieces)
     if weights is None:
         return None
-    given = [trace.values[n].origin for step in way for n in step.inputs if not trace.values[n].is_data]
+    given = [
+        trace.values[n].origin for step in way for n in step.inputs if not trace.values[n].is_data
+    ]
     origin = max(given, default=Origin.CONSTANT)
     # What is trained may start at 0, as DenseFormer's weights do.
-    kept = {n: weight for n, weight in zip(pieces, weights, strict=True) if weight or origin > Origin.CONSTANT}
+    kept = {
+        n: weight
+        for n, weight in zip(pieces, weights, strict=True)
+        if weight or origin > Origin.CONSTANT
+    }
     return _StackedSum(tuple(kept), tuple(kept.values()), origin) if kept else None
 
 
-def _weights(trace: Trace, value: TracedValue, way: list[TracedValue], pieces: tuple[int, ...]) -> list[float] | None:
-    """What each piece is multiplied with; None where that is not one number for all of its entries."""
+def _weights(
+    trace: Trace, value: TracedValue, way: list[TracedValue], pieces: tuple[int, ...]
+) -> list[float] | None:
+    """What each piece is multiplied with; None where that is not one number for all of its
+    entries.
+    """
     if value.tensor.is_meta:
         return [1.0] * len(pieces) if {step.op for step in way} == {"sum"} else None
     if len(pieces) > value.tensor.numel():
         return None
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn((len(pieces), *value.shape), generator=generator, dtype=torch.float64)
-    made = trace.again({n: z.to(value.tensor) for n, z in zip(pieces, drawn, strict=True)}, value.number)
+    made = trace.again(
+        {n: z.to(value.tensor) for n, z in zip(pieces, drawn, strict=True)}, value.number
+    )
     flat, wanted = drawn.flatten(1).T, made.detach().cpu().double().flatten()
     weights = torch.linalg.lstsq(flat, wanted[:, None]).solution[:, 0]
     if float((flat @ weights - wanted).abs().max()) > _CLOSE * max(1.0, float(wanted.abs().max())):
@@ -210,7 +260,9 @@ class _Blend:
 
 
 def blends(flow: Flow) -> dict[int, _Blend]:
-    """All of them by their number, but for those that one matrix makes time and again, as a recurrence's steps do."""
+    """All of them by their number, but for those that one matrix makes time and again, as a
+    recurrence's steps do.
+    """
     found = {value.number: one for value in flow.values if (one := _blend(flow, value))}
     made_by = {number: _matrices(flow, one.gate) for number, one in found.items()}
     return {
@@ -221,7 +273,12 @@ def blends(flow: Flow) -> dict[int, _Blend]:
 
 
 def _blend(flow: Flow, value: TracedValue) -> _Blend | None:
-    if value.op != "add" or not value.is_data or len(flow.predecessors[value.number]) != 2 or len(value.inputs) != 2:
+    if (
+        value.op != "add"
+        or not value.is_data
+        or len(flow.predecessors[value.number]) != 2
+        or len(value.inputs) != 2
+    ):
         return None
     pairs = [value.inputs, value.inputs[::-1]]
     return next((one for first, second in pairs if (one := _of(flow, first, second))), None)
@@ -230,7 +287,9 @@ def _blend(flow: Flow, value: TracedValue) -> _Blend | None:
 def _of(flow: Flow, left: int, right: int) -> _Blend | None:
     """left + z·(y - left), or (1 - z)·x + z·y."""
     for y, gate in _products(flow, right):
-        if (difference := _difference(flow, y)) and flow.rearranged(difference[1]) == flow.rearranged(left):
+        if (difference := _difference(flow, y)) and flow.rearranged(
+            difference[1]
+        ) == flow.rearranged(left):
             return _Blend(left, difference[0], gate)
         for x, rest in _products(flow, left):
             if _is_rest(flow, rest, gate):
@@ -239,17 +298,27 @@ def _of(flow: Flow, left: int, right: int) -> _Blend | None:
 
 
 def _products(flow: Flow, number: int) -> list[tuple[int, int]]:
-    """What a value is a product of: a value and a gate, which is a sigmoid or what is left of one."""
+    """What a value is a product of: a value and a gate, which is a sigmoid or what is left of
+    one.
+    """
     value = flow.values[number]
     if value.op != "mul" or len(flow.predecessors[number]) != 2:
         return []
     pairs = [flow.predecessors[number], flow.predecessors[number][::-1]]
-    return [(x, gate) for x, gate in pairs if flow.values[x].shape == flow.values[gate].shape and _is_gate(flow, gate)]
+    return [
+        (x, gate)
+        for x, gate in pairs
+        if flow.values[x].shape == flow.values[gate].shape and _is_gate(flow, gate)
+    ]
 
 
 def _is_gate(flow: Flow, number: int) -> bool:
     value = flow.values[flow.rearranged(number)]
-    if value.op in ("rsub", "sub") and len(value.inputs) <= 2 and len(flow.predecessors[value.number]) == 1:
+    if (
+        value.op in ("rsub", "sub")
+        and len(value.inputs) <= 2
+        and len(flow.predecessors[value.number]) == 1
+    ):
         value = flow.values[flow.rearranged(flow.predecessors[value.number][0])]
     return value.op == "sigmoid" and bool(flow.through_weights[value.number])
 
@@ -263,12 +332,16 @@ def _difference(flow: Flow, number: int) -> tuple[int, int] | None:
 def _is_rest(flow: Flow, number: int, gate: int) -> bool:
     """Whether a value is 1 minus the gate."""
     value = flow.values[flow.rearranged(number)]
-    return value.op == "rsub" and [flow.rearranged(n) for n in value.inputs] == [flow.rearranged(gate)]
+    return value.op == "rsub" and [flow.rearranged(n) for n in value.inputs] == [
+        flow.rearranged(gate)
+    ]
 
 
 def _matrices(flow: Flow, number: int) -> frozenset[int]:
     """The numbers of the matrices that a value is made with last."""
-    way = walked(number, lambda n: () if flow.is_weight_product(flow.values[n]) else flow.predecessors[n])
+    way = walked(
+        number, lambda n: () if flow.is_weight_product(flow.values[n]) else flow.predecessors[n]
+    )
     last = [n for n in way if flow.is_weight_product(flow.values[n])]
     inputs = [flow.values[n] for product in last for n in flow.values[product].inputs]
     given = [one.number for one in inputs if not one.is_data and one.tensor.ndim > 1]

@@ -1,4 +1,5 @@
-"""Norms known by what they do: the output of a scaled input is the same, token by token, however it is computed.
+"""Norms known by what they do: the output of a scaled input is the same, token by token, however it
+is computed.
 
 DyT and Derf, which stand in the place of norms and do not do that, are known by their form.
 """
@@ -19,8 +20,34 @@ from .operations import Origin, TracedValue
 
 _REDUCING = frozenset({"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm"})
 _ARITHMETIC = _REDUCING | frozenset(
-    {"pow", "square", "add", "sub", "rsub", "mul", "div", "neg", "sqrt", "rsqrt", "reciprocal", "clamp", "clamp_min"}
-    | {"maximum", "abs", "gt", "ne", "where", "expand", "view", "reshape", "_unsafe_view", "unsqueeze", "squeeze"}
+    {
+        "pow",
+        "square",
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "neg",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "clamp",
+        "clamp_min",
+    }
+    | {
+        "maximum",
+        "abs",
+        "gt",
+        "ne",
+        "where",
+        "expand",
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "unsqueeze",
+        "squeeze",
+    }
     | {"clone", "detach", "alias", "_to_copy"}
 )
 _LARGEST = 24
@@ -34,14 +61,18 @@ class NormFunction:
 
     source: int
     kind: Literal["layer", "rms", "tanh", "erf"]
-    """layer: the mean is taken away too; tanh and erf: no norm, but a curve of α x for every feature on its own."""
+    """layer: the mean is taken away too; tanh and erf: no norm, but a curve of α x for every
+    feature on its own.
+    """
     epsilon: float
     """Added to the mean square; NaN where a small input is kept from growing in another way."""
     size: float
-    """Root mean square of its output: 1, but 1/√D for x / ‖x‖, trained gains aside; NaN of torch's layer norm, and of
-    curves."""
+    """Root mean square of its output: 1, but 1/√D for x / ‖x‖, trained gains aside; NaN of torch's
+    layer norm, and of curves."""
     gain: float = 1.0
-    """What multiplies a normed value within it: its size, or its own gain's root mean square; 1 where not known."""
+    """What multiplies a normed value within it: its size, or its own gain's root mean square; 1
+    where not known.
+    """
     over: tuple[int, ...] = (-1,)
     """The dimensions of its source that statistics are taken over, counted from the end."""
 
@@ -56,10 +87,16 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
     if not value.is_data:
         return None
     if value.op == "native_layer_norm" and value.output == 0:
-        (source,), shape, epsilon = flow.predecessors[value.number][:1], value.args[1], value.args[4]
+        (source,), shape, epsilon = (
+            flow.predecessors[value.number][:1],
+            value.args[1],
+            value.args[4],
+        )
         given = [flow.values[n].tensor for n in value.inputs if not flow.values[n].is_data]
         gain = _root_mean_square(given[0]) if given and not given[0].is_meta else 1.0
-        return NormFunction(source, "layer", float(epsilon), nan, gain, tuple(range(-len(shape), 0)))
+        return NormFunction(
+            source, "layer", float(epsilon), nan, gain, tuple(range(-len(shape), 0))
+        )
     if value.op in ("tanh", "erf"):
         # The x of tanh(α x) or erf(α x + s), α and s one trained number each.
         (inner,) = flow.predecessors[value.number]
@@ -74,10 +111,11 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
 
 
 def power_of(flow: Flow, value: TracedValue) -> int | None:
-    """With which power of a token's size the output of what is built as a norm grows; None of a norm, and of others.
+    """With which power of a token's size the output of what is built as a norm grows; None of a
+    norm, and of others.
 
-    Dividing by the variance in place of its root leaves -1, multiplying by the root in place of dividing 2, taking the
-    mean away and no more 1.
+    Dividing by the variance in place of its root leaves -1, multiplying by the root in place of
+    dividing 2, taking the mean away and no more 1.
     """
     for norm, x, _, _ in _tried(flow, value):
         with suppress(ValueError):
@@ -87,10 +125,11 @@ def power_of(flow: Flow, value: TracedValue) -> int | None:
 
 
 def _tried(flow: Flow, value: TracedValue) -> Iterator[tuple[_Norm, Tensor, int, list[Tensor]]]:
-    """Of each value that it may be a norm of: it as a function of that, what to try it with, the number, and gains.
+    """Of each value that it may be a norm of: it as a function of that, what to try it with, the
+    number, and gains.
 
-    Ones stand for trained gains: where these differ, as of w · x / ‖x‖, tokens do not come out equally long. On the
-    meta device there are none of any kind.
+    Ones stand for trained gains: where these differ, as of w · x / ‖x‖, tokens do not come out
+    equally long. On the meta device there are none of any kind.
     """
     if value.op not in ("mul", "div") or not value.is_data:
         return
@@ -107,9 +146,17 @@ def _tried(flow: Flow, value: TracedValue) -> Iterator[tuple[_Norm, Tensor, int,
         if len(inside) > _LARGEST or not ops <= _ARITHMETIC or not ops & _REDUCING:
             continue
         x = torch.randn(of.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        beside = {n for number in inside for n in flow.values[number].inputs if not flow.values[n].is_data}
-        own = {n: flow.values[n].tensor for n in beside if _is_own_gain(flow.values[n], of.shape[-1])}
-        ones = {n: torch.ones(t.shape, dtype=t.dtype) for n in beside if (t := flow.values[n].tensor).is_meta}
+        beside = {
+            n for number in inside for n in flow.values[number].inputs if not flow.values[n].is_data
+        }
+        own = {
+            n: flow.values[n].tensor for n in beside if _is_own_gain(flow.values[n], of.shape[-1])
+        }
+        ones = {
+            n: torch.ones(t.shape, dtype=t.dtype)
+            for n in beside
+            if (t := flow.values[n].tensor).is_meta
+        }
         ones |= {n: torch.ones_like(vector) for n, vector in own.items()}
 
         def norm(z: Tensor, place: int = place, ones: Mapping[int, Tensor] = ones) -> Tensor:
@@ -123,7 +170,9 @@ def _power(norm: _Norm, x: Tensor) -> int | None:
     small, large = _odd(norm, 30 * x), _odd(norm, 60 * x)
     before, after = small.norm(dim=-1), large.norm(dim=-1)
     centred = (x - x.mean(-1, keepdim=True)).double()
-    along = max(float(functional.cosine_similarity(small, of, dim=-1).min()) for of in (x.double(), centred))
+    along = max(
+        float(functional.cosine_similarity(small, of, dim=-1).min()) for of in (x.double(), centred)
+    )
     powers = (after / before).log2()
     if not bool(powers.isfinite().all()):
         return None
@@ -138,7 +187,9 @@ def _is_by_token(norm: _Norm, x: Tensor) -> bool:
     """Whether a change of the first token leaves all others as they are."""
     other = x.clone()
     other.view(-1, x.shape[-1])[0] += 10
-    return torch.equal(norm(other).reshape(-1, x.shape[-1])[1:], norm(x).reshape(-1, x.shape[-1])[1:])
+    return torch.equal(
+        norm(other).reshape(-1, x.shape[-1])[1:], norm(x).reshape(-1, x.shape[-1])[1:]
+    )
 
 
 def _root_mean_square(vector: Tensor) -> float:
@@ -146,7 +197,9 @@ def _root_mean_square(vector: Tensor) -> float:
 
 
 def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
-    """What is added to one trained number, or multiplied with it; None where the value is anything else."""
+    """What is added to one trained number, or multiplied with it; None where the value is anything
+    else.
+    """
     value, before = flow.values[number], flow.predecessors[number]
     given = [flow.values[n] for n in value.inputs if not flow.values[n].is_data]
     numbers = [one.tensor.numel() for one in given if one.origin == Origin.TRAINABLE]
@@ -172,7 +225,8 @@ def _behaviour(norm: _Norm, x: Tensor, source: int) -> NormFunction | None:
     if not _close(rows, rows.mean().expand(rows.shape)) or not _is_by_token(norm, large):
         return _over_others(norm, large, y, source)
     kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
-    # Of two features, standardised ones are equally long by any measure, so that only here they are.
+    # Of two features, standardised ones are equally long by any measure, so that only here they
+    # are.
     standard = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
     return NormFunction(source, kind, _epsilon(norm, standard, size), size, size)
 
@@ -180,7 +234,8 @@ def _behaviour(norm: _Norm, x: Tensor, source: int) -> NormFunction | None:
 def _over_others(norm: _Norm, x: Tensor, y: Tensor, source: int) -> NormFunction | None:
     """A norm over other dimensions than the last, or over several; None of anything else.
 
-    What is multiplied along a dimension is lost in it, unless statistics are taken over that dimension.
+    What is multiplied along a dimension is lost in it, unless statistics are taken over that
+    dimension.
     """
     over = tuple(at for at in range(-x.ndim, 0) if not _close(_odd(norm, _along(x, at)), y))
     lengths = y.square().mean(over).sqrt()
@@ -190,7 +245,11 @@ def _over_others(norm: _Norm, x: Tensor, y: Tensor, source: int) -> NormFunction
         return None
     # A gain for every feature may be inside.
     beside = [at for at in range(-x.ndim, 0) if at not in over and x.shape[at] > 1]
-    level = lengths.mean(tuple(range(lengths.ndim - 1)), keepdim=True) if -1 in beside else lengths.mean()
+    level = (
+        lengths.mean(tuple(range(lengths.ndim - 1)), keepdim=True)
+        if -1 in beside
+        else lengths.mean()
+    )
     if not _close(lengths, level.expand(lengths.shape)):
         return None
     kind: Literal["layer", "rms"] = "layer" if _close(norm(x + 30), norm(x)) else "rms"
@@ -206,7 +265,9 @@ def _along(x: Tensor, dimension: int) -> Tensor:
 
 
 def _epsilon(norm: _Norm, x: Tensor, size: float) -> float:
-    """What is added to the mean square, found from multiples of x (every token's is 1) so small that it shows."""
+    """What is added to the mean square, found from multiples of x (every token's is 1) so small
+    that it shows.
+    """
     found = [1e-6]
     for _ in range(4):
         # The input whose power is the epsilon loses a factor √2.
@@ -223,4 +284,6 @@ def _odd(norm: _Norm, x: Tensor) -> Tensor:
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
-    return torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-2 * float(b.double().abs().mean()))
+    return torch.allclose(
+        a.double(), b.double(), rtol=1e-2, atol=1e-2 * float(b.double().abs().mean())
+    )

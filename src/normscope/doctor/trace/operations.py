@@ -1,4 +1,6 @@
-"""Every tensor operation of one forward pass, as a graph whose parts can be computed again with other values."""
+"""Every tensor operation of one forward pass, as a graph whose parts can be computed again with
+other values.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,19 +11,62 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"})
+PRODUCTS = frozenset(
+    {"mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "convolution", "_grouped_mm"}
+)
 REARRANGING = frozenset(
-    {"view", "reshape", "_unsafe_view", "transpose", "t", "permute", "unsqueeze", "squeeze", "clone", "detach"}
+    {
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "transpose",
+        "t",
+        "permute",
+        "unsqueeze",
+        "squeeze",
+        "clone",
+        "detach",
+    }
     | {"alias", "_to_copy", "expand", "slice", "rewritten"}
 )
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 
 FUSED = "scaled_dot_product"
-"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and values go in."""
+"""In the name of every operation that computes scores, softmax and mean in one: queries, keys and
+values go in.
+"""
 STACKING = frozenset({"stack", "cat"})
 BY_NUMBER = frozenset(
-    {"add", "sub", "rsub", "mul", "div", "neg", "abs", "pow", "square", "sqrt", "rsqrt", "reciprocal", "exp", "log"}
-    | {"tanh", "sigmoid", "relu", "gelu", "silu", "mish", "elu", "leaky_relu", "hardswish", "softplus", "erf", "clamp"}
+    {
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "pow",
+        "square",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "exp",
+        "log",
+    }
+    | {
+        "tanh",
+        "sigmoid",
+        "relu",
+        "gelu",
+        "silu",
+        "mish",
+        "elu",
+        "leaky_relu",
+        "hardswish",
+        "softplus",
+        "erf",
+        "clamp",
+    }
     | {"clone", "detach", "alias", "_to_copy"}
 )
 """Operations on each number alone, or on numbers in the same place."""
@@ -59,7 +104,9 @@ def apart(x: Tensor, streams: int, width: int) -> Tensor | None:
 
 
 _Place = tuple[tuple[int, ...], tuple[int, ...], int]
-"""Where a tensor's elements lie in its memory, as `as_strided` takes it: shape, strides and offset."""
+"""Where a tensor's elements lie in its memory, as `as_strided` takes it: shape, strides and
+offset.
+"""
 
 
 def place_of(tensor: Tensor) -> _Place:
@@ -84,13 +131,16 @@ def share_memory(one: _Place, other: _Place) -> bool:
 
 
 def overlaid(tensors: Sequence[Tensor], places: Sequence[_Place]) -> Tensor:
-    """What lies at the first place when the tensors are written to their places one after the other.
+    """What lies at the first place when the tensors are written to their places one after the
+    other.
 
     Raises ValueError where they are not of one dtype.
     """
     first = tensors[0]
     if any(tensor.dtype != first.dtype for tensor in tensors):
-        raise ValueError("memory is read in another dtype than it was written in, and cannot be computed again")
+        raise ValueError(
+            "memory is read in another dtype than it was written in, and cannot be computed again"
+        )
     memory = first.new_zeros(max(map(_reach, places)))
     for tensor, where in zip(tensors, places, strict=True):
         memory.as_strided(*where).copy_(tensor)
@@ -98,7 +148,9 @@ def overlaid(tensors: Sequence[Tensor], places: Sequence[_Place]) -> Tensor:
 
 
 def memory_of(tensor: Tensor) -> int:
-    """What two tensors have in common that share their memory, and no others have while both are there."""
+    """What two tensors have in common that share their memory, and no others have while both are
+    there.
+    """
     address: int = tensor.untyped_storage()._cdata
     return address
 
@@ -126,7 +178,9 @@ class TracedValue:
 
     number: int
     op: str
-    """Name of the operation, such as `addmm`, in-place ones without their underscore; `leaf` where none made it."""
+    """Name of the operation, such as `addmm`, in-place ones without their underscore; `leaf` where
+    none made it.
+    """
     tensor: Tensor
     """As it was when it was made: a copy where the model wrote over it later."""
     origin: Origin
@@ -141,8 +195,8 @@ class TracedValue:
     modules: tuple[str, ...] = ()
     """Names of the modules that were running, the outermost first."""
     names: tuple[str, ...] = ()
-    """Of a leaf those of the parameters that it is, or else of the buffers; of several in its memory that begin
-    elsewhere those of all."""
+    """Of a leaf those of the parameters that it is, or else of the buffers; of several in its
+    memory that begin elsewhere those of all."""
 
     @property
     def shape(self) -> torch.Size:
@@ -164,8 +218,8 @@ class TracedValue:
 
 
 UNREPEATABLE = (ValueError, RuntimeError, IndexError)
-"""What `again` raises of experts, of layouts in chunks, and of memory that is written piece by piece: they cannot be
-computed again with other values."""
+"""What `again` raises of experts, of layouts in chunks, and of memory that is written piece by
+piece: they cannot be computed again with other values."""
 
 
 @dataclass(slots=True)
@@ -175,11 +229,15 @@ class Trace:
     values: list[TracedValue]
     output: Any = None
     results: tuple[int, ...] = ()
-    """Numbers of the tensors in the output, in order, without those inside objects in it, such as caches."""
+    """Numbers of the tensors in the output, in order, without those inside objects in it, such as
+    caches.
+    """
     dropped: frozenset[int] = frozenset()
     """Numbers of the values that training takes a dropout of."""
     written: tuple[tuple[Tensor, Tensor], ...] = ()
-    """Tensors that the pass was given and wrote into, each with the copy that stands for it as a value."""
+    """Tensors that the pass was given and wrote into, each with the copy that stands for it as a
+    value.
+    """
 
     def leaves(self, number: int) -> list[TracedValue]:
         """What a value is computed from that no operation made; itself where none made it."""
@@ -187,7 +245,9 @@ class Trace:
         return [value for n in numbers if (value := self.values[n]).op == "leaf"]
 
     def again(self, replaced: Mapping[int, Tensor], wanted: int) -> Tensor:
-        """The value `wanted`, computed again with other tensors for some values and the recorded ones for the rest."""
+        """The value `wanted`, computed again with other tensors for some values and the recorded
+        ones for the rest.
+        """
         known = dict(replaced)
         for number in self._between(replaced, wanted):
             known[number] = self._computed(self.values[number], known)
@@ -196,7 +256,12 @@ class Trace:
     def _between(self, sources: Mapping[int, Tensor], wanted: int) -> list[int]:
         """Numbers of what depends on any of the sources and is needed for `wanted`, in order."""
         first = min(sources)
-        needed = set(walked(wanted, lambda n: () if n in sources else [m for m in self.values[n].inputs if m >= first]))
+        needed = set(
+            walked(
+                wanted,
+                lambda n: () if n in sources else [m for m in self.values[n].inputs if m >= first],
+            )
+        )
         changed = set(sources)
         for number in sorted(needed - changed):
             if changed.intersection(self.values[number].inputs):
@@ -216,13 +281,17 @@ class Trace:
             return tensor.clone() if writes else tensor
 
         # Other values may lie in memory in another order, in which a view is none.
-        function = torch.ops.aten.reshape.default if function is torch.ops.aten.view.default else function
+        function = (
+            torch.ops.aten.reshape.default if function is torch.ops.aten.view.default else function
+        )
         result = function(*mapped(filled, value.args), **mapped(filled, value.kwargs))
         return result if isinstance(result, Tensor) else tree_leaves(result)[value.output]
 
 
 def mapped(change: Callable[[Any], Any], argument: Any) -> Any:
-    """An operation's arguments, each changed, in their own containers: lists, tuples, and a dictionary by keyword."""
+    """An operation's arguments, each changed, in their own containers: lists, tuples, and a
+    dictionary by keyword.
+    """
     if isinstance(argument, list | tuple):
         made = [mapped(change, part) for part in argument]
         return made if isinstance(argument, list) else tuple(made)

@@ -1,4 +1,6 @@
-"""One forward pass recorded: every operation below autograd, and what was written into tensors that it was given."""
+"""One forward pass recorded: every operation below autograd, and what was written into tensors that
+it was given.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +18,18 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from .forward import tensors_in
-from .operations import PRODUCTS, Origin, Ref, Trace, TracedValue, mapped, memory_of, overlaid, place_of, share_memory
+from .operations import (
+    PRODUCTS,
+    Origin,
+    Ref,
+    Trace,
+    TracedValue,
+    mapped,
+    memory_of,
+    overlaid,
+    place_of,
+    share_memory,
+)
 
 # What takes of its tensor argument only shape, dtype and device.
 _OF_SHAPE_ALONE = frozenset(
@@ -42,14 +55,19 @@ _WRITTEN_OUT: dict[str, Callable[..., Tensor]] = {
     "lerp": lambda x, end, weight: x + (end - x) * weight,
     "addcmul": _addcmul,
 }
-"""Operations that add a product or a difference to data, in two: the sum in them may be a residual one."""
+"""Operations that add a product or a difference to data, in two: the sum in them may be a residual
+one.
+"""
 
 
 def _in_steps(operator: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an operator over functions returns, in operations that can be recorded. Raises ValueError for most."""
+    """What an operator over functions returns, in operations that can be recorded. Raises
+    ValueError for most.
+    """
     if operator is not flex_attention:
         raise ValueError(
-            f"{operator} runs a function of its own, and what that does cannot be followed; run it without that"
+            f"{operator} runs a function of its own, and what that does cannot be followed; run it "
+            "without that"
         )
     return math_attention(*args, **kwargs)
 
@@ -67,7 +85,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    # Else torch would import its compiler to leave this mode out, which takes as long as its own import.
+    # Else torch would import its compiler to leave this mode out, which takes as long as its own
+    # import.
     _should_skip_dynamo = classmethod(lambda cls: False)
 
     def __init__(self, model: nn.Module, origins: Mapping[int, Origin], unknown: Origin) -> None:
@@ -83,14 +102,18 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Of every value, for its tensor may be replaced by a copy."""
         self._storages: dict[int, _Storage] = {}
         self._sums: dict[Any, int] = {}
-        """Sums of data by what they add. One that is computed again after a product is the same value; at once it is
-        another stream's, as where ResiDual's two begin alike."""
+        """Sums of data by what they add. One that is computed again after a product is the same
+        value; at once it is another stream's, as where ResiDual's two begin alike."""
         self._last_product = -1
         self._alive: list[Tensor] = []
         """Keeps the addresses of storages from being given away."""
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator):
@@ -134,7 +157,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._sums[key] = len(self.values)
         if op in PRODUCTS:
             self._last_product = len(self.values)
-        for place, tensor in enumerate([result] if isinstance(result, Tensor) else tree_leaves(result)):
+        for place, tensor in enumerate(
+            [result] if isinstance(result, Tensor) else tree_leaves(result)
+        ):
             if isinstance(tensor, Tensor):
                 call = {"function": func, "args": call_args, "kwargs": call_kwargs, "output": place}
                 made = self._add(op, tensor, origin, inputs=inputs, **call)
@@ -146,7 +171,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """made: further fields of the value."""
         number, modules = len(self.values), tuple(self.modules)
         self._places.append(place_of(tensor))
-        self.values.append(TracedValue(number=number, op=op, tensor=tensor, origin=origin, modules=modules, **made))
+        self.values.append(
+            TracedValue(number=number, op=op, tensor=tensor, origin=origin, modules=modules, **made)
+        )
         self._name(tensor, number)
         return number
 
@@ -157,10 +184,14 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._storage(tensor).numbers.append(number)
 
     def _is_written_out(self, op: str, args: Sequence[Any]) -> bool:
-        """Whether an operation adds to data what is no product of data with data, as attention's scores are."""
+        """Whether an operation adds to data what is no product of data with data, as attention's
+        scores are.
+        """
         if op not in _WRITTEN_OUT or len(args) < 3:
             return False
-        first, *others = ((self.values[a.number].is_data if isinstance(a, Ref) else False) for a in args[:3])
+        first, *others = (
+            (self.values[a.number].is_data if isinstance(a, Ref) else False) for a in args[:3]
+        )
         return first and (op == "lerp" or not all(others))
 
     def _storage(self, tensor: Tensor) -> _Storage:
@@ -174,23 +205,40 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             origin = self._origins.get(memory_of(tensor), self._unknown)
             origin = Origin.CONSTANT if origin == self._unknown and not tensor.ndim else origin
             beside = self._named.get(memory_of(tensor), ())
-            exact = [name for name, own in beside if own.storage_offset() == tensor.storage_offset()]
-            return self._add("leaf", tensor, origin, names=tuple(exact or (name for name, _ in beside)))
+            exact = [
+                name for name, own in beside if own.storage_offset() == tensor.storage_offset()
+            ]
+            return self._add(
+                "leaf", tensor, origin, names=tuple(exact or (name for name, _ in beside))
+            )
         place = place_of(tensor)
         later = (n for n in reversed(storage.writes) if number is None or n > number)
-        # What was written beside it, into another part of a larger tensor, has changed nothing here.
+        # What was written beside it, into another part of a larger tensor, has changed nothing
+        # here.
         write = next((n for n in later if share_memory(self._places[n], place)), None)
         if number is not None and write is None:
             return self._before_detach(number, tensor)
         # Another view of the memory was made or written meanwhile.
-        inputs = [storage.numbers[0] if number is None else number, *([] if write is None else [write])]
+        inputs = [
+            storage.numbers[0] if number is None else number,
+            *([] if write is None else [write]),
+        ]
         origin = max(self.values[n].origin for n in inputs)
         parts = [len(self.values), *inputs]
         args = list(map(Ref, parts)), [place, *(self._places[n] for n in inputs)]
-        return self._add("rewritten", tensor, origin, inputs=tuple(dict.fromkeys(inputs)), function=overlaid, args=args)
+        return self._add(
+            "rewritten",
+            tensor,
+            origin,
+            inputs=tuple(dict.fromkeys(inputs)),
+            function=overlaid,
+            args=args,
+        )
 
     def _before_detach(self, number: int, tensor: Tensor) -> int:
-        """What was detached and what came of it lie in one place, and the tensor itself tells which of them it is."""
+        """What was detached and what came of it lie in one place, and the tensor itself tells which
+        of them it is.
+        """
         at, stopped, memory = number, False, memory_of(tensor)
         while len(self.values[at].inputs) == 1 and memory_of(self.values[at].tensor) == memory:
             stopped = stopped or self.values[at].op == "detach"
@@ -200,7 +248,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return number
 
     def _keep(self, tensor: Tensor) -> None:
-        """Give every value in this tensor's memory a copy of its own, for the memory is about to be written."""
+        """Give every value in this tensor's memory a copy of its own, for the memory is about to be
+        written.
+        """
         for number in self._storage(tensor).numbers:
             value = self.values[number]
             if memory_of(value.tensor) == memory_of(tensor):
@@ -211,7 +261,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Dropouts(TorchFunctionMode):
-    """Notes the values that a pass in evaluation mode hands to a dropout, which leaves them as they are."""
+    """Notes the values that a pass in evaluation mode hands to a dropout, which leaves them as they
+    are.
+    """
 
     def __init__(self, number: Callable[[Tensor], int]) -> None:
         super().__init__()
@@ -219,7 +271,11 @@ class _Dropouts(TorchFunctionMode):
         self.found: set[int] = set()
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if func is functional.dropout and args and result is args[0]:
@@ -247,9 +303,11 @@ def _by_memory(named: Iterable[tuple[str, Tensor]]) -> dict[int, list[tuple[str,
 
 
 def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] | None) -> Trace:
-    """The operations of `run()`, in which the model is called. Whatever it writes into tensors it was given is undone.
+    """The operations of `run()`, in which the model is called. Whatever it writes into tensors it
+    was given is undone.
 
-    inputs: the tensors that are data; without them, every tensor that is neither the model's nor made by the pass.
+    inputs: the tensors that are data; without them, every tensor that is neither the model's nor
+    made by the pass.
     """
     origins = {
         memory_of(value): Origin.CONSTANT
@@ -266,17 +324,23 @@ def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] 
     try:
         with _calls(model, recorder.modules), _Dropouts(recorder.number) as dropouts, recorder:
             output = run()
-        results = tuple(recorder.number(tensor) for tensor in tensors_in(output, inside_objects=False))
+        results = tuple(
+            recorder.number(tensor) for tensor in tensors_in(output, inside_objects=False)
+        )
     finally:
         with torch.no_grad():
             for tensor, before in recorder.written:
                 tensor.copy_(before)
-    return Trace(recorder.values, output, results, frozenset(dropouts.found), tuple(recorder.written))
+    return Trace(
+        recorder.values, output, results, frozenset(dropouts.found), tuple(recorder.written)
+    )
 
 
 @contextmanager
 def _calls(model: nn.Module, running: list[str]) -> Iterator[None]:
-    """Keeps in `running` the names of the model's modules whose forward is under way, the outermost first."""
+    """Keeps in `running` the names of the model's modules whose forward is under way, the outermost
+    first.
+    """
     names = {module: name for name, module in model.named_modules()}
 
     def enter(module: nn.Module, _: Any) -> None:

@@ -1,1 +1,3 @@
-"""Stacks on ordinary (batch, time, width) tensors, and modules of the user's own joined by a placement's formula."""
+"""Stacks on ordinary (batch, time, width) tensors, and modules of the user's own joined by a
+placement's formula.
+"""

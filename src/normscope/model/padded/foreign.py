@@ -1,4 +1,6 @@
-"""A module of the caller's own as a sub-layer of a stack, and which of its weights are matrices that gains multiply."""
+"""A module of the caller's own as a sub-layer of a stack, and which of its weights are matrices
+that gains multiply.
+"""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,7 +16,18 @@ _CALLED = {
     "query": ("query", "q_proj", "q", "wq", "to_q", "q_lin", "query_proj"),
     "key": ("key", "k_proj", "k", "wk", "to_k", "k_lin", "key_proj"),
     "value": ("value", "v_proj", "v", "wv", "to_v", "v_lin", "value_proj"),
-    "output": ("output", "out_proj", "o_proj", "o", "wo", "to_out", "out_lin", "out", "proj", "dense"),
+    "output": (
+        "output",
+        "out_proj",
+        "o_proj",
+        "o",
+        "wo",
+        "to_out",
+        "out_lin",
+        "out",
+        "proj",
+        "dense",
+    ),
 }
 """How attention's four linear layers are called in the libraries that most models are from."""
 
@@ -30,12 +43,15 @@ _Layer = nn.Linear | _ForeignMatrix | Tensor | tuple[Tensor, Tensor | None]
 MatricesOf = Callable[[SublayerKind, nn.Module], Iterable[tuple[str, _Layer]]]
 
 
-def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> list[tuple[str, _ForeignMatrix]]:
-    """Every weight matrix of a sub-layer under the name that initialisation uses, in the order of drawing.
+def matrices_of(
+    kind: SublayerKind, module: nn.Module, told: MatricesOf | None
+) -> list[tuple[str, _ForeignMatrix]]:
+    """Every weight matrix of a sub-layer under the name that initialisation uses, in the order of
+    drawing.
 
-    told: what the caller says they are; without it the module's own `matrices()`, or what can be told by its shape: an
-    `nn.MultiheadAttention`, four linear layers that are called as usual, two linear layers of a feed-forward. Raises
-    ValueError where they cannot be told.
+    told: what the caller says they are; without it the module's own `matrices()`, or what can be
+    told by its shape: an `nn.MultiheadAttention`, four linear layers that are called as usual, two
+    linear layers of a feed-forward. Raises ValueError where they cannot be told.
     """
     if told is not None:
         named = list(told(kind, module))
@@ -47,8 +63,14 @@ def matrices_of(kind: SublayerKind, module: nn.Module, told: MatricesOf | None) 
     missing = [name for name in weights_of(kind) if name not in dict(found)]
     unknown = [name for name, _ in found if name not in weights_of(kind)]
     if missing or unknown:
-        what = f"no {', '.join(missing)}" if missing else f"{', '.join(unknown)}, which {kind} does not have"
-        raise ValueError(f"the matrices of {type(module).__name__} are said to hold {what}; {_advice(kind)}")
+        what = (
+            f"no {', '.join(missing)}"
+            if missing
+            else f"{', '.join(unknown)}, which {kind} does not have"
+        )
+        raise ValueError(
+            f"the matrices of {type(module).__name__} are said to hold {what}; {_advice(kind)}"
+        )
     return sorted(found, key=lambda one: weights_of(kind).index(one[0]))
 
 
@@ -56,7 +78,9 @@ def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, _Lay
     heads = [m for m in module.modules() if isinstance(m, nn.MultiheadAttention)]
     linears = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
     if kind == "feed_forward":
-        named: list[tuple[str, _Layer]] = list(zip(weights_of(kind), (linear for _, linear in linears), strict=False))
+        named: list[tuple[str, _Layer]] = list(
+            zip(weights_of(kind), (linear for _, linear in linears), strict=False)
+        )
         told = len(linears) == 2 and not heads
     elif heads:
         named = list(_packed(heads[0]))
@@ -67,7 +91,10 @@ def _by_shape(kind: SublayerKind, module: nn.Module) -> Iterator[tuple[str, _Lay
     # Whatever else is a matrix would keep the weights that it happens to have.
     matrices = sum(parameter.numel() for parameter in module.parameters() if parameter.dim() > 1)
     if not told or sum(_matrix(name, layer).weight.numel() for name, layer in named) != matrices:
-        raise ValueError(f"cannot tell which weights of {type(module).__name__} are the matrices; {_advice(kind)}")
+        raise ValueError(
+            f"cannot tell which weights of {type(module).__name__} are the matrices; "
+            f"{_advice(kind)}"
+        )
     yield from named
 
 
@@ -77,7 +104,9 @@ def _packed(attention: nn.MultiheadAttention) -> Iterator[tuple[str, _Layer]]:
     bias: Any = attention.in_proj_bias
     if weight is not None:
         biases = (None,) * 3 if bias is None else bias.chunk(3)
-        yield from zip(ATTENTION_WEIGHTS, map(_ForeignMatrix, weight.chunk(3), biases), strict=False)
+        yield from zip(
+            ATTENTION_WEIGHTS, map(_ForeignMatrix, weight.chunk(3), biases), strict=False
+        )
     yield "output", attention.out_proj
 
 
@@ -91,14 +120,17 @@ def _matrix(name: str, layer: _Layer) -> _ForeignMatrix:
     else:
         found = _ForeignMatrix(layer, None) if isinstance(layer, Tensor) else _ForeignMatrix(*layer)
     if found.weight.dim() != 2:
-        raise ValueError(f"matrix {name} must have the shape (out, in), got {tuple(found.weight.shape)}")
+        raise ValueError(
+            f"matrix {name} must have the shape (out, in), got {tuple(found.weight.shape)}"
+        )
     return found
 
 
 def _advice(kind: SublayerKind) -> str:
     return (
-        f"say it by a method `matrices()` of the module, or by `matrices=` of place: pairs of a name "
-        f"({', '.join(weights_of(kind))}) and a linear layer or a weight (out, in); several may share a name. Or keep "
+        "say it by a method `matrices()` of the module, or by `matrices=` of place: pairs of a "
+        f"name ({', '.join(weights_of(kind))}) and a linear layer or a weight (out, in); several "
+        "may share a name. Or keep "
         'the weights as they are with initialisation="keep"'
     )
 
@@ -106,8 +138,8 @@ def _advice(kind: SublayerKind) -> str:
 class Foreign(SublayerModule):
     """F made of any module that takes x first and gives a tensor of its shape.
 
-    Of the context of a forward pass it is given what its own forward names. Functions that a formula applies within F
-    come as its keyword `inside`, a mapping of functions by place.
+    Of the context of a forward pass it is given what its own forward names. Functions that a
+    formula applies within F come as its keyword `inside`, a mapping of functions by place.
     """
 
     def __init__(self, kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> None:
@@ -130,21 +162,34 @@ class Foreign(SublayerModule):
         given = {name: value for name, value in context.items() if self.accepts(name)}
         applied: set[str] = set()
         if self.takes_inside:
-            given["inside"] = {place: _noted(place, function, applied) for place, function in inside.items()}
+            given["inside"] = {
+                place: _noted(place, function, applied) for place, function in inside.items()
+            }
         result = self.module(x, **given)
         if not isinstance(result, Tensor) or result.shape != x.shape:
-            got = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
-            raise TypeError(f"{self._name()} must give a tensor of the shape of x, {tuple(x.shape)}, and gave {got}")
+            got = (
+                f"shape {tuple(result.shape)}"
+                if isinstance(result, Tensor)
+                else type(result).__name__
+            )
+            raise TypeError(
+                f"{self._name()} must give a tensor of the shape of x, {tuple(x.shape)}, and gave "
+                f"{got}"
+            )
         if applied != set(inside):
             left = ", ".join(sorted(set(inside) - applied))
-            raise RuntimeError(f"{self._name()} took `inside` and did not apply what it holds for {left}")
+            raise RuntimeError(
+                f"{self._name()} took `inside` and did not apply what it holds for {left}"
+            )
         return result
 
     def _name(self) -> str:
         return f"{self.kind} module {type(self.module).__name__}"
 
 
-def _noted(place: str, function: Callable[[Tensor], Tensor], applied: set[str]) -> Callable[[Tensor], Tensor]:
+def _noted(
+    place: str, function: Callable[[Tensor], Tensor], applied: set[str]
+) -> Callable[[Tensor], Tensor]:
     def apply(x: Tensor) -> Tensor:
         applied.add(place)
         return function(x)
@@ -168,7 +213,11 @@ class SelfAttention(nn.Module):
         is_causal: bool = False,
     ) -> Tensor:
         """The masks are torch's."""
-        masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask, "is_causal": is_causal}
+        masks = {
+            "key_padding_mask": key_padding_mask,
+            "attn_mask": attn_mask,
+            "is_causal": is_causal,
+        }
         return self.attention(x, x, x, need_weights=False, **masks)[0]  # type: ignore[no-any-return]
 
 
@@ -179,7 +228,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.attention = attention
 
-    def forward(self, x: Tensor, *, memory: Tensor, memory_key_padding_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, *, memory: Tensor, memory_key_padding_mask: Tensor | None = None
+    ) -> Tensor:
         """The mask is torch's."""
         mask = memory_key_padding_mask
         return self.attention(x, memory, memory, need_weights=False, key_padding_mask=mask)[0]  # type: ignore[no-any-return]

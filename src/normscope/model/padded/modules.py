@@ -1,4 +1,5 @@
-"""What modules on (batch, time, width) tensors have in common: their options, and the way to a stack's tokens and back.
+"""What modules on (batch, time, width) tensors have in common: their options, and the way to a
+stack's tokens and back.
 
 None can train by mistake without what its placement asks of training.
 """
@@ -29,14 +30,16 @@ class StackOptions(TypedDict, total=False):
     attention_dropout: float
     activation_dropout: float
     norm: str
-    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm, scale-norm,
-    sphere-norm, dyt or derf."""
+    """as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm, rms-norm,
+    scale-norm, sphere-norm, dyt or derf."""
     norm_epsilon: float | Literal["as-placement"]
     activation: str
     """relu, gelu, gelu-tanh, swiglu, geglu or geglu-tanh."""
     biases: Literal["all", "query-key-value", "none"]
     position_encoding: Literal["none", "rotary", "alibi"]
-    """What attention itself tells positions by; others are added to the input by whoever gives it."""
+    """What attention itself tells positions by; others are added to the input by whoever gives
+    it.
+    """
     attention: AttentionConfig
     """Heads of keys and values, norms, caps and windows."""
     activation_checkpointing: bool
@@ -51,11 +54,16 @@ def placement_class(placement: PlacementName) -> type[Placement]:
 
 
 def made_stack(
-    placement: PlacementName, sizes: StackShape, ffn_width: int | None, **options: Unpack[StackOptions]
+    placement: PlacementName,
+    sizes: StackShape,
+    ffn_width: int | None,
+    **options: Unpack[StackOptions],
 ) -> Stack:
-    """A stack with its initial weights, 4 · width wide inside where nobody says. Raises ValueError for a bad option.
+    """A stack with its initial weights, 4 · width wide inside where nobody says. Raises ValueError
+    for a bad option.
 
-    No other number is drawn from torch's generator than these weights, in the order of the forward pass.
+    No other number is drawn from torch's generator than these weights, in the order of the forward
+    pass.
     """
     shape = replace(sizes, ffn_width=ffn_width or 4 * sizes.width)
     values: dict[str, Any] = {"initialisation": "as-placement", **options}
@@ -64,8 +72,8 @@ def made_stack(
     config = StackConfig(**values)
     if config.position_encoding in ("learned", "sinusoidal"):
         raise ValueError(
-            f"position_encoding={config.position_encoding!r} is added to the input, which is yours; a stack has "
-            "rotary, alibi or none"
+            f"position_encoding={config.position_encoding!r} is added to the input, which is "
+            "yours; a stack has rotary, alibi or none"
         )
     stack_of = placement_class(placement)(with_heads(shape, config.attention))
     with torch.random.fork_rng():
@@ -78,7 +86,10 @@ def made_stack(
 def _check(shape: StackShape, initialisation: str, values: dict[str, Any]) -> None:
     unknown = sorted(set(values) - {field.name for field in fields(StackConfig)})
     if unknown:
-        raise TypeError(f"unknown keyword {', '.join(unknown)}; known are {', '.join(StackOptions.__annotations__)}")
+        raise TypeError(
+            f"unknown keyword {', '.join(unknown)}; known are "
+            f"{', '.join(StackOptions.__annotations__)}"
+        )
     for name in ("width", "ffn_width", "heads", "blocks"):
         if getattr(shape, name) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(shape, name)}")
@@ -92,14 +103,17 @@ def _check(shape: StackShape, initialisation: str, values: dict[str, Any]) -> No
 class Placed(nn.Module):
     """Stacks that refuse a forward pass which would not be their placement's.
 
-    Three things that some placements ask for happen outside of any forward pass: initial values from one batch (Admin),
-    weights put back to length 1 after every update (nGPT), and numbers that follow a schedule over updates
-    (branch-norm, pre-to-post). `normscope.profile` sees to the first and `normscope.attach` to the
-    others; a pass that comes before them raises RuntimeError, in training mode alone for what `attach` sees to.
+    Three things that some placements ask for happen outside of any forward pass: initial values
+    from one batch (Admin), weights put back to length 1 after every update (nGPT), and numbers that
+    follow a schedule over updates (branch-norm, pre-to-post). `normscope.profile` sees to the first
+    and `normscope.attach` to the others; a pass that comes before them raises RuntimeError, in
+    training mode alone for what `attach` sees to.
     """
 
     profiled: Tensor
-    """Whether initial values were taken from a batch, where a placement asks for it; a checkpoint keeps it."""
+    """Whether initial values were taken from a batch, where a placement asks for it; a checkpoint
+    keeps it.
+    """
     updates: Tensor
     """Updates so far, where numbers follow a schedule; a checkpoint keeps them."""
 
@@ -122,7 +136,9 @@ class Placed(nn.Module):
     @property
     def scheduled(self) -> tuple[str, ...]:
         """Names of the numbers that follow a schedule."""
-        return tuple(sorted({name for stack in self.stacks() for name, _ in stack.schedules.named_buffers()}))
+        return tuple(
+            sorted({name for stack in self.stacks() for name, _ in stack.schedules.named_buffers()})
+        )
 
     def set_profiled(self) -> None:
         """Initial values are taken."""
@@ -134,13 +150,15 @@ class Placed(nn.Module):
         """Raise RuntimeError for a forward pass that would not be the placement's."""
         if self.unready and not self.profiling:
             raise RuntimeError(
-                f"placement {self._name()} takes initial values from one batch: call normscope.profile(model, lambda: "
-                "model(batch)) once before anything else, or load the weights of a model for which that was done"
+                f"placement {self._name()} takes initial values from one batch: call "
+                "normscope.profile(model, lambda: model(batch)) once before anything else, or load "
+                "the weights of a model for which that was done"
             )
         if self.training and torch.is_grad_enabled() and self.unattended and not self.attached:
             raise RuntimeError(
-                f"placement {self._name()} {self.unattended}: call normscope.attach(model, optimizer) when the "
-                "optimiser is made, or model.eval() where nothing is to be trained"
+                f"placement {self._name()} {self.unattended}: call normscope.attach(model, "
+                "optimizer) when the optimiser is made, or model.eval() where nothing is to be "
+                "trained"
             )
 
     def _unattended(self) -> str:
@@ -188,45 +206,68 @@ class Cells:
         return filled
 
 
-def cells(name: str, x_BTD: Tensor, padding_BT: Tensor | None, width: int, *, packed: bool) -> Cells:
+def cells(
+    name: str, x_BTD: Tensor, padding_BT: Tensor | None, width: int, *, packed: bool
+) -> Cells:
     """The tokens of a sequence: every cell of its tensor, or, packed, those that are not padding.
 
     name: what errors call it. Raises ValueError for another shape, or a mask that is none.
     """
     if x_BTD.dim() != 3 or x_BTD.shape[2] != width:
-        raise ValueError(f"{name} must be (batch, time, {width}), got a tensor of shape {tuple(x_BTD.shape)}")
+        raise ValueError(
+            f"{name} must be (batch, time, {width}), got a tensor of shape {tuple(x_BTD.shape)}"
+        )
     sentences, longest = x_BTD.shape[:2]
     if padding_BT is None:
-        return Cells(x_ND=x_BTD.reshape(-1, width), layout=PaddedLayout(sentences, longest), padding_BT=None)
+        return Cells(
+            x_ND=x_BTD.reshape(-1, width), layout=PaddedLayout(sentences, longest), padding_BT=None
+        )
     _check_mask(name, padding_BT, (sentences, longest))
     if packed:
         # Without its padding a sentence is the same sentence: nothing in a stack knows positions.
         lengths_B = (~padding_BT).sum(1).cpu()
-        return Cells(x_ND=x_BTD[~padding_BT], layout=Layout(lengths_B, x_BTD.device), padding_BT=padding_BT)
+        return Cells(
+            x_ND=x_BTD[~padding_BT], layout=Layout(lengths_B, x_BTD.device), padding_BT=padding_BT
+        )
     x_ND = x_BTD.masked_fill(padding_BT[:, :, None], 0.0).view(-1, width)
-    return Cells(x_ND=x_ND, layout=PaddedLayout(sentences, longest, padding_BT), padding_BT=padding_BT)
+    return Cells(
+        x_ND=x_ND, layout=PaddedLayout(sentences, longest, padding_BT), padding_BT=padding_BT
+    )
 
 
 def run_stack(stack: Stack, x: Cells, *, causal: bool, memory: Cells | None = None) -> Tensor:
-    """The stack's output, (B, T, D). Raises ValueError where a memory is missing, too many or of other sentences."""
+    """The stack's output, (B, T, D). Raises ValueError where a memory is missing, too many or of
+    other sentences.
+    """
     crosses = "cross_attention" in stack.placement.stack.kinds
     if crosses and memory is None:
-        raise ValueError("this decoder attends to an encoder (encoder_blocks was given): pass memory")
+        raise ValueError(
+            "this decoder attends to an encoder (encoder_blocks was given): pass memory"
+        )
     if memory is None:
         return x.back(stack(x.x_ND, Context(layout=x.layout, causal=causal)))
     if not crosses:
-        raise ValueError("this stack has no cross-attention and takes no memory; a decoder has it with encoder_blocks")
+        raise ValueError(
+            "this stack has no cross-attention and takes no memory; a decoder has it with "
+            "encoder_blocks"
+        )
     if memory.layout.sentences != x.layout.sentences:
-        raise ValueError(f"{x.layout.sentences} sequences came with the memory of {memory.layout.sentences}")
-    context = Context(layout=x.layout, causal=causal, memory_MD=memory.x_ND, memory_layout=memory.layout)
+        raise ValueError(
+            f"{x.layout.sentences} sequences came with the memory of {memory.layout.sentences}"
+        )
+    context = Context(
+        layout=x.layout, causal=causal, memory_MD=memory.x_ND, memory_layout=memory.layout
+    )
     return x.back(stack(x.x_ND, context))
 
 
 def _check_mask(name: str, mask: Tensor, shape: tuple[int, int]) -> None:
     if mask.dtype != torch.bool:
         raise ValueError(
-            f"the padding mask of {name} must be a bool tensor that is True at padding, got {mask.dtype}; "
-            "of transformers' attention_mask it is attention_mask == 0"
+            f"the padding mask of {name} must be a bool tensor that is True at padding, got "
+            f"{mask.dtype}; of transformers' attention_mask it is attention_mask == 0"
         )
     if tuple(mask.shape) != shape:
-        raise ValueError(f"the padding mask of {name} must be (batch, time) = {shape}, got {tuple(mask.shape)}")
+        raise ValueError(
+            f"the padding mask of {name} must be (batch, time) = {shape}, got {tuple(mask.shape)}"
+        )

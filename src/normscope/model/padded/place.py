@@ -35,12 +35,15 @@ class PlacedBlocks(Placed):
     def forward(self, x: Tensor, **context: Any) -> Tensor:
         """x of any shape (…, width) -> the same shape.
 
-        context: handed to every module whose forward names it, such as masks or a memory. Raises TypeError for what no
-        module takes, ValueError for another width, RuntimeError where `profile` or `attach` has to come first.
+        context: handed to every module whose forward names it, such as masks or a memory. Raises
+        TypeError for what no module takes, ValueError for another width, RuntimeError where
+        `profile` or `attach` has to come first.
         """
         self.check()
         if x.shape[-1] != self.width:
-            raise ValueError(f"x must have a last dimension of {self.width}, got the shape {tuple(x.shape)}")
+            raise ValueError(
+                f"x must have a last dimension of {self.width}, got the shape {tuple(x.shape)}"
+            )
         modules = [sublayer.f for sublayer in self.stack.sublayers()]
         for name in context:
             if not any(isinstance(module, Foreign) and module.accepts(name) for module in modules):
@@ -63,28 +66,37 @@ def place(
     norm_epsilon: float | Literal["as-placement"] = "as-placement",
     dropout: float = 0.0,
 ) -> PlacedBlocks:
-    """Your own modules joined by a placement's formula, with its norms, its parameters and its initial weights.
+    """Your own modules joined by a placement's formula, with its norms, its parameters and its
+    initial weights.
 
-    sublayers: for each block its modules by kind, {"attention": …, "feed_forward": …}, or in a row; a decoder that
-    attends to an encoder has "cross_attention" between. Each takes x first and gives a tensor of its shape, before any
-    residual sum or norm. One with `inside` among its keywords gets the functions that a formula applies within it
-    (query, key and value on the projections, hidden after the first matrix, output before the last); placements that
-    need such functions are refused without.
-    heads: of the attention, where a placement norms each; told of modules with `num_heads` or `heads`.
-    stack: "encoder" or "decoder", the latter where there is cross-attention. other_blocks: blocks of the other stack of
-    an encoder-decoder, by which some placements weigh theirs.
-    initialisation: as-placement, a name of `normscope.model.SCHEMES`, or "keep" for the weights that the modules have.
-    matrices: (kind, module) -> pairs of a name and a linear layer, where they cannot be told from the modules.
-    norm, norm_epsilon, dropout: as an `Encoder`'s; dropout is on x and on what each module gives.
+    sublayers: for each block its modules by kind, {"attention": …, "feed_forward": …}, or in a row;
+    a decoder that attends to an encoder has "cross_attention" between. Each takes x first and gives
+    a tensor of its shape, before any residual sum or norm. One with `inside` among its keywords
+    gets the functions that a formula applies within it (query, key and value on the projections,
+    hidden after the first matrix, output before the last); placements that need such functions are
+    refused without.
+    heads: of the attention, where a placement norms each; told of modules with `num_heads` or
+    `heads`.
+    stack: "encoder" or "decoder", the latter where there is cross-attention. other_blocks: blocks
+    of the other stack of an encoder-decoder, by which some placements weigh theirs.
+    initialisation: as-placement, a name of `normscope.model.SCHEMES`, or "keep" for the weights
+    that the modules have.
+    matrices: (kind, module) -> pairs of a name and a linear layer, where they cannot be told from
+    the modules. norm, norm_epsilon, dropout: as an `Encoder`'s; dropout is on x and on what each
+    module gives.
 
     Raises ValueError for blocks, matrices or settings that do not fit the placement.
     """
     check_choice("initialisation", initialisation, ("as-placement", KEEP, *SCHEMES))
     of = placement_class(placement)
     kinds, rows = _rows(sublayers, matrices)
-    known_heads = heads or next((found for row in rows for module in row if (found := _heads(module.module))), None)
+    known_heads = heads or next(
+        (found for row in rows for module in row if (found := _heads(module.module))), None
+    )
     keep = initialisation == KEEP
-    shape = _shape(stack or ("decoder" if "cross_attention" in kinds else "encoder"), len(rows), other_blocks)
+    shape = _shape(
+        stack or ("decoder" if "cross_attention" in kinds else "encoder"), len(rows), other_blocks
+    )
     placed = of(
         replace(
             shape,
@@ -95,12 +107,17 @@ def place(
     )
     if placed.stack.kinds != kinds:
         raise ValueError(
-            f"a {shape.kind} with other_blocks={other_blocks} has blocks of {', '.join(placed.stack.kinds)}; "
-            f"the modules are {', '.join(kinds)}"
+            f"a {shape.kind} with other_blocks={other_blocks} has blocks of "
+            f"{', '.join(placed.stack.kinds)}; the modules are {', '.join(kinds)}"
         )
     _refuse_unfit(placed, rows, heads_known=known_heads is not None)
     config = StackConfig(dropout=dropout, norm=norm, norm_epsilon=norm_epsilon)
-    made = Stack(placed, config, initialisation=None, f=lambda site: rows[site.block - 1][kinds.index(site.kind)])
+    made = Stack(
+        placed,
+        config,
+        initialisation=None,
+        f=lambda site: rows[site.block - 1][kinds.index(site.kind)],
+    )
     if not keep:
         initialise(made, initialisation, of)
     return PlacedBlocks(made, width)
@@ -109,7 +126,9 @@ def place(
 def _rows(
     sublayers: Sequence[_BlockModules], told: MatricesOf | None
 ) -> tuple[tuple[SublayerKind, ...], list[list[Foreign]]]:
-    """The kinds of a block in order, and the modules of every block. Raises ValueError for blocks that are none."""
+    """The kinds of a block in order, and the modules of every block. Raises ValueError for blocks
+    that are none.
+    """
     if not sublayers:
         raise ValueError("give at least one block of modules")
     blocks = [_by_kind(block) for block in sublayers]
@@ -117,13 +136,19 @@ def _rows(
     if kinds not in _KINDS.values() or any(tuple(block) != kinds for block in blocks):
         every = "; ".join(dict.fromkeys(", ".join(block) for block in blocks))
         raise ValueError(
-            "every block has the same modules, in the order attention, feed_forward or attention, cross_attention, "
-            f"feed_forward, for which placements state their constants; these blocks have {every}"
+            "every block has the same modules, in the order attention, feed_forward or attention, "
+            "cross_attention, feed_forward, for which placements state their constants; these "
+            f"blocks have {every}"
         )
     modules = [module for block in blocks for module in block.values()]
     if len({id(module) for module in modules}) < len(modules):
-        raise ValueError("the same module stands in two places, and its weights can be drawn for one alone: copy it")
-    return kinds, [[Foreign(kind, module, told) for kind, module in block.items()] for block in blocks]
+        raise ValueError(
+            "the same module stands in two places, and its weights can be drawn for one alone: "
+            "copy it"
+        )
+    return kinds, [
+        [Foreign(kind, module, told) for kind, module in block.items()] for block in blocks
+    ]
 
 
 def _by_kind(block: _BlockModules) -> Mapping[SublayerKind, nn.Module]:
@@ -150,7 +175,9 @@ def _heads(module: nn.Module) -> int | None:
 
 
 def _ffn_width(rows: list[list[Foreign]], width: int) -> int:
-    """The inner width of the feed-forwards, once every matrix is known to fit. Raises ValueError where one does not."""
+    """The inner width of the feed-forwards, once every matrix is known to fit. Raises ValueError
+    where one does not.
+    """
     inner = set()
     for module in (module for row in rows for module in row):
         for name, matrix in module.matrices():
@@ -158,7 +185,9 @@ def _ffn_width(rows: list[list[Foreign]], width: int) -> int:
             if name == "ffn_in":
                 inner.add(into)
             if (into if name in ("output", "ffn_out") else out_of) != width:
-                raise ValueError(f"matrix {name} of shape {(into, out_of)} (out, in) does not fit width={width}")
+                raise ValueError(
+                    f"matrix {name} of shape {(into, out_of)} (out, in) does not fit width={width}"
+                )
     if len(inner) != 1:
         raise ValueError(f"all feed-forwards must have one inner width, got {sorted(inner)}")
     return inner.pop()
@@ -171,8 +200,11 @@ def _refuse_unfit(placed: Placement, rows: list[list[Foreign]], *, heads_known: 
             if spec.used_places and not module.takes_inside:
                 where = f"{module.kind} ({', '.join(sorted(spec.used_places))})"
                 raise ValueError(
-                    f"placement {placed.name!r} applies functions within {where}: {type(module.module).__name__} must "
-                    "take them, by a keyword `inside`, a mapping of functions"
+                    f"placement {placed.name!r} applies functions within {where}: "
+                    f"{type(module.module).__name__} must take them, by a keyword `inside`, a "
+                    "mapping of functions"
                 )
             if spec.norm.grouped and not heads_known:
-                raise ValueError(f"placement {placed.name!r} norms each head on its own: give heads=")
+                raise ValueError(
+                    f"placement {placed.name!r} norms each head on its own: give heads="
+                )

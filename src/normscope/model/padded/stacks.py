@@ -1,4 +1,6 @@
-"""An encoder, a decoder and a whole Transformer under any placement, on ordinary (batch, time, width) tensors."""
+"""An encoder, a decoder and a whole Transformer under any placement, on ordinary (batch, time,
+width) tensors.
+"""
 
 # B = sentences, T = longest sentence, S = longest source sentence, D = width
 from dataclasses import replace
@@ -12,14 +14,16 @@ from .modules import Placed, PlacementName, StackOptions, cells, made_stack, run
 
 
 class Encoder(Placed):
-    """A stack of self-attention and feed-forward blocks under a placement, with the weights that the placement starts
-    from.
+    """A stack of self-attention and feed-forward blocks under a placement, with the weights that
+    the placement starts from.
 
-    Vectors come in and vectors go out: embedding, positions and output projection are the caller's, and the input is
-    used at the scale at which it comes. All further keywords are those of `StackOptions`; `ffn_width` is 4 · width
-    where it is not given. One seed draws the same weights, whatever the dropout or the norm.
+    Vectors come in and vectors go out: embedding, positions and output projection are the caller's,
+    and the input is used at the scale at which it comes. All further keywords are those of
+    `StackOptions`; `ffn_width` is 4 · width where it is not given. One seed draws the same weights,
+    whatever the dropout or the norm.
 
-    Raises ValueError for an unknown placement, one that is not defined for an encoder, or sizes that do not fit.
+    Raises ValueError for an unknown placement, one that is not defined for an encoder, or sizes
+    that do not fit.
     """
 
     @checked
@@ -34,16 +38,22 @@ class Encoder(Placed):
         **options: Unpack[StackOptions],
     ) -> None:
         super().__init__()
-        self.width, sizes = width, StackShape(kind="encoder", width=width, heads=heads, encoder_blocks=blocks)
+        self.width, sizes = (
+            width,
+            StackShape(kind="encoder", width=width, heads=heads, encoder_blocks=blocks),
+        )
         self.stack = made_stack(placement, sizes, ffn_width, **options)
         self.watch()
 
-    def forward(self, x: Tensor, *, padding_mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    def forward(
+        self, x: Tensor, *, padding_mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
         """(B, T, D) -> (B, T, D).
 
-        padding_mask: (B, T), True where there is no token (torch's key_padding_mask), at the end of a sequence, at its
-        beginning or between; nothing there is looked at, and the result is 0 there. causal: each position sees those up
-        to itself. Raises ValueError for other shapes, RuntimeError where `profile` or `attach` has to come first.
+        padding_mask: (B, T), True where there is no token (torch's key_padding_mask), at the end of
+        a sequence, at its beginning or between; nothing there is looked at, and the result is 0
+        there. causal: each position sees those up to itself. Raises ValueError for other shapes,
+        RuntimeError where `profile` or `attach` has to come first.
         """
         self.check()
         into = cells("x", x, padding_mask, self.width, packed=self.profiling)
@@ -51,10 +61,11 @@ class Encoder(Placed):
 
 
 class Decoder(Placed):
-    """A causal stack under a placement: decoder-only, or with cross-attention to an encoder of `encoder_blocks` blocks.
+    """A causal stack under a placement: decoder-only, or with cross-attention to an encoder of
+    `encoder_blocks` blocks.
 
-    The depth of the encoder is asked for because placements such as DeepNorm weigh a decoder by it. Otherwise as
-    `Encoder`.
+    The depth of the encoder is asked for because placements such as DeepNorm weigh a decoder by it.
+    Otherwise as `Encoder`.
     """
 
     @checked
@@ -83,10 +94,11 @@ class Decoder(Placed):
         padding_mask: Tensor | None = None,
         memory_padding_mask: Tensor | None = None,
     ) -> Tensor:
-        """(B, T, D), and the encoder's output (B, S, D) where there is cross-attention -> (B, T, D).
+        """(B, T, D), and the encoder's output (B, S, D) where there is cross-attention -> (B, T,
+        D).
 
-        Each position sees those up to itself and the whole memory. Masks are True at padding, (B, T) and (B, S). Raises
-        as `Encoder.forward` does.
+        Each position sees those up to itself and the whole memory. Masks are True at padding, (B,
+        T) and (B, S). Raises as `Encoder.forward` does.
         """
         self.check()
         into = cells("x", x, padding_mask, self.width, packed=self.profiling)
@@ -97,7 +109,9 @@ class Decoder(Placed):
 
 
 class Transformer(Placed):
-    """An encoder and a decoder that attends to it, both under one placement. Otherwise as `Encoder`."""
+    """An encoder and a decoder that attends to it, both under one placement. Otherwise as
+    `Encoder`.
+    """
 
     @checked
     def __init__(
@@ -128,12 +142,16 @@ class Transformer(Placed):
     ) -> Tensor:
         """(B, S, D) and (B, T, D) -> the decoder's output (B, T, D).
 
-        Each target position sees those up to itself and the whole source. Masks are True at padding, (B, S) and (B, T).
-        Raises as `Encoder.forward` does.
+        Each target position sees those up to itself and the whole source. Masks are True at
+        padding, (B, S) and (B, T). Raises as `Encoder.forward` does.
         """
         self.check()
-        source_cells = cells("source", source, source_padding_mask, self.width, packed=self.profiling)
-        target_cells = cells("target", target, target_padding_mask, self.width, packed=self.profiling)
+        source_cells = cells(
+            "source", source, source_padding_mask, self.width, packed=self.profiling
+        )
+        target_cells = cells(
+            "target", target, target_padding_mask, self.width, packed=self.profiling
+        )
         encoded = run_stack(self.encoder, source_cells, causal=False)
         memory = cells("source", encoded, source_padding_mask, self.width, packed=self.profiling)
         return run_stack(self.decoder, target_cells, causal=True, memory=memory)

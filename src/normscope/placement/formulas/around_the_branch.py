@@ -12,8 +12,8 @@ from .pre_and_post import PreLN
 class ReorderedNorm(PreLN):
     """x ← x + LN(F(x)); y = LN(x).
 
-    OLMo team 2025 (OLMo 2), section 3.2; before it Liu et al. 2021 (Swin v2, "res-post-norm"). Weights from
-    N(0, 0.02²).
+    OLMo team 2025 (OLMo 2), section 3.2; before it Liu et al. 2021 (Swin v2, "res-post-norm").
+    Weights from N(0, 0.02²).
     """
 
     name = "reordered"
@@ -28,7 +28,9 @@ class ReorderedNorm(PreLN):
 
 @register
 class OLMo2(ReorderedNorm):
-    """As `reordered`, with norms on queries and keys over their whole width: the released OLMo 2 models."""
+    """As `reordered`, with norms on queries and keys over their whole width: the released OLMo 2
+    models.
+    """
 
     name = "olmo-2"
     title = "OLMo 2"
@@ -45,10 +47,10 @@ class OLMo2(ReorderedNorm):
 class SandwichLN(PreLN):
     """x ← x + LN(F(LN(x))); y = LN(x).
 
-    Ding et al. 2021 (CogView), section 2.4, whose norm also divides its input by its largest element (against overflow
-    in float16; no other effect). Weights as GPT-2's: N(0, 0.02²), the last matrix of each F over √(sub-layers). In
-    a deep and narrow stack those make a branch's variance fall below the norm's epsilon, which then no longer brings it
-    to 1.
+    Ding et al. 2021 (CogView), section 2.4, whose norm also divides its input by its largest
+    element (against overflow in float16; no other effect). Weights as GPT-2's: N(0, 0.02²), the
+    last matrix of each F over √(sub-layers). In a deep and narrow stack those make a branch's
+    variance fall below the norm's epsilon, which then no longer brings it to 1.
     """
 
     name = "sandwich"
@@ -69,8 +71,9 @@ class SandwichLN(PreLN):
 class PeriLN(PreLN):
     """x_0 = LN(embedding); x ← x + LN(F(LN(x))); y = LN(x).
 
-    Kim et al. 2025, section 3. The paper calls the embedding's norm optional; without it the formula is `sandwich`,
-    which is also Gemma 2's. Its weights' initial scale is not stated; N(0, 0.02²) is that of OLMo-core's Peri-LN block.
+    Kim et al. 2025, section 3. The paper calls the embedding's norm optional; without it the
+    formula is `sandwich`, which is also Gemma 2's. Its weights' initial scale is not stated; N(0,
+    0.02²) is that of OLMo-core's Peri-LN block.
     """
 
     name = "peri-ln"
@@ -91,11 +94,12 @@ class PeriLN(PreLN):
 class DepthScaled(PreLN):
     """x ← √((k-1)/k) · x + LN(F(LN(x))) / √k; y = LN(x), k the number of the sub-layer plus 1.
 
-    Beam's `depth_scaled_residual_add` in Hugging Face transformers 5.23, where k is 2 (l + 1) for the attention of
-    layer l, counted from 0, and one more for its feed-forward: after n sub-layers x is (x_0 + Σ LN(F))/√(n + 1), a
-    plain sum over its own size. Since every reader of x norms it, outputs are those of `sandwich` at equal weights, but
-    for ε; the stream alone does not grow. In a decoder that attends to an encoder, which Beam has not, k counts
-    cross-attention too. Beam norms by the RMS and draws its weights from N(0, 0.02²); there is no paper.
+    Beam's `depth_scaled_residual_add` in Hugging Face transformers 5.23, where k is 2 (l + 1) for
+    the attention of layer l, counted from 0, and one more for its feed-forward: after n sub-layers
+    x is (x_0 + Σ LN(F))/√(n + 1), a plain sum over its own size. Since every reader of x norms it,
+    outputs are those of `sandwich` at equal weights, but for ε; the stream alone does not grow. In
+    a decoder that attends to an encoder, which Beam has not, k counts cross-attention too. Beam
+    norms by the RMS and draws its weights from N(0, 0.02²); there is no paper.
     """
 
     name = "depth-scaled"
@@ -120,11 +124,13 @@ class DepthScaled(PreLN):
 
 @register
 class VariancePreservingGate(PreLN):
-    """x ← √(1 - β²) · x + β · norm(F(norm(x))), β = σ(gate / 0.3), a gate for each feature; y = norm(x).
+    """x ← √(1 - β²) · x + β · norm(F(norm(x))), β = σ(gate / 0.3), a gate for each feature; y =
+    norm(x).
 
-    Muse Spark as transformers 5.23 has it (`muse_spark`, `MuseSparkResidualGate`), of which no paper is known: a stream
-    of variance 1 keeps it. Gates are drawn from N(0, 0.02²), as the family's weights. Its code writes 1 - β² as
-    σ(-gate / 0.3) (1 + β) and lets it fall to 0.001 at most, which a gate above 2.3 alone would reach; we do not.
+    Muse Spark as transformers 5.23 has it (`muse_spark`, `MuseSparkResidualGate`), of which no
+    paper is known: a stream of variance 1 keeps it. Gates are drawn from N(0, 0.02²), as the
+    family's weights. Its code writes 1 - β² as σ(-gate / 0.3) (1 + β) and lets it fall to 0.001 at
+    most, which a gate above 2.3 alone would reach; we do not.
     """
 
     name = "variance-gate"

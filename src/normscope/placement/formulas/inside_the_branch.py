@@ -12,9 +12,10 @@ from .pre_and_post import PreLN
 class SubLN(PreLN):
     """x ← x + F(LN(x)) with LN before the last matrix of F; y = LN(x).
 
-    Wang et al. 2022 (Magneto), figure 2. Values, output projections and both feed-forward matrices are drawn at gain
-    `branch_gain`: √ln(2L) in a model of one stack of L blocks; with N encoder and M decoder blocks √(ln(3M) ln(2N) / 3)
-    and √ln(3M). Cross-attention is left out of both, as in the authors' code (torchscale).
+    Wang et al. 2022 (Magneto), figure 2. Values, output projections and both feed-forward matrices
+    are drawn at gain `branch_gain`: √ln(2L) in a model of one stack of L blocks; with N encoder and
+    M decoder blocks √(ln(3M) ln(2N) / 3) and √ln(3M). Cross-attention is left out of both, as in
+    the authors' code (torchscale).
     """
 
     name = "sub-ln"
@@ -41,7 +42,9 @@ class SubLN(PreLN):
         return x + sublayer(norm(x), output=norm.inner)
 
     def gain(self, weight: str, site: Site) -> float:
-        return 1.0 if weight in ("query", "key") or site.kind in self.plain_kinds else self.branch_gain
+        return (
+            1.0 if weight in ("query", "key") or site.kind in self.plain_kinds else self.branch_gain
+        )
 
 
 @register
@@ -58,11 +61,13 @@ class SubLNCross(SubLN):
 
 @register
 class NormFormer(PreLN):
-    """x ← x + LN(A(LN(x))), every head times a number before A's last matrix; x ← x + F(LN(x)) with LN before F's.
+    """x ← x + LN(A(LN(x))), every head times a number before A's last matrix; x ← x + F(LN(x)) with
+    LN before F's.
 
-    Shleifer et al. 2021, section 3: `head_scale` starts at 1, and the inner norm reads what leaves the activation;
-    y = LN(x). A decoder's cross-attention is Pre-LN's, as in the authors' code. The scaled residual that the paper adds
-    to its smallest models is left out. N(0, 0.02²), since the source names no scheme.
+    Shleifer et al. 2021, section 3: `head_scale` starts at 1, and the inner norm reads what leaves
+    the activation; y = LN(x). A decoder's cross-attention is Pre-LN's, as in the authors' code. The
+    scaled residual that the paper adds to its smallest models is left out. N(0, 0.02²), since the
+    source names no scheme.
     """
 
     name = "normformer"
@@ -89,9 +94,11 @@ class NormFormer(PreLN):
 
 @register
 class NormFormerFairseq(NormFormer):
-    """As `normformer`, what leaves A's last matrix is scaled in as many equal parts as there are heads.
+    """As `normformer`, what leaves A's last matrix is scaled in as many equal parts as there are
+    heads.
 
-    The authors' code (fairseq, `transformer_layer.py`), where the last matrix has mixed the heads by then.
+    The authors' code (fairseq, `transformer_layer.py`), where the last matrix has mixed the heads
+    by then.
     """
 
     name = "normformer-fairseq"
@@ -106,11 +113,13 @@ class NormFormerFairseq(NormFormer):
 
 @register
 class HybridNorm(PreLN):
-    """x ← LN(x + F(x)) for attention, its queries, keys and values normed; x ← x + F(x) for feed-forward; y = LN(x).
+    """x ← LN(x + F(x)) for attention, its queries, keys and values normed; x ← x + F(x) for
+    feed-forward; y = LN(x).
 
-    Zhuo et al. 2025, section 3. Each head is normed on its own, with one gain for all heads, as the paper defines its
-    attention. A decoder's cross-attention, of which the paper does not speak, is as self-attention. Weights as
-    Megatron's: N(0, 2/(5d)), the last matrix of each F over √(sub-layers).
+    Zhuo et al. 2025, section 3. Each head is normed on its own, with one gain for all heads, as the
+    paper defines its attention. A decoder's cross-attention, of which the paper does not speak, is
+    as self-attention. Weights as Megatron's: N(0, 2/(5d)), the last matrix of each F over
+    √(sub-layers).
     """
 
     name = "hybrid-norm"
@@ -141,7 +150,9 @@ class HybridNorm(PreLN):
 
 @register
 class HybridNormStar(HybridNorm):
-    """As `hybrid-norm`, the first block Pre-LN: x ← x + F(LN(x)), the norms inside its attention kept."""
+    """As `hybrid-norm`, the first block Pre-LN: x ← x + F(LN(x)), the norms inside its attention
+    kept.
+    """
 
     name = "hybrid-norm-star"
     title = "HybridNorm*"
@@ -158,7 +169,9 @@ class HybridNormStar(HybridNorm):
 
 @register
 class HybridNormWidth(HybridNorm):
-    """As `hybrid-norm`, queries, keys and values normed over their whole width: how OLMo's code, its base, does it."""
+    """As `hybrid-norm`, queries, keys and values normed over their whole width: how OLMo's code,
+    its base, does it.
+    """
 
     name = "hybrid-norm-width"
     title = "HybridNorm, whole width"

@@ -1,4 +1,6 @@
-"""Means over depth: what a sub-layer or a block reads is weighed of all that was computed below it."""
+"""Means over depth: what a sub-layer or a block reads is weighed of all that was computed below
+it.
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,11 +14,12 @@ _History = tuple[Value, ...]
 
 @register
 class AttentionResiduals(Placement):
-    """h = Σ_i softmax_i(query · LN(v_i)) v_i over the embedding v_0 and all branches; v gains F(LN(h)); y = LN(h_last).
+    """h = Σ_i softmax_i(query · LN(v_i)) v_i over the embedding v_0 and all branches; v gains
+    F(LN(h)); y = LN(h_last).
 
-    Kimi team 2026, section 3.1, eq. 2 to 4. Every sub-layer has a query, 0 at first, so that it starts from a plain
-    mean, and a norm of its own for the keys; values are not normed. The output is one more such mean, with a query of
-    its own, before the final norm.
+    Kimi team 2026, section 3.1, eq. 2 to 4. Every sub-layer has a query, 0 at first, so that it
+    starts from a plain mean, and a norm of its own for the keys; values are not normed. The output
+    is one more such mean, with a query of its own, before the final norm.
     """
 
     name = "attn-res"
@@ -48,13 +51,15 @@ class AttentionResiduals(Placement):
 
 @register
 class BlockAttentionResiduals(AttentionResiduals):
-    """As `attn-res`, over the sums of up to 8 groups of blocks: within a group, branches add up to one value.
+    """As `attn-res`, over the sums of up to 8 groups of blocks: within a group, branches add up to
+    one value.
 
-    Section 3.2, eq. 5 and 6: the first sub-layer of a group reads the groups before it, the others also the sum so far.
-    A group is ⌈L/8⌉ whole blocks, the last one what is left of L. The equations would let a group end inside a block;
-    the authors' pseudo-code (figure 2) closes groups between blocks alone, and so do we: a stack of 12 blocks has 6
-    groups of 2 blocks, where groups of ⌈24/8⌉ = 3 sub-layers would cut every second block. Where 8 divides the number
-    of blocks the two readings are one.
+    Section 3.2, eq. 5 and 6: the first sub-layer of a group reads the groups before it, the others
+    also the sum so far. A group is ⌈L/8⌉ whole blocks, the last one what is left of L. The
+    equations would let a group end inside a block; the authors' pseudo-code (figure 2) closes
+    groups between blocks alone, and so do we: a stack of 12 blocks has 6 groups of 2 blocks, where
+    groups of ⌈24/8⌉ = 3 sub-layers would cut every second block. Where 8 divides the number of
+    blocks the two readings are one.
     """
 
     name = "attn-res-block"
@@ -73,7 +78,9 @@ class BlockAttentionResiduals(AttentionResiduals):
 
 
 def grouped(history: _History, branch: Value, site: Site, blocks: int) -> _History:
-    """The history with a branch that opens a group of so many blocks, or that is added to the last group."""
+    """The history with a branch that opens a group of so many blocks, or that is added to the last
+    group.
+    """
     opens_block = site.kind == site.stack.kinds[0]
     if opens_block and (site.block - 1) % blocks == 0:
         return *history, branch
@@ -82,10 +89,12 @@ def grouped(history: _History, branch: Value, site: Site, blocks: int) -> _Histo
 
 @register
 class InklingAttentionResiduals(AttentionResiduals):
-    """As `attn-res-block`, with n(v) = v / RMS(v) for keys and values, logits query · n(v) / √d, groups of 6 blocks.
+    """As `attn-res-block`, with n(v) = v / RMS(v) for keys and values, logits query · n(v) / √d,
+    groups of 6 blocks.
 
-    Inkling 2 as transformers 5.23 has it (`inkling2`), whose layers of sliding attention this is; its layers of full
-    attention take one such mean each for queries, keys and values. The first sub-layer reads the embedding as it is.
+    Inkling 2 as transformers 5.23 has it (`inkling2`), whose layers of sliding attention this is;
+    its layers of full attention take one such mean each for queries, keys and values. The first
+    sub-layer reads the embedding as it is.
     """
 
     name = "attn-res-inkling"
@@ -113,11 +122,13 @@ class InklingAttentionResiduals(AttentionResiduals):
 
 @register
 class DenseFormer(Placement):
-    """After a block's Pre-LN sub-layers v gains x; x ← Σ_i weights_i · v_i, v_0 the embedding; y = LN(x).
+    """After a block's Pre-LN sub-layers v gains x; x ← Σ_i weights_i · v_i, v_0 the embedding; y =
+    LN(x).
 
-    Pagliardini et al. 2024, section 3.1: a depth-weighted average after every block (dilation 1, period 1). The last
-    weight starts at 1 and all others at 0, so that the model starts as Pre-LN. Blocks are averaged, not sub-layers, and
-    v keeps what leaves a block before it is averaged. Weights as in the authors' experiments, GPT-2's.
+    Pagliardini et al. 2024, section 3.1: a depth-weighted average after every block (dilation 1,
+    period 1). The last weight starts at 1 and all others at 0, so that the model starts as Pre-LN.
+    Blocks are averaged, not sub-layers, and v keeps what leaves a block before it is averaged.
+    Weights as in the authors' experiments, GPT-2's.
     """
 
     name = "denseformer"
@@ -137,7 +148,9 @@ class DenseFormer(Placement):
             x = x + sublayer(sublayer.norm(x))
         history = (*history, x)
         size = len(history)
-        weights = sublayers[-1].parameter("weights", initial=(*[0.0] * (size - 1), 1.0), shape=(size,))
+        weights = sublayers[-1].parameter(
+            "weights", initial=(*[0.0] * (size - 1), 1.0), shape=(size,)
+        )
         return weighed([weights[i] for i in range(size)], history), history
 
     def finish(self, state: State, end: End) -> Value:

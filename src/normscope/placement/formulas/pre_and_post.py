@@ -1,4 +1,6 @@
-"""One norm a sub-layer, after the sum or before the branch, and what is drawn or read beside that."""
+"""One norm a sub-layer, after the sum or before the branch, and what is drawn or read beside
+that.
+"""
 
 from collections.abc import Sequence
 
@@ -26,7 +28,8 @@ class PostLN(Placement):
 class DSInit(PostLN):
     """x ← LN(x + F(x)), every matrix of block l (counted from 1 in its stack) drawn at gain 1/√l.
 
-    Zhang, Titov & Sennrich 2019, section 3: Glorot uniform on (-γ/√l, γ/√l), so the standard deviation falls as 1/√l.
+    Zhang, Titov & Sennrich 2019, section 3: Glorot uniform on (-γ/√l, γ/√l), so the standard
+    deviation falls as 1/√l.
     """
 
     name = "ds-init"
@@ -43,7 +46,9 @@ class DSInit(PostLN):
 
 @register
 class DSInitCode(DSInit):
-    """As `ds-init`, gain l^-1/4: the authors' code (`zero`) gives 1/√l to the variance, not to the bound."""
+    """As `ds-init`, gain l^-1/4: the authors' code (`zero`) gives 1/√l to the variance, not to the
+    bound.
+    """
 
     name = "ds-init-code"
     title = "DS-Init, as its code"
@@ -54,9 +59,11 @@ class DSInitCode(DSInit):
 
 @register
 class BottomToTop(Placement):
-    """a ← LN(x + F(x)) for all sub-layers but the last; x ← LN(x + a + F(a)), x being the block's input.
+    """a ← LN(x + F(x)) for all sub-layers but the last; x ← LN(x + a + F(a)), x being the block's
+    input.
 
-    Takase et al. 2022, section 3, figure 1(c): the skip passes over every norm of the block but the last.
+    Takase et al. 2022, section 3, figure 1(c): the skip passes over every norm of the block but the
+    last.
     """
 
     name = "b2t"
@@ -75,7 +82,9 @@ class BottomToTop(Placement):
 
 @register
 class BottomToTopRescaled(BottomToTop):
-    """As `b2t`, every matrix divided by √(blocks of the stack): what the authors' later code adds for deep stacks."""
+    """As `b2t`, every matrix divided by √(blocks of the stack): what the authors' later code adds
+    for deep stacks.
+    """
 
     name = "b2t-rescaled"
     title = "B2T, rescaled"
@@ -107,17 +116,21 @@ class PreLN(Placement):
 
 @register
 class GPT2(PreLN):
-    """x ← x + F(LN(x)); y = LN(x), with every matrix from N(0, 0.02²), the last of each F over √(residual layers).
+    """x ← x + F(LN(x)); y = LN(x), with every matrix from N(0, 0.02²), the last of each F over
+    √(residual layers).
 
-    Radford et al. 2019, section 2.3: "scale the weights of residual layers at initialization by a factor of 1/√N where
-    N is the number of residual layers". The paper does not say whether a block has one or two of them; nanoGPT,
-    Megatron and Hugging Face count its sub-layers, 2L, and so do we (3L where a decoder attends to an encoder).
+    Radford et al. 2019, section 2.3: "scale the weights of residual layers at initialization by a
+    factor of 1/√N where N is the number of residual layers". The paper does not say whether a block
+    has one or two of them; nanoGPT, Megatron and Hugging Face count its sub-layers, 2L, and so do
+    we (3L where a decoder attends to an encoder).
     """
 
     name = "gpt2"
     title = "GPT-2 Pre-LN"
     gist = "Pre-LN, small weights, last ones by depth"
-    citation = "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.3"
+    citation = (
+        "Radford et al. 2019, Language Models are Unsupervised Multitask Learners, section 2.3"
+    )
     year = 2019
     initialisation = "normal-0.02"
 
@@ -127,12 +140,13 @@ class GPT2(PreLN):
 
 @register
 class ParallelBlock(PreLN):
-    """n = LN(x); x ← x + A(n) + F(n); y = LN(x): one norm a block, read by attention A and feed-forward F.
+    """n = LN(x); x ← x + A(n) + F(n); y = LN(x): one norm a block, read by attention A and
+    feed-forward F.
 
-    GPT-J (Wang & Komatsuzaki 2021), which has no paper; PaLM (Chowdhery et al. 2022, section 2) writes it down. Phi,
-    Cohere and Falcon 7B do the same (Hugging Face transformers 5.23). In a decoder that attends to an encoder, which
-    none of them is, cross-attention is one branch more that reads the same n. Weights from N(0, 0.02²), as in GPT-J's
-    configuration.
+    GPT-J (Wang & Komatsuzaki 2021), which has no paper; PaLM (Chowdhery et al. 2022, section 2)
+    writes it down. Phi, Cohere and Falcon 7B do the same (Hugging Face transformers 5.23). In a
+    decoder that attends to an encoder, which none of them is, cross-attention is one branch more
+    that reads the same n. Weights from N(0, 0.02²), as in GPT-J's configuration.
     """
 
     name = "parallel"
@@ -174,10 +188,11 @@ class ParallelTwoNorms(ParallelBlock):
 class MixLN(PreLN):
     """x ← LN(x + F(x)) in the first ⌊L/4⌋ blocks, x ← x + F(LN(x)) in the rest; y = LN(x).
 
-    Li et al. 2024, section 3 (α = 0.25, found by search: 3 of 12 blocks, 6 of 24). A stack of fewer than 4 blocks is
-    Pre-LN throughout. Weights are drawn from N(0, 0.02²), as in the authors' code. There the embedding alone has the
-    standard deviation √(2/5) = 0.63, at which it enters the first block, with an output projection of its own; ours is
-    drawn from N(0, 1/d) and enters times √d, so at 1, as under every placement of that scheme.
+    Li et al. 2024, section 3 (α = 0.25, found by search: 3 of 12 blocks, 6 of 24). A stack of fewer
+    than 4 blocks is Pre-LN throughout. Weights are drawn from N(0, 0.02²), as in the authors' code.
+    There the embedding alone has the standard deviation √(2/5) = 0.63, at which it enters the first
+    block, with an output projection of its own; ours is drawn from N(0, 1/d) and enters times √d,
+    so at 1, as under every placement of that scheme.
     """
 
     name = "mix-ln"

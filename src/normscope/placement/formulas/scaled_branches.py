@@ -1,4 +1,6 @@
-"""Pre-LN whose branch or sum is scaled: by a constant, most often one of the depth, or by trained numbers."""
+"""Pre-LN whose branch or sum is scaled: by a constant, most often one of the depth, or by trained
+numbers.
+"""
 
 import math
 
@@ -12,10 +14,11 @@ from .pre_and_post import PreLN
 class CompleteP(PreLN):
     """x ← x + F(LN(x)) / L; y = LN(x), L the blocks of the stack.
 
-    Dey et al. 2025, table 1 at α = 1 and a base depth of 1. The authors' code (nanoGPT-mup, branch `completep`) divides
-    both branches of a block by L over the base's blocks, so L counts blocks, not sub-layers. What their table says of
-    rates, of the optimiser's ε and of widths is no part of a placement: N(0, 0.02²) is their code's scheme at its base
-    width, which here has no smaller last matrices.
+    Dey et al. 2025, table 1 at α = 1 and a base depth of 1. The authors' code (nanoGPT-mup, branch
+    `completep`) divides both branches of a block by L over the base's blocks, so L counts blocks,
+    not sub-layers. What their table says of rates, of the optimiser's ε and of widths is no part of
+    a placement: N(0, 0.02²) is their code's scheme at its base width, which here has no smaller
+    last matrices.
     """
 
     name = "completep"
@@ -39,7 +42,9 @@ class CompleteP(PreLN):
 
 @register
 class DepthMuP(CompleteP):
-    """As `completep`, branches over √L: the depth-µP of Yang et al. 2023, section 1, α = 1/2 in CompleteP's table."""
+    """As `completep`, branches over √L: the depth-µP of Yang et al. 2023, section 1, α = 1/2 in
+    CompleteP's table.
+    """
 
     name = "depth-mup"
     title = "Depth-µP"
@@ -53,10 +58,11 @@ class DepthMuP(CompleteP):
 
 @register
 class Looped(DepthMuP):
-    """As `completep`, branches over N√L, L the blocks of the stack and N how many times in turn they are run (`loops`).
+    """As `completep`, branches over N√L, L the blocks of the stack and N how many times in turn
+    they are run (`loops`).
 
-    Wang et al. 2026, ε = λ/(N√L), with 1 for λ and for both branches of a block: what one matrix gives in N passes adds
-    up nearly in line, and what L matrices give in squares alone.
+    Wang et al. 2026, ε = λ/(N√L), with 1 for λ and for both branches of a block: what one matrix
+    gives in N passes adds up nearly in line, and what L matrices give in squares alone.
     """
 
     name = "looped"
@@ -72,8 +78,9 @@ class Looped(DepthMuP):
 class MiniCPM(CompleteP):
     """As `completep`, branches times 1.4/√L, L the blocks: MiniCPM's scale_depth.
 
-    Hu et al. 2024, table 7, and MiniCPM3 in Hugging Face transformers 5.23. Its multipliers of the embedding (12) and
-    of the output (256/d) scale both ends, not the residual sum, and are left out.
+    Hu et al. 2024, table 7, and MiniCPM3 in Hugging Face transformers 5.23. Its multipliers of the
+    embedding (12) and of the output (256/d) scale both ends, not the residual sum, and are left
+    out.
     """
 
     name = "minicpm"
@@ -88,10 +95,11 @@ class MiniCPM(CompleteP):
 
 @register
 class Granite(CompleteP):
-    """As `completep`, branches times 0.22 whatever the depth: the residual_multiplier of Granite 3.0's 40 layers.
+    """As `completep`, branches times 0.22 whatever the depth: the residual_multiplier of Granite
+    3.0's 40 layers.
 
-    Hugging Face transformers 5.23 reads the constant from each model's configuration, where its default is 1. The
-    multipliers of the embedding, of attention and of the output are left out.
+    Hugging Face transformers 5.23 reads the constant from each model's configuration, where its
+    default is 1. The multipliers of the embedding, of attention and of the output are left out.
     """
 
     name = "granite"
@@ -108,7 +116,8 @@ class Granite(CompleteP):
 class LayerNormScaling(PreLN):
     """x ← x + F(LN(x) / √l), l the block counted from 1 in its stack; y = LN(x), not scaled.
 
-    Sun et al. 2025, section 3, who advise against GPT-2's scaled weights beside it: all matrices from N(0, 0.02²).
+    Sun et al. 2025, section 3, who advise against GPT-2's scaled weights beside it: all matrices
+    from N(0, 0.02²).
     """
 
     name = "lns"
@@ -128,12 +137,13 @@ class LayerNormScaling(PreLN):
 
 @register
 class LayerScale(PreLN):
-    """x ← x + λ · F(LN(x)); y = LN(x), λ a vector that starts at 0.1, 10⁻⁵ or 10⁻⁶ by the depth of the stack.
+    """x ← x + λ · F(LN(x)); y = LN(x), λ a vector that starts at 0.1, 10⁻⁵ or 10⁻⁶ by the depth of
+    the stack.
 
-    Touvron et al. 2021 (CaiT), eq. 4: "0.1 until depth 18, 10⁻⁵ for depth 24 and 10⁻⁶ for deeper networks", depth
-    counted in blocks; for 19 to 23 of them, of which the paper does not speak, we take 10⁻⁵. The same formula starts
-    at 0.1 in BEiT and at 1 in DINOv2's configuration (Hugging Face transformers 5.23). Weights from N(0, 0.02²), there
-    truncated.
+    Touvron et al. 2021 (CaiT), eq. 4: "0.1 until depth 18, 10⁻⁵ for depth 24 and 10⁻⁶ for deeper
+    networks", depth counted in blocks; for 19 to 23 of them, of which the paper does not speak, we
+    take 10⁻⁵. The same formula starts at 0.1 in BEiT and at 1 in DINOv2's configuration (Hugging
+    Face transformers 5.23). Weights from N(0, 0.02²), there truncated.
     """
 
     name = "layer-scale"
@@ -154,11 +164,13 @@ class LayerScale(PreLN):
 
 @register
 class ScaledResidual(PreLN):
-    """x ← s · (x + b) + s' · (F(LN(x)) + b'), the embedding first times s plus its own b; y = LN(x).
+    """x ← s · (x + b) + s' · (F(LN(x)) + b'), the embedding first times s plus its own b; y =
+    LN(x).
 
-    ZAYA1's residual scaling, as in Hugging Face transformers 5.23 (`ZayaResidualScaling`, and the two numbers that its
-    model applies to the embedding): all four are vectors, scales start at 1 and biases at 0, so that the model starts
-    as Pre-LN. Its mixture of experts and its convolutions in attention are no part of the placement.
+    ZAYA1's residual scaling, as in Hugging Face transformers 5.23 (`ZayaResidualScaling`, and the
+    two numbers that its model applies to the embedding): all four are vectors, scales start at 1
+    and biases at 0, so that the model starts as Pre-LN. Its mixture of experts and its convolutions
+    in attention are no part of the placement.
     """
 
     name = "zaya"
@@ -183,7 +195,8 @@ class ScaledResidual(PreLN):
 
 @register
 class Doge(ScaledResidual):
-    """As `zaya`, the stream alone is scaled, and nothing is added to it: x ← s · x + F(LN(x)); y = LN(x).
+    """As `zaya`, the stream alone is scaled, and nothing is added to it: x ← s · x + F(LN(x)); y =
+    LN(x).
 
     Doge in Hugging Face transformers 5.23, where s is `input_residual` before attention's sum and
     `post_attention_residual` before the feed-forward's, both 1 at first.

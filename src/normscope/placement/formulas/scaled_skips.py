@@ -1,4 +1,6 @@
-"""Post-LN whose skip weighs more than the branch, by a constant of the depth or by what a batch measures."""
+"""Post-LN whose skip weighs more than the branch, by a constant of the depth or by what a batch
+measures.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,10 +11,12 @@ from ..registry import register
 
 @register
 class DeepNorm(Placement):
-    """x ← LN(skip_scale · x + F(x)), with value, output and feed-forward weights drawn at gain `branch_gain`.
+    """x ← LN(skip_scale · x + F(x)), with value, output and feed-forward weights drawn at gain
+    `branch_gain`.
 
-    Wang et al. 2022, figure 2 (there: alpha for `skip_scale`, beta for `branch_gain`). N encoder, M decoder blocks:
-    encoder-only (2N)^1/4, (8N)^-1/4; decoder-only (2M)^1/4, (8M)^-1/4; encoder-decoder: encoder 0.81 (N^4 M)^1/16,
+    Wang et al. 2022, figure 2 (there: alpha for `skip_scale`, beta for `branch_gain`). N encoder, M
+    decoder blocks: encoder-only (2N)^1/4, (8N)^-1/4; decoder-only (2M)^1/4, (8M)^-1/4;
+    encoder-decoder: encoder 0.81 (N^4 M)^1/16,
     0.87 (N^4 M)^-1/16, decoder (3M)^1/4, (12M)^-1/4.
     """
 
@@ -27,11 +31,17 @@ class DeepNorm(Placement):
         super().__init__(stack)
         n, m = stack.encoder_blocks, stack.decoder_blocks
         if n and m and stack.kind == "encoder":
-            self.skip_scale, self.branch_gain = 0.81 * (n**4 * m) ** (1 / 16), 0.87 * (n**4 * m) ** (-1 / 16)
+            self.skip_scale, self.branch_gain = (
+                0.81 * (n**4 * m) ** (1 / 16),
+                0.87 * (n**4 * m) ** (-1 / 16),
+            )
         elif n and m:
             self.skip_scale, self.branch_gain = (3 * m) ** 0.25, (12 * m) ** -0.25
         else:
-            self.skip_scale, self.branch_gain = (2 * stack.blocks) ** 0.25, (8 * stack.blocks) ** -0.25
+            self.skip_scale, self.branch_gain = (
+                (2 * stack.blocks) ** 0.25,
+                (8 * stack.blocks) ** -0.25,
+            )
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         return norm(self.skip_scale * x + sublayer(x))
@@ -44,11 +54,12 @@ class DeepNorm(Placement):
 class Admin(Placement):
     """x ← LN(skip_scale · x + F(x)), skip_scale a trainable vector set from one profiled batch.
 
-    Liu et al. 2020, section 4 (there: ω_i): skip_scale_i = √(Σ_{j<i} Var F_j), the sum over the sub-layers before it in
-    its stack, encoder and decoder each on their own. Every variance is over all elements of a branch, measured in one
-    forward pass in which all scales are 1; we measure it without dropout, of which the paper does not speak. The first
-    scale of a stack is 1, as in the authors' code: the sum over nothing would take the embedding out of the stream.
-    The authors' code computes another sum, which is `admin-clinic`.
+    Liu et al. 2020, section 4 (there: ω_i): skip_scale_i = √(Σ_{j<i} Var F_j), the sum over the
+    sub-layers before it in its stack, encoder and decoder each on their own. Every variance is over
+    all elements of a branch, measured in one forward pass in which all scales are 1; we measure it
+    without dropout, of which the paper does not speak. The first scale of a stack is 1, as in the
+    authors' code: the sum over nothing would take the embedding out of the stream. The authors'
+    code computes another sum, which is `admin-clinic`.
     """
 
     name = "admin"
@@ -58,19 +69,26 @@ class Admin(Placement):
     year = 2020
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
-        return norm(sublayer.parameter("skip_scale", initial=1.0, shape=(self.stack.width,)) * x + sublayer(x))
+        return norm(
+            sublayer.parameter("skip_scale", initial=1.0, shape=(self.stack.width,)) * x
+            + sublayer(x)
+        )
 
-    def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
+    def profiled(
+        self, branch_variances: Sequence[float], input_variance: float
+    ) -> Mapping[str, float]:
         return {"skip_scale": math.sqrt(sum(branch_variances))}
 
 
 @register
 class AdminClinic(Admin):
-    """As `admin`, with skip_scale²_i = Var x_0 + Σ_{j<i} Var F_j: the variance of the embedding x_0 counts as well.
+    """As `admin`, with skip_scale²_i = Var x_0 + Σ_{j<i} Var F_j: the variance of the embedding x_0
+    counts as well.
 
-    The authors' code (Transformer-Clinic, `fairseq/modules/transformer_layer.py`), where the paper has the sum of
-    branches alone. It walks the stack once in order, so that a branch is measured with all the scales before it in
-    place, and measures with dropout on, which makes every variance larger by 1 / (1 - dropout).
+    The authors' code (Transformer-Clinic, `fairseq/modules/transformer_layer.py`), where the paper
+    has the sum of branches alone. It walks the stack once in order, so that a branch is measured
+    with all the scales before it in place, and measures with dropout on, which makes every variance
+    larger by 1 / (1 - dropout).
     """
 
     name = "admin-clinic"
@@ -79,16 +97,19 @@ class AdminClinic(Admin):
     variant_of = "admin"
     profiling = Profiling(in_order=True, dropout=True)
 
-    def profiled(self, branch_variances: Sequence[float], input_variance: float) -> Mapping[str, float]:
+    def profiled(
+        self, branch_variances: Sequence[float], input_variance: float
+    ) -> Mapping[str, float]:
         return {"skip_scale": math.sqrt(sum(branch_variances, input_variance))}
 
 
 @register
 class AdminLogN(Placement):
-    """x ← LN(skip_scale · x + F(x)), skip_scale² = (n + 1) / ln(n + 1) - 1 for n sub-layers of the stack; not trained.
+    """x ← LN(skip_scale · x + F(x)), skip_scale² = (n + 1) / ln(n + 1) - 1 for n sub-layers of the
+    stack; not trained.
 
-    admin-torch, `O(log n)`: no batch to profile. It counts residual layers, 2 a block; a decoder's cross-attention is
-    a third.
+    admin-torch, `O(log n)`: no batch to profile. It counts residual layers, 2 a block; a decoder's
+    cross-attention is a third.
     """
 
     name = "admin-log-n"
@@ -111,7 +132,9 @@ class AdminLogN(Placement):
 
 @register
 class AdminConstant(AdminLogN):
-    """As `admin-log-n`, skip_scale² = n (`O(1)`): a stack's output moves as much as that of one sub-layer."""
+    """As `admin-log-n`, skip_scale² = n (`O(1)`): a stack's output moves as much as that of one
+    sub-layer.
+    """
 
     name = "admin-constant"
     title = "Admin, O(1)"
@@ -123,10 +146,11 @@ class AdminConstant(AdminLogN):
 
 @register
 class KEEL(Placement):
-    """x ← LN(skip_scale · x + F(LN(x))), skip_scale the number of sub-layers of the stack, not trained.
+    """x ← LN(skip_scale · x + F(LN(x))), skip_scale the number of sub-layers of the stack, not
+    trained.
 
-    Chen & Wei 2026 (there: α = L, sub-layers counted), section 3. Digests that give a gated form contradict the
-    authors' own implementations and are not followed.
+    Chen & Wei 2026 (there: α = L, sub-layers counted), section 3. Digests that give a gated form
+    contradict the authors' own implementations and are not followed.
     """
 
     name = "keel"
@@ -146,7 +170,9 @@ class KEEL(Placement):
 
 @register
 class KEELPreFirst(KEEL):
-    """As `keel`, the first block plain Pre-LN: x ← x + F(LN(x)), as reproductions of the paper have it."""
+    """As `keel`, the first block plain Pre-LN: x ← x + F(LN(x)), as reproductions of the paper have
+    it.
+    """
 
     name = "keel-pre-first"
     title = "KEEL, Pre-LN first"

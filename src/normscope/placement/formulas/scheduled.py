@@ -1,4 +1,6 @@
-"""Formulas that change while they train: branches that open, scales that fall, a norm that moves."""
+"""Formulas that change while they train: branches that open, scales that fall, a norm that
+moves.
+"""
 
 from ..base import Constant, End, Norms, Placement, StackShape, Sublayer, Value
 from ..operations import at_most_1
@@ -9,10 +11,11 @@ from .scaled_skips import DeepNorm
 
 @register
 class BranchNorm(Placement):
-    """x ← LN(x + branch_scale · F(x)), branch_scale rising from 0 to 1 over the first updates: Post-LN from then on.
+    """x ← LN(x + branch_scale · F(x)), branch_scale rising from 0 to 1 over the first updates:
+    Post-LN from then on.
 
-    Liu et al. 2023, section 4, in our reading of a paper without code: a straight line, the update divided by
-    `adaptive.over` (there: T, the "maximum norm step"), and Post-LN's weights.
+    Liu et al. 2023, section 4, in our reading of a paper without code: a straight line, the update
+    divided by `adaptive.over` (there: T, the "maximum norm step"), and Post-LN's weights.
     """
 
     name = "branch-norm"
@@ -28,7 +31,8 @@ class BranchNorm(Placement):
 class BranchNormByDepth(BranchNorm):
     """As `branch-norm`, the lowest blocks first: x ← LN(x + branch_scale^l · F(x)) in block l.
 
-    Of L blocks the first is half open when branch_scale is 1/2, the last when it is 2^(-1/L). No paper of its own.
+    Of L blocks the first is half open when branch_scale is 1/2, the last when it is 2^(-1/L). No
+    paper of its own.
     """
 
     name = "branch-norm-by-depth"
@@ -43,12 +47,16 @@ class BranchNormByDepth(BranchNorm):
         self.powers = [Constant(block, "l") for block in range(1, stack.blocks + 1)]
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
-        opening = sublayer.scheduled("branch_scale", initial=0.0) ** self.powers[sublayer.site.block - 1]
+        opening = (
+            sublayer.scheduled("branch_scale", initial=0.0) ** self.powers[sublayer.site.block - 1]
+        )
         return norm(x + opening * sublayer(x))
 
 
 class _Opening(Placement):
-    """What the three share: block l of L opens in a straight line and is open at l/L of the schedule."""
+    """What the three share: block l of L opens in a straight line and is open at l/L of the
+    schedule.
+    """
 
     citation = "Chen et al. 2026, arXiv:2603.05369"
     year = 2026
@@ -56,7 +64,9 @@ class _Opening(Placement):
     def __init__(self, stack: StackShape) -> None:
         super().__init__(stack)
         # Made once: torch.compile can read a named constant, and not make one.
-        self.slopes = [Constant(stack.blocks / block, "L/l") for block in range(1, stack.blocks + 1)]
+        self.slopes = [
+            Constant(stack.blocks / block, "L/l") for block in range(1, stack.blocks + 1)
+        ]
 
     def opened(self, sublayer: Sublayer, x: Value) -> Value:
         """min(open · L/l, 1) · F(x)."""
@@ -68,8 +78,8 @@ class _Opening(Placement):
 class ProRes(_Opening, PreLN):
     """x ← x + min(open · L/l, 1) · F(LN(x)) in block l of L; y = LN(x).
 
-    `open` follows `[adaptive]` from 0 to 1: with T · L updates for `adaptive.over` the factor is the paper's
-    min(t / (T · l), 1), its linear schedule, with 1,000 for T.
+    `open` follows `[adaptive]` from 0 to 1: with T · L updates for `adaptive.over` the factor is
+    the paper's min(t / (T · l), 1), its linear schedule, with 1,000 for T.
     """
 
     name = "prores"
@@ -82,7 +92,9 @@ class ProRes(_Opening, PreLN):
 
 @register
 class ProResPostLN(_Opening, BranchNorm):
-    """x ← LN(x + min(open · L/l, 1) · F(x)) in block l of L: `prores` under Post-LN, which is BranchNorm by depth."""
+    """x ← LN(x + min(open · L/l, 1) · F(x)) in block l of L: `prores` under Post-LN, which is
+    BranchNorm by depth.
+    """
 
     name = "prores-post-ln"
     title = "ProRes, Post-LN"
@@ -95,7 +107,9 @@ class ProResPostLN(_Opening, BranchNorm):
 
 @register
 class ProResDeepNorm(_Opening, DeepNorm):
-    """x ← LN(skip_scale · x + min(open · L/l, 1) · F(x)) in block l of L: `prores` under DeepNorm, with its weights."""
+    """x ← LN(skip_scale · x + min(open · L/l, 1) · F(x)) in block l of L: `prores` under DeepNorm,
+    with its weights.
+    """
 
     name = "prores-deepnorm"
     title = "ProRes, DeepNorm"
@@ -108,9 +122,11 @@ class ProResDeepNorm(_Opening, DeepNorm):
 
 @register
 class DeepNormToPost(DeepNorm):
-    """x ← LN(((1 - post) · skip_scale + post) · x + F(x)), skip_scale and weights those of `deepnorm`.
+    """x ← LN(((1 - post) · skip_scale + post) · x + F(x)), skip_scale and weights those of
+    `deepnorm`.
 
-    `post` follows `[adaptive]` from 0, where this is DeepNorm, to 1, where the sum is Post-LN's. No paper of its own.
+    `post` follows `[adaptive]` from 0, where this is DeepNorm, to 1, where the sum is Post-LN's. No
+    paper of its own.
     """
 
     name = "deepnorm-to-post"
@@ -127,10 +143,11 @@ class DeepNormToPost(DeepNorm):
 
 @register
 class PreToPost(Placement):
-    """x ← (1 - post) z + post · LN(z), z = x + F((1 - post) LN(x) + post · x); y = (1 - post) LN(x) + post · x.
+    """x ← (1 - post) z + post · LN(z), z = x + F((1 - post) LN(x) + post · x); y = (1 - post) LN(x)
+    + post · x.
 
-    `post` follows a schedule over updates from 0, where this is Pre-LN, to 1, where it is Post-LN (`[adaptive]`). No
-    paper of its own: both ends are Xiong et al. 2020, table 1.
+    `post` follows a schedule over updates from 0, where this is Pre-LN, to 1, where it is Post-LN
+    (`[adaptive]`). No paper of its own: both ends are Xiong et al. 2020, table 1.
     """
 
     name = "pre-to-post"
@@ -151,7 +168,9 @@ class PreToPost(Placement):
 
 @register
 class PostToPre(PreToPost):
-    """As `pre-to-post`, the other way round: `pre` = 1 - `post` follows `[adaptive]` from 0, where this is Post-LN."""
+    """As `pre-to-post`, the other way round: `pre` = 1 - `post` follows `[adaptive]` from 0, where
+    this is Post-LN.
+    """
 
     name = "post-to-pre"
     title = "Post-LN to Pre-LN"

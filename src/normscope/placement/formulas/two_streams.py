@@ -13,7 +13,8 @@ _Streams = tuple[Value, Value]
 class ResiDual(Placement):
     """x ← LN(x + F(x)), r ← r + F(x), both from the embedding; y = x + LN(r).
 
-    Xie et al. 2023, section 3 (there: dual residual x^ln and x^d), with LayerNorm epsilon 1e-7 as in the authors' code.
+    Xie et al. 2023, section 3 (there: dual residual x^ln and x^d), with LayerNorm epsilon 1e-7 as
+    in the authors' code.
     """
 
     name = "residual"
@@ -39,11 +40,13 @@ class ResiDual(Placement):
 
 @register
 class SiameseNorm(Placement):
-    """x ← LN(x); z = F(LN(x + LN(y))); x ← x + z/√(2l); y ← y + z; out LN(LN(x) + LN(y)), l the block, from 1.
+    """x ← LN(x); z = F(LN(x + LN(y))); x ← x + z/√(2l); y ← y + z; out LN(LN(x) + LN(y)), l the
+    block, from 1.
 
-    Li et al. 2026 as in the authors' DeiT code (`deit-model-siamesenorm.py`), from which we read it: the paper's text
-    was not at hand. Every LN is one of its own, both streams start from the embedding, and the 2 is there whatever the
-    block holds, as it is here where a decoder attends to an encoder.
+    Li et al. 2026 as in the authors' DeiT code (`deit-model-siamesenorm.py`), from which we read
+    it: the paper's text was not at hand. Every LN is one of its own, both streams start from the
+    embedding, and the 2 is there whatever the block holds, as it is here where a decoder attends to
+    an encoder.
     """
 
     name = "siamese-norm"
@@ -57,7 +60,9 @@ class SiameseNorm(Placement):
     def __init__(self, stack: StackShape) -> None:
         super().__init__(stack)
         # Made once: torch.compile can read a named constant, and not make one.
-        self.roots = [Constant(math.sqrt(2 * block), "√(2l)") for block in range(1, stack.blocks + 1)]
+        self.roots = [
+            Constant(math.sqrt(2 * block), "√(2l)") for block in range(1, stack.blocks + 1)
+        ]
 
     def start(self, x: Value, end: End) -> _Streams:
         return x, x
@@ -79,11 +84,13 @@ class SiameseNorm(Placement):
 
 @register
 class SiameseNormHybrid(SiameseNorm):
-    """As `siamese-norm`, attention with HybridNorm's inner norms in place of those around x: z = A(s · x + LN(y)).
+    """As `siamese-norm`, attention with HybridNorm's inner norms in place of those around x: z =
+    A(s · x + LN(y)).
 
-    The authors' language model (`OLMo_model_hybrid_pre.py`), in which attention neither norms x nor its input, and s is
-    a vector that starts at 1. Its queries, keys and values are normed by head, as in the code for the heads' width (the
-    published file leaves to a configuration whether they are). Cross-attention, which it has not, is as attention.
+    The authors' language model (`OLMo_model_hybrid_pre.py`), in which attention neither norms x nor
+    its input, and s is a vector that starts at 1. Its queries, keys and values are normed by head,
+    as in the code for the heads' width (the published file leaves to a configuration whether they
+    are). Cross-attention, which it has not, is as attention.
     """
 
     name = "siamese-norm-hybrid"
@@ -109,12 +116,14 @@ class SiameseNormHybrid(SiameseNorm):
 
 @register
 class X0Residual(Placement):
-    """x_0 = LN(embedding); x ← x_scale · x + x0_scale · x_0 before every block; x ← x + F(LN(x)); y = LN(x).
+    """x_0 = LN(embedding); x ← x_scale · x + x0_scale · x_0 before every block; x ← x + F(LN(x)); y
+    = LN(x).
 
-    nanochat's gpt.py (Karpathy 2025), as of July 2026: both are trained, x_scale from 1.15 in the first block to 1.05
-    in the last, x0_scale from 0.20 to 0.05, in a straight line. Of the same file, value embeddings, the mixing with the
-    token before and the middle of the stack taken off its end are left out; its norms have no gains, and its last
-    matrices start at 0, where these are drawn as its other matrices are, with variance 1/d.
+    nanochat's gpt.py (Karpathy 2025), as of July 2026: both are trained, x_scale from 1.15 in the
+    first block to 1.05 in the last, x0_scale from 0.20 to 0.05, in a straight line. Of the same
+    file, value embeddings, the mixing with the token before and the middle of the stack taken off
+    its end are left out; its norms have no gains, and its last matrices start at 0, where these are
+    drawn as its other matrices are, with variance 1/d.
     """
 
     name = "x0-residual"
@@ -154,10 +163,11 @@ class X0Residual(Placement):
 
 @register
 class X0ResidualModded(X0Residual):
-    """As `x0-residual`, x_scale 1 and x0_scale 0 at first: modded-nanogpt's, where the idea was first tried.
+    """As `x0-residual`, x_scale 1 and x0_scale 0 at first: modded-nanogpt's, where the idea was
+    first tried.
 
-    Jordan et al. 2024, record of 4 December. The repository's later records scale every sub-layer and its branch, and
-    since 2026 by numbers that depend on the token.
+    Jordan et al. 2024, record of 4 December. The repository's later records scale every sub-layer
+    and its branch, and since 2026 by numbers that depend on the token.
     """
 
     name = "x0-residual-modded"

@@ -1,4 +1,6 @@
-"""What the page of a comparison shows, as plain values: the caller measures and judges, this room draws and writes."""
+"""What the page of a comparison shows, as plain values: the caller measures and judges, this room
+draws and writes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +16,9 @@ class Status(StrEnum):
     NON_FINITE = "non-finite"
     """It stopped at a value that is not finite."""
     DECIDED = "decided"
-    """It was stopped early, at chance for as many validations as the rule asks for; its message says so."""
+    """It was stopped early, at chance for as many validations as the rule asks for; its message
+    says so.
+    """
     RUNNING = "running"
     UNFINISHED = "unfinished"
     """It was stopped, and its command resumes it."""
@@ -31,7 +35,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """The name of a configuration, which also decides how it is drawn, the same in every figure of a page."""
+    """The name of a configuration, which also decides how it is drawn, the same in every figure of
+    a page.
+    """
 
     group: str
     """The placement: the hue and the rows of pictures."""
@@ -65,13 +71,16 @@ class RunCurve:
     name: Name
     updates: Sequence[int]
     seeds_values: Sequence[Sequence[float]]
-    """One row a seed, aligned with the start of `updates`. A shorter row ended early; a row whose last value is
-    not finite was stopped by it and gets a cross. A non-finite value with finite ones after it is a gap."""
+    """One row a seed, aligned with the start of `updates`. A shorter row ended early; a row whose
+    last value is not finite was stopped by it and gets a cross. A non-finite value with finite ones
+    after it is a gap."""
 
     def __post_init__(self) -> None:
         longest = max((len(row) for row in self.seeds_values), default=0)
         if longest > len(self.updates):
-            raise ValueError(f"curve {self.name}: a seed has {longest} values for {len(self.updates)} updates")
+            raise ValueError(
+                f"curve {self.name}: a seed has {longest} values for {len(self.updates)} updates"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,9 @@ class GradientProfile:
     """Gradient norm of each block, once per seed."""
 
     names: Sequence[Name]
-    """The configurations that it is of: those that differ in their schedule alone start with the same gradients."""
+    """The configurations that it is of: those that differ in their schedule alone start with the
+    same gradients.
+    """
     blocks: Sequence[BlockPlace]
     """In order of depth, stack by stack; lines are not drawn across stacks."""
     seeds_norms: Sequence[Sequence[float]]
@@ -91,7 +102,10 @@ class GradientProfile:
             raise ValueError("a profile is of one configuration or several, and this is of none")
         for row in self.seeds_norms:
             if len(row) != len(self.blocks):
-                raise ValueError(f"profile {self.name}: a seed has {len(row)} norms for {len(self.blocks)} blocks")
+                raise ValueError(
+                    f"profile {self.name}: a seed has {len(row)} norms for {len(self.blocks)} "
+                    "blocks"
+                )
 
     @property
     def name(self) -> Name:
@@ -102,7 +116,9 @@ class GradientProfile:
     def label(self) -> str:
         """All of them: "Post-LN, no warm-up; warm-up 200"."""
         groups = dict.fromkeys(name.group for name in self.names)
-        variants = {group: [name.variant for name in self.names if name.group == group] for group in groups}
+        variants = {
+            group: [name.variant for name in self.names if name.group == group] for group in groups
+        }
         return "; ".join(str(Name(group, "; ".join(variants[group]))) for group in groups)
 
 
@@ -137,7 +153,9 @@ class ComparedConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateSensitivity:
-    """Learning-rate sensitivity (Wortsman et al. 2023, arXiv:2309.14322), in nats per target token."""
+    """Learning-rate sensitivity (Wortsman et al. 2023, arXiv:2309.14322), in nats per target
+    token.
+    """
 
     value: float
     low: float
@@ -159,12 +177,14 @@ class RateCurve:
     """Rising."""
     seeds: Sequence[int]
     seeds_losses: Sequence[Sequence[float]]
-    """A row a seed, aligned with `peak_lrs`; NaN for a run that has not come to its end. A run that diverged, or ended
-    worse than it began, has its loss at initialisation."""
+    """A row a seed, aligned with `peak_lrs`; NaN for a run that has not come to its end. A run that
+    diverged, or ended worse than it began, has its loss at initialisation."""
     seeds_replaced: Sequence[Sequence[bool]]
     """Whether that loss is the one at initialisation instead of its own."""
     initial_nats: Sequence[float]
-    """For each seed, the loss at initialisation: of its first batch, before the first update. NaN where not known."""
+    """For each seed, the loss at initialisation: of its first batch, before the first update. NaN
+    where not known.
+    """
     sensitivity: RateSensitivity | None
     summary: str
     """One sentence with the sensitivity, or why there is none."""
@@ -179,14 +199,18 @@ class ComparisonPage:
     title: str
     subtitle: str
     conclusion: tuple[str, str]
-    """What became of the configurations, in numbers, and what the paper says of it: a sentence each."""
+    """What became of the configurations, in numbers, and what the paper says of it: a sentence
+    each.
+    """
     created: str
     """ISO 8601."""
     configurations: Sequence[ComparedConfiguration]
     unigram_loss_nats: float | None
     """Unigram entropy of the validation targets: what a model that ignores its input can reach."""
     valid_curves: Sequence[RunCurve]
-    """Of the configurations that the figures over updates draw: all, or of many rates the best of each curve's."""
+    """Of the configurations that the figures over updates draw: all, or of many rates the best of
+    each curve's.
+    """
     train_curves: Sequence[RunCurve]
     gradient_profiles: Sequence[GradientProfile]
     gradient_curves: Sequence[RunCurve]
@@ -197,10 +221,12 @@ class ComparisonPage:
     shared_lrs: Sequence[float] = ()
     """The rates that all of these curves have, over which the sensitivity is taken; rising."""
     clocks: Mapping[Name, Mapping[str, Sequence[float]]] = field(default_factory=dict)
-    """Of the configurations whose curves can be drawn over something else than updates: each update, rising, by
-    "update", and by the name of its axis what had gone by then."""
+    """Of the configurations whose curves can be drawn over something else than updates: each
+    update, rising, by "update", and by the name of its axis what had gone by then."""
     undrawn_curves: Sequence[RunCurve] = ()
-    """Validation losses of the configurations that the figures leave out, for those who look for one of them."""
+    """Validation losses of the configurations that the figures leave out, for those who look for
+    one of them.
+    """
     later_profiles: Sequence[GradientProfile] = ()
     """Gradient norms of each block's matrices while the runs trained, where that was recorded."""
     what: Sequence[tuple[str, str]]
@@ -212,4 +238,6 @@ class ComparisonPage:
     def drawn(self) -> Sequence[ComparedConfiguration]:
         """The configurations that the figures over updates draw."""
         names = {curve.name for curve in self.valid_curves}
-        return [configuration for configuration in self.configurations if configuration.name in names]
+        return [
+            configuration for configuration in self.configurations if configuration.name in names
+        ]

@@ -1,4 +1,6 @@
-"""The charts that the page of a comparison lets its readers explore, made of the values that its pictures show."""
+"""The charts that the page of a comparison lets its readers explore, made of the values that its
+pictures show.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,14 +16,23 @@ from .contents import ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
 
 _NATS, _RATE = "nats per target token", "learning rate"
 _ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
-"""Points of one quantity that all configurations share, and the least and the most that one of them has."""
+"""Points of one quantity that all configurations share, and the least and the most that one of them
+has.
+"""
 _LOG_RATIO = 20.0
-"""Largest over smallest value from which a loss is drawn on a log scale: a diverged run must not flatten the rest."""
+"""Largest over smallest value from which a loss is drawn on a log scale: a diverged run must not
+flatten the rest.
+"""
 
 
 def explorer(comparison: ComparisonPage) -> dict[str, list[Panel]]:
     """The charts of each figure; those of what has no value yet have no curves."""
-    curves = (comparison.valid_curves, comparison.train_curves, comparison.gradient_curves, comparison.schedules)
+    curves = (
+        comparison.valid_curves,
+        comparison.train_curves,
+        comparison.gradient_curves,
+        comparison.schedules,
+    )
     names = [configuration.name for configuration in comparison.configurations]
     names += [curve.name for some in (*curves, comparison.undrawn_curves) for curve in some]
     looks = _looks(comparison, list(dict.fromkeys(names)))
@@ -33,7 +44,9 @@ def explorer(comparison: ComparisonPage) -> dict[str, list[Panel]]:
 
 
 def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Series]:
-    """A curve without points for each configuration; those that the pictures leave out are off at first."""
+    """A curve without points for each configuration; those that the pictures leave out are off at
+    first.
+    """
     settings = {one.name: one for one in comparison.configurations}
     undrawn = {curve.name for curve in comparison.undrawn_curves}
     groups = list(dict.fromkeys(name.group for name in names))
@@ -44,7 +57,11 @@ def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Seri
         if name in settings:
             one = settings[name]
             warmup = f"{one.warmup_updates:,} updates" if one.warmup_updates else "none"
-            facets |= {"Warm-up": warmup, "Peak learning rate": learning_rate(one.peak_lr), "Optimiser": one.optimizer}
+            facets |= {
+                "Warm-up": warmup,
+                "Peak learning rate": learning_rate(one.peak_lr),
+                "Optimiser": one.optimizer,
+            }
         looks[name] = Series(
             label=str(name),
             facets=facets,
@@ -55,10 +72,13 @@ def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Seri
     return looks
 
 
-def _over_updates(comparison: ComparisonPage, looks: Mapping[Name, Series], arms: int) -> dict[str, list[Panel]]:
+def _over_updates(
+    comparison: ComparisonPage, looks: Mapping[Name, Series], arms: int
+) -> dict[str, list[Panel]]:
     """Losses, gradient norm and learning rate, of which the points are few."""
     most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // arms))
-    # A configuration's long curves are drawn at the same updates: the peaks and troughs of each of them.
+    # A configuration's long curves are drawn at the same updates: the peaks and troughs of each of
+    # them.
     shared: dict[Name, set[int]] = {}
     for curve in [*comparison.train_curves, *comparison.gradient_curves]:
         peaks = kept(seed_table(curve.seeds_values, len(curve.updates)), most)
@@ -77,12 +97,18 @@ def _over_updates(comparison: ComparisonPage, looks: Mapping[Name, Series], arms
             if not places:
                 continue  # a run that has not begun, or was stopped at its first update
             at = [curve.updates[i] for i in places]
-            one = of_seeds(looks[curve.name], at, [[finite(row[i]) for i in places] for row in values_SU])
-            crosses = [cross for row in curve.seeds_values for cross in _crosses(curve.updates, row)]
+            one = of_seeds(
+                looks[curve.name], at, [[finite(row[i]) for i in places] for row in values_SU]
+            )
+            crosses = [
+                cross for row in curve.seeds_values for cross in _crosses(curve.updates, row)
+            ]
             found.append(replace(one, crosses=crosses, further=_further(at, clock)))
         return found
 
-    def chart(title: str, ylabel: str, curves: Sequence[RunCurve], most: int = most, *, log: bool = False) -> Panel:
+    def chart(
+        title: str, ylabel: str, curves: Sequence[RunCurve], most: int = most, *, log: bool = False
+    ) -> Panel:
         undrawn = comparison.undrawn_curves if curves is comparison.valid_curves else ()
         return Panel(
             title=title,
@@ -97,7 +123,9 @@ def _over_updates(comparison: ComparisonPage, looks: Mapping[Name, Series], arms
     return {
         "valid-loss": [chart("Validation loss", _NATS, comparison.valid_curves)],
         "train-loss": [chart("Training loss", _NATS, comparison.train_curves)],
-        "gradient-over-updates": [chart("Gradient norm", "gradient norm", comparison.gradient_curves, log=True)],
+        "gradient-over-updates": [
+            chart("Gradient norm", "gradient norm", comparison.gradient_curves, log=True)
+        ],
         "learning-rate": [chart("Learning rate", _RATE, comparison.schedules, _LEAST_POINTS)],
     }
 
@@ -108,18 +136,25 @@ def _level(comparison: ComparisonPage) -> tuple[str, float] | None:
 
 
 def _reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
-    """Whether curves are drawn on a log scale: where all values allow it, and they reach far or `log` asks for it."""
+    """Whether curves are drawn on a log scale: where all values allow it, and they reach far or
+    `log` asks for it.
+    """
     finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
     return bool(finite) and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO)
 
 
-def _further(updates: Sequence[int], clock: Mapping[str, Sequence[float]] | None) -> dict[str, Sequence[float]]:
+def _further(
+    updates: Sequence[int], clock: Mapping[str, Sequence[float]] | None
+) -> dict[str, Sequence[float]]:
     """What else had gone by then, where the clock knows all of the updates but 0."""
     columns = dict(clock or {})
     place = {update: i for i, update in enumerate(columns.pop("update", ()))}
     if not all(update in place or update == 0 for update in updates):
         return {}
-    return {name: [column[place[update]] if update else 0.0 for update in updates] for name, column in columns.items()}
+    return {
+        name: [column[place[update]] if update else 0.0 for update in updates]
+        for name, column in columns.items()
+    }
 
 
 def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, float | None]]:
@@ -130,7 +165,9 @@ def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, 
     return [(updates[finite[-1]], row[finite[-1]]) if finite else (updates[0], None)]
 
 
-def _rates(curves: Sequence[RateCurve], comparison: ComparisonPage, looks: Mapping[Name, Series]) -> Panel:
+def _rates(
+    curves: Sequence[RateCurve], comparison: ComparisonPage, looks: Mapping[Name, Series]
+) -> Panel:
     """Final losses over the rate: a look of its own for each curve, and the run of each point."""
     variants = list(dict.fromkeys(curve.name.variant for curve in curves))
     series = list[Series]()
@@ -138,7 +175,9 @@ def _rates(curves: Sequence[RateCurve], comparison: ComparisonPage, looks: Mappi
         same = next((looks[name] for name in curve.configurations if name in looks), None)
         facets = {PLACEMENT: curve.name.group}
         if same is not None:
-            facets |= {name: value for name, value in same.facets.items() if name != "Peak learning rate"}
+            facets |= {
+                name: value for name, value in same.facets.items() if name != "Peak learning rate"
+            }
         look = Series(
             label=str(curve.name),
             facets=facets,
@@ -153,7 +192,13 @@ def _rates(curves: Sequence[RateCurve], comparison: ComparisonPage, looks: Mappi
             ],
             lights=[str(name) for name in curve.configurations],
         )
-        series.append(of_seeds(look, curve.peak_lrs, [[finite(value) for value in row] for row in curve.seeds_losses]))
+        series.append(
+            of_seeds(
+                look,
+                curve.peak_lrs,
+                [[finite(value) for value in row] for row in curve.seeds_losses],
+            )
+        )
     return Panel(
         title="Validation loss at the end",
         xlabel="peak learning rate",
@@ -166,7 +211,9 @@ def _rates(curves: Sequence[RateCurve], comparison: ComparisonPage, looks: Mappi
 
 
 def _profiles(comparison: ComparisonPage, looks: Mapping[Name, Series]) -> Iterator[Panel]:
-    """Gradient norms over blocks: before the first update and, where they were recorded, while the runs trained."""
+    """Gradient norms over blocks: before the first update and, where they were recorded, while the
+    runs trained.
+    """
     before = "Gradient norm by block, before the first update"
     yield _depth(before, comparison.gradient_profiles, looks, ())
     updates = sorted({profile.update for profile in comparison.later_profiles})
@@ -175,7 +222,10 @@ def _profiles(comparison: ComparisonPage, looks: Mapping[Name, Series]) -> Itera
 
 
 def _depth(
-    title: str, profiles: Sequence[GradientProfile], looks: Mapping[Name, Series], updates: Sequence[int]
+    title: str,
+    profiles: Sequence[GradientProfile],
+    looks: Mapping[Name, Series],
+    updates: Sequence[int],
 ) -> Panel:
     blocks = list(dict.fromkeys(block for profile in profiles for block in profile.blocks))
     series = []
@@ -192,7 +242,11 @@ def _depth(
             for row in profile.seeds_norms
         ]
         frame = updates.index(profile.update) if updates else None
-        series += [replace(of_seeds(looks[name], at, rows), frame=frame) for name in profile.names if name in looks]
+        series += [
+            replace(of_seeds(looks[name], at, rows), frame=frame)
+            for name in profile.names
+            if name in looks
+        ]
     return Panel(
         title=title,
         xlabel="block",

@@ -1,7 +1,7 @@
 """A comparison as one HTML file that needs nothing else, and as the output of a notebook's cell.
 
-`write` puts the pictures of the page beside it as files: every chart that its readers explore, and where every run
-ended, a row a placement.
+`write` puts the pictures of the page beside it as files: every chart that its readers explore, and
+where every run ended, a row a placement.
 """
 
 import math
@@ -39,9 +39,11 @@ _ENDINGS = {
 
 
 def write(comparison: ComparisonPage, folder: Path) -> Path:
-    """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the page's path.
+    """Write `report.html` and the pictures into `folder`, each complete or not at all. Returns the
+    page's path.
 
-    The same comparison gives the same bytes. Raises UserError where another's file has a name, before any is written.
+    The same comparison gives the same bytes. Raises UserError where another's file has a name,
+    before any is written.
     """
     make_folders(folder)
     explored = explorer(comparison)
@@ -55,7 +57,9 @@ def write(comparison: ComparisonPage, folder: Path) -> Path:
     return page
 
 
-def _page(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], drawn: dict[str, str]) -> str:
+def _page(
+    comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], drawn: dict[str, str]
+) -> str:
     jinja = environment()
     seeds = [seed for row in comparison.configurations for seed in row.seeds]
     jinja.filters |= {
@@ -68,10 +72,14 @@ def _page(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], d
     }
     return jinja.get_template("comparison.html.j2").render(
         c=comparison,
-        pictures={name: inlined(svg, f"p{number}") for number, (name, svg) in enumerate(drawn.items(), 1)},
+        pictures={
+            name: inlined(svg, f"p{number}") for number, (name, svg) in enumerate(drawn.items(), 1)
+        },
         scripted=scripted(explored),
         runs=tally(comparison.configurations),
-        perplexity=None if comparison.unigram_loss_nats is None else math.exp(comparison.unigram_loss_nats),
+        perplexity=None
+        if comparison.unigram_loss_nats is None
+        else math.exp(comparison.unigram_loss_nats),
         scores=sorted({name for seed in seeds for name in seed.scores}),
         several_seeds=any(len(row.seeds) > 1 for row in comparison.configurations),
         two_decimals=lambda value: number(value, 2),
@@ -80,19 +88,27 @@ def _page(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]], d
 
 
 def spread(values: Iterable[float | None], written: Callable[[float], str] = number) -> list[str]:
-    """Mean of the finite values and, each for a line below it, what it hides: their range, "4.19 to 4.24", and the
-    count where some are absent."""
+    """Mean of the finite values and, each for a line below it, what it hides: their range, "4.19 to
+    4.24", and the count where some are absent."""
     every = list(values)
     finite = [value for value in every if value is not None and math.isfinite(value)]
     if not finite:
         return [NON_FINITE if any(value is not None for value in every) else MISSING]
-    mean, low, high = (written(value) for value in (math.fsum(finite) / len(finite), min(finite), max(finite)))
+    mean, low, high = (
+        written(value) for value in (math.fsum(finite) / len(finite), min(finite), max(finite))
+    )
     ranged = [f"{low} to {high}"] if low != high else []
-    return [mean, *ranged, *([f"{len(finite)} of {len(every)} seeds"] if len(finite) < len(every) else [])]
+    return [
+        mean,
+        *ranged,
+        *([f"{len(finite)} of {len(every)} seeds"] if len(finite) < len(every) else []),
+    ]
 
 
 def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:
-    """Rows of a table, one a stack: its name, the mean norm of its first and its last block, and last over first."""
+    """Rows of a table, one a stack: its name, the mean norm of its first and its last block, and
+    last over first.
+    """
     means = [math.fsum(column) / len(column) for column in zip(*profile.seeds_norms, strict=True)]
     rows = []
     named = zip(profile.blocks, means, strict=False)  # no seeds, no means: no rows
@@ -103,9 +119,15 @@ def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:
 
 
 def tally(configurations: Sequence[ComparedConfiguration]) -> str:
-    """How the runs ended: "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite value." """
+    """How the runs ended: "4 configurations, 12 runs: 11 finished, 1 stopped at a non-finite
+    value."
+    """
     endings = [seed.status for configuration in configurations for seed in configuration.seeds]
-    parts = [f"{endings.count(status)} {words}" for status, words in _ENDINGS.items() if status in endings]
+    parts = [
+        f"{endings.count(status)} {words}"
+        for status, words in _ENDINGS.items()
+        if status in endings
+    ]
     counts = f"{counted(len(configurations), 'configuration')}, {counted(len(endings), 'run')}"
     return f"{counts}: {', '.join(parts)}." if parts else f"{counts}."
 
@@ -115,18 +137,24 @@ _LEGEND_COLUMNS, _LEGEND_ROWS = 2, 2
 """Rows of the legend that the usual height has room for."""
 _LABEL_CHARACTERS = 28
 _ENDS_CEILING = 1.3
-"""Losses above so many times the unigram baseline, and runs that stopped at a non-finite value, stand at the edge."""
+"""Losses above so many times the unigram baseline, and runs that stopped at a non-finite value,
+stand at the edge.
+"""
 _BASELINE_DASH = (0, (7, 4))
 _MOST_ENDINGS = 80
 """Configurations of a picture that shows where each ended."""
 
 
 def pictures(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]]) -> dict[str, str]:
-    """Name to SVG text, those over rates where there are rates; a configuration has one hue in all of them.
+    """Name to SVG text, those over rates where there are rates; a configuration has one hue in all
+    of them.
 
     What readers explore by a slider has no picture.
     """
-    charts = {figure: next(panel for panel in panels if not panel.frames) for figure, panels in explored.items()}
+    charts = {
+        figure: next(panel for panel in panels if not panel.frames)
+        for figure, panels in explored.items()
+    }
     drawn = {
         figure.replace("-", "_"): chart_svg(panel)
         for figure, panel in charts.items()
@@ -137,12 +165,15 @@ def pictures(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]]
 
 @house_style()
 def endings_svg(comparison: ComparisonPage) -> str:
-    """Draw the last validation loss of each configuration: a large mark for the mean of its seeds, small ones for them.
+    """Draw the last validation loss of each configuration: a large mark for the mean of its seeds,
+    small ones for them.
 
     The loss of the unigram baseline is a dashed line.
     """
     configurations, baseline = comparison.drawn, comparison.unigram_loss_nats
-    hues = list(dict.fromkeys(configuration.name.group for configuration in comparison.configurations))
+    hues = list(
+        dict.fromkeys(configuration.name.group for configuration in comparison.configurations)
+    )
     by_group: dict[str, list[ComparedConfiguration]] = {}
     for configuration in configurations:
         by_group.setdefault(configuration.name.group, []).append(configuration)
@@ -153,7 +184,12 @@ def endings_svg(comparison: ComparisonPage) -> str:
     height = 1.3 + _ROW_INCHES * len(groups) + _LEGEND_ROW_INCHES * more
     figure = Figure(figsize=(_WIDTH_INCHES, height), layout="constrained")
     axes = figure.add_subplot()
-    finite = [loss for configuration in configurations for loss in _losses(configuration) if math.isfinite(loss)]
+    finite = [
+        loss
+        for configuration in configurations
+        for loss in _losses(configuration)
+        if math.isfinite(loss)
+    ]
     edge = max(finite, default=1.0)
     if baseline is not None and math.isfinite(baseline):
         edge = min(edge, _ENDS_CEILING * baseline)
@@ -166,10 +202,13 @@ def endings_svg(comparison: ComparisonPage) -> str:
             color = INK if too_many(hues) else HUES[hues.index(group)]
             _mark(axes, configuration, y, edge, (color, VARIANTS[place % len(VARIANTS)][1]))
     _label(axes, groups, empty=not finite)
-    beyond = any(not loss <= edge for configuration in configurations for loss in _losses(configuration))
+    beyond = any(
+        not loss <= edge for configuration in configurations for loss in _losses(configuration)
+    )
     _legend(figure, variants, baseline, beyond=beyond)
     words = ". ".join(
-        f"{one.name}: {', '.join(map(significant, _losses(one))) or 'no value'}" for one in configurations
+        f"{one.name}: {', '.join(map(significant, _losses(one))) or 'no value'}"
+        for one in configurations
     )
     return to_svg(figure, title="Validation loss at the end", desc=words)
 
@@ -188,24 +227,44 @@ def _label(axes: Axes, groups: Sequence[str], *, empty: bool) -> None:
         axes.text(0.5, 0.5, "no values yet", ha="center", va="center", transform=axes.transAxes)
 
 
-def _legend(figure: Figure, variants: Sequence[str], baseline: float | None, *, beyond: bool) -> None:
+def _legend(
+    figure: Figure, variants: Sequence[str], baseline: float | None, *, beyond: bool
+) -> None:
     """One entry a variant. Its marks have the hues of their rows, and so the entry has none."""
     handles = [
-        Line2D([], [], ls="", marker=VARIANTS[place % len(VARIANTS)][1], ms=7, color=INK, label=variant or "runs")
+        Line2D(
+            [],
+            [],
+            ls="",
+            marker=VARIANTS[place % len(VARIANTS)][1],
+            ms=7,
+            color=INK,
+            label=variant or "runs",
+        )
         for place, variant in enumerate(variants)
     ]
     if baseline is not None and math.isfinite(baseline):
-        handles.append(Line2D([], [], color=INK, lw=1.2, ls=_BASELINE_DASH, label="unigram baseline"))
+        handles.append(
+            Line2D([], [], color=INK, lw=1.2, ls=_BASELINE_DASH, label="unigram baseline")
+        )
     if beyond:
-        handles.append(Line2D([], [], ls="", marker="x", ms=8, mew=2, color=INK, label="beyond the edge"))
+        handles.append(
+            Line2D([], [], ls="", marker="x", ms=8, mew=2, color=INK, label="beyond the edge")
+        )
     if handles:
-        legend = figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS, columnspacing=1.6)
+        legend = figure.legend(
+            handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS, columnspacing=1.6
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)  # a label may hold a dollar sign
 
 
 def _mark(
-    axes: Axes, configuration: ComparedConfiguration, y: float, edge: float, color_and_marker: tuple[str, str]
+    axes: Axes,
+    configuration: ComparedConfiguration,
+    y: float,
+    edge: float,
+    color_and_marker: tuple[str, str],
 ) -> None:
     color, marker = color_and_marker
     losses = _losses(configuration)
@@ -219,17 +278,25 @@ def _mark(
 
 
 def _losses(configuration: ComparedConfiguration) -> list[float]:
-    return [seed.valid_loss_nats for seed in configuration.seeds if seed.valid_loss_nats is not None]
+    return [
+        seed.valid_loss_nats for seed in configuration.seeds if seed.valid_loss_nats is not None
+    ]
 
 
 def _ending(configuration: ComparedConfiguration) -> float:
-    """The mean over seeds by which groups are put in order; infinite where a seed did not get there."""
+    """The mean over seeds by which groups are put in order; infinite where a seed did not get
+    there.
+    """
     losses = _losses(configuration)
-    return math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.inf
+    return (
+        math.fsum(losses) / len(losses) if losses and all(map(math.isfinite, losses)) else math.inf
+    )
 
 
 def summary_lines(page: ComparisonPage, where: str) -> list[str]:
-    """What all of it comes to, as a terminal says it, then every configuration, and where the page is."""
+    """What all of it comes to, as a terminal says it, then every configuration, and where the page
+    is.
+    """
     blocks = (
         page.conclusion,
         [f"{row.verdict.text} – {row.summary}" for row in page.configurations],
@@ -239,7 +306,10 @@ def summary_lines(page: ComparisonPage, where: str) -> list[str]:
     for row in page.configurations:
         for run in row.seeds:
             if run.status == "decided":
-                lines.append(f"stopped early: {row.name}, seed {run.seed}, after update {run.updates}: {run.message}")
+                lines.append(
+                    f"stopped early: {row.name}, seed {run.seed}, after update {run.updates}: "
+                    f"{run.message}"
+                )
     return [*lines, f"report: {where}"]
 
 
@@ -251,7 +321,15 @@ def comparison_html(page: ComparisonPage, where: str) -> str:
 def _notebook_pieces(page: ComparisonPage, where: str) -> Iterator[str]:
     yield notebook.heading(page.title)
     yield from map(notebook.paragraph, page.conclusion)
-    heads = ("configuration", "optimiser", "rate", "warm-up", "seeds", "validation loss (nats per token)", "verdict")
+    heads = (
+        "configuration",
+        "optimiser",
+        "rate",
+        "warm-up",
+        "seeds",
+        "validation loss (nats per token)",
+        "verdict",
+    )
     yield notebook.table(heads, [_notebook_row(one) for one in page.configurations])
     for curve in page.rate_curves:
         yield notebook.paragraph(f"{curve.name}: {curve.summary}")
@@ -260,7 +338,9 @@ def _notebook_pieces(page: ComparisonPage, where: str) -> Iterator[str]:
 
 
 def _notebook_pictures(page: ComparisonPage) -> Iterator[str]:
-    """Curves where hues tell them apart, of more placements where each ended, and of very many the table alone."""
+    """Curves where hues tell them apart, of more placements where each ended, and of very many the
+    table alone.
+    """
     charts = {figure: panels[0] for figure, panels in explorer(page).items() if panels[0].series}
     few = {figure: panel for figure, panel in charts.items() if len(chart_panels(panel)) == 1}
     if "valid-loss" in few:

@@ -36,9 +36,11 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateChange:
-    """What one update moves, to first order in its rate: mean squares over tokens, features and draws of the model.
+    """What one update moves, to first order in its rate: mean squares over tokens, features and
+    draws of the model.
 
-    Curves are (L+1,) by completed blocks for the stream, whose embedding stays, and (L,) by block for sub-layers.
+    Curves are (L+1,) by completed blocks for the stream, whose embedding stays, and (L,) by block
+    for sub-layers.
     """
 
     update: str
@@ -46,7 +48,9 @@ class UpdateChange:
     stream: Array
     """E‖δx_l‖² / d, of the stream that `q` is of."""
     own: dict[str, Array]
-    """E‖δF(x)‖² / d by the update of F's own matrices, its input as it was; by kind of sub-layer."""
+    """E‖δF(x)‖² / d by the update of F's own matrices, its input as it was; by kind of
+    sub-layer.
+    """
     amplified: dict[str, Array]
     """The same of what F makes of the change at its input."""
     total: dict[str, Array]
@@ -56,10 +60,14 @@ class UpdateChange:
     output_two: float
     """E⟨δy_s, δy_t⟩ / d of two tokens."""
     loss: float
-    """What the update takes off the loss to first order, in nats: Σ_t E⟨g_t, δy_t⟩, which is negative."""
+    """What the update takes off the loss to first order, in nats: Σ_t E⟨g_t, δy_t⟩, which is
+    negative.
+    """
 
 
-def change_of(placement: Placement, model: ModelSetting, setting: StreamSetting, update: Update) -> UpdateChange:
+def change_of(
+    placement: Placement, model: ModelSetting, setting: StreamSetting, update: Update
+) -> UpdateChange:
     """Of one stack, read anew with updates of the formula's own numbers.
 
     Raises Unpredictable where theory does not follow.
@@ -69,7 +77,9 @@ def change_of(placement: Placement, model: ModelSetting, setting: StreamSetting,
     initial = InitialState(model.setting, placement)
     stack.forward(initial.parts(stack.tokens, model.source))
     if stack.atoms.remainders:
-        raise Unpredictable("theory follows an update through layer-norm and rms-norm, and not through dyt and derf")
+        raise Unpredictable(
+            "theory follows an update through layer-norm and rms-norm, and not through dyt and derf"
+        )
     at_output, along = loss_gradient(stack, model)
     rule, gradients = UPDATES[update.optimizer], backward(stack, at_output, along)
     carried = Carried(stack, gradients, at_output, rule, last_is_drawn=initial.output_is_drawn)
@@ -92,8 +102,9 @@ def _refuse(model: ModelSetting) -> None:
         raise Unpredictable(f"theory follows an update by one sequence, not by {model.sequences}")
     if model.stack == "decoder" and model.tokens > MOST:
         raise Unpredictable(
-            f"theory follows an update through a causal stack token by token, up to {MOST}, got {model.tokens}: "
-            "what each moves by the sign of a sum over all is not known of neighbours taken together"
+            f"theory follows an update through a causal stack token by token, up to {MOST}, got "
+            f"{model.tokens}: what each moves by the sign of a sum over all is not known of "
+            "neighbours taken together"
         )
     if model.dropout:
         raise Unpredictable(f"theory follows an update without dropout, not with {model.dropout:g}")

@@ -1,14 +1,17 @@
-"""The change of one update, carried forward through a stack with the coefficients that carried its values.
+"""The change of one update, carried forward through a stack with the coefficients that carried its
+values.
 
-To first order every value's change is a sum over the sub-layers below it, with the coefficients that the value has of
-their outputs. The change of a sub-layer's output is made of its own matrices' steps and of what F makes of the change
-at its input. Neither is independent of the matrices above: a step is made of gradients, which came down through those.
-So a change is kept in two parts. Each output's change is a multiple of the gradient there (of all tokens', `Alike`),
-and a rest, which is independent of everything above. A matrix W that has made h = Wᵀg of a gradient g is, given that,
-g hᵀ / ‖h‖²·(‖h‖²/‖g‖²) and otherwise drawn anew: it turns h into g times its gain, and the whole change into fresh
-randomness as large as its mean square gain says.
+To first order every value's change is a sum over the sub-layers below it, with the coefficients
+that the value has of their outputs. The change of a sub-layer's output is made of its own matrices'
+steps and of what F makes of the change at its input. Neither is independent of the matrices above:
+a step is made of gradients, which came down through those. So a change is kept in two parts. Each
+output's change is a multiple of the gradient there (of all tokens', `Alike`), and a rest, which is
+independent of everything above. A matrix W that has made h = Wᵀg of a gradient g is, given that, g
+hᵀ / ‖h‖²·(‖h‖²/‖g‖²) and otherwise drawn anew: it turns h into g times its gain, and the whole
+change into fresh randomness as large as its mean square gain says.
 
-`_InnerChange` is the change inside F: at the outputs of its first matrices, on its way to what F gives.
+`_InnerChange` is the change inside F: at the outputs of its first matrices, on its way to what F
+gives.
 """
 
 import math
@@ -24,9 +27,31 @@ from ..moments import Moments
 from ..places import Factors, whole_of
 from ..stream import Applied, MomentStack
 from ..sublayers import Map, Projection, correlation
-from .rules import STILL, Hidden, MatrixStep, UpdatedMatrix, UpdateRule, first_step, learnt_steps, square_of, together
+from .rules import (
+    STILL,
+    Hidden,
+    MatrixStep,
+    UpdatedMatrix,
+    UpdateRule,
+    first_step,
+    learnt_steps,
+    square_of,
+    together,
+)
 from .signs import Slopes, rounded, slope_squares, slopes, through_units
-from .tokens import NONE, Alike, Tokens, Whole, forward, ledger_of, over_tokens, sandwich, solved, trace, whole
+from .tokens import (
+    NONE,
+    Alike,
+    Tokens,
+    Whole,
+    forward,
+    ledger_of,
+    over_tokens,
+    sandwich,
+    solved,
+    trace,
+    whole,
+)
 
 
 class _InnerChange(NamedTuple):
@@ -37,11 +62,11 @@ class _InnerChange(NamedTuple):
     rest: Tokens
     """An entry's square and two tokens' product, of what has no covariance with gradients."""
     sign: float = 0.0
-    """So much times the response to the gradients' sign (`signs.py`), which no linear guess is as good as where an
-    activation lets only some tokens through."""
+    """So much times the response to the gradients' sign (`signs.py`), which no linear guess is as
+    good as where an activation lets only some tokens through."""
     scatter: float = 0.0
-    """And the variance of what single inputs add to that, for independent responses. Both for inputs of variance 1
-    where all tokens are alike, and else for inputs as they are."""
+    """And the variance of what single inputs add to that, for independent responses. Both for
+    inputs of variance 1 where all tokens are alike, and else for inputs as they are."""
 
     def plus(self, other: "_InnerChange") -> "_InnerChange":
         return _InnerChange(
@@ -56,23 +81,40 @@ UNMOVED = _InnerChange(NONE, NONE)
 
 
 def own(
-    rule: UpdateRule, projection: Projection, gradient: Tokens, fan_in: int, fan_out: int, *, activated: bool
+    rule: UpdateRule,
+    projection: Projection,
+    gradient: Tokens,
+    fan_in: int,
+    fan_out: int,
+    *,
+    activated: bool,
 ) -> _InnerChange:
     """What the matrix's own update moves."""
     inputs = over_tokens(projection.inputs)
     if rule == "sign" and activated:
         square = 1.0 if isinstance(inputs, Whole) else inputs.one
-        return _InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square) if gradient.one > 0 else UNMOVED
+        return (
+            _InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square)
+            if gradient.one > 0
+            else UNMOVED
+        )
     step = first_step(rule, UpdatedMatrix(inputs, gradient, fan_in, fan_out), projection.length)
     return _InnerChange(step.coefficients, step.rest)
 
 
 def attended(
-    projection: Projection, moved: _InnerChange, gradient: Tokens, width: int, *, last_is_drawn: bool, more: Entry
+    projection: Projection,
+    moved: _InnerChange,
+    gradient: Tokens,
+    width: int,
+    *,
+    last_is_drawn: bool,
+    more: Entry,
 ) -> MatrixStep:
     """Through attention's mixing and its last matrix.
 
-    more: what `_met` says. last_is_drawn: False where the identity stands for the last matrix, and scatters nothing.
+    more: what `_met` says. last_is_drawn: False where the identity stands for the last matrix, and
+    scatters nothing.
     """
     tokens = projection.length
 
@@ -89,9 +131,10 @@ def attended(
 def _met(applied: Applied, projection: Projection) -> Entry:
     """By how much more what moves along gradients scatters than as many fresh vectors would.
 
-    A query's gradient is made of the very keys that it meets, and a key's of the queries. To a logit both add its own
-    gradient times the other's square: twice the same, which is counted with queries. Of random logits over 4 to 64
-    keys Σ w⁴ is about so much of (Σ w²)²: one over the keys, and a ninth of the logits' variance.
+    A query's gradient is made of the very keys that it meets, and a key's of the queries. To a
+    logit both add its own gradient times the other's square: twice the same, which is counted with
+    queries. Of random logits over 4 to 64 keys Σ w⁴ is about so much of (Σ w²)²: one over the keys,
+    and a ninth of the logits' variance.
     """
     if projection.name != "query":
         return 1.0
@@ -114,15 +157,17 @@ def activated(
 
     gradients: at F's output, and at the outputs of this matrix.
 
-    What a token's gradient has moved passes the very slopes that the gradient came through, which is why second moments
-    of slopes alone do not do.
+    What a token's gradient has moved passes the very slopes that the gradient came through, which
+    is why second moments of slopes alone do not do.
     """
     above, below = gradients
     tokens, inputs, back_map = projection.length, over_tokens(projection.inputs), projection.back
     if below.one <= 0 or not (moved.sign or np.any(whole(moved.coefficients, tokens))):
         return MatrixStep(NONE, forward(back_map, moved.rest, tokens))
     if isinstance(back_map, Factors):
-        return _activated_by_place(projection, back_map, moved, made, gradients, fan_out, activation)
+        return _activated_by_place(
+            projection, back_map, moved, made, gradients, fan_out, activation
+        )
     assert isinstance(back_map, LinearMap)
     found = _slopes(projection, made, above, activation)
     back = back_map.one_one
@@ -158,7 +203,8 @@ def _activated_by_place(
     inputs = whole_of(projection.inputs)
     size = np.sqrt(np.diag(inputs))
     z = inputs * np.outer(np.sqrt(made.variance) / size, np.sqrt(made.variance) / size)
-    # Between the slopes and F's output is the last matrix: gradients above the slopes are so many times those there.
+    # Between the slopes and F's output is the last matrix: gradients above the slopes are so many
+    # times those there.
     slopes = slope_squares(activation, gate=projection.name == "ffn_gate", z=z)
     last = back.one / slopes
     lengths = np.sqrt(last / fan_out)
@@ -174,9 +220,13 @@ def _activated_by_place(
     factors = np.sqrt(np.outer(last, last))
     tokens = projection.length
     guess = solved(Whole(above * np.outer(lengths, lengths)), found.with_gradient, tokens)
-    coefficients = forward(back, moved.coefficients, tokens).plus(Whole(whole(guess, tokens) * factors))
+    coefficients = forward(back, moved.coefficients, tokens).plus(
+        Whole(whole(guess, tokens) * factors)
+    )
     gram = found.gram.plus(found.single, moved.scatter)
-    return MatrixStep(coefficients, forward(back, moved.rest, tokens).plus(Whole(gram.matrix * factors)))
+    return MatrixStep(
+        coefficients, forward(back, moved.rest, tokens).plus(Whole(gram.matrix * factors))
+    )
 
 
 def _slopes(projection: Projection, made: Map, above: Tokens, activation: Activation) -> Slopes:
@@ -195,7 +245,9 @@ def _slopes(projection: Projection, made: Map, above: Tokens, activation: Activa
 
 @dataclass(frozen=True, slots=True)
 class _SublayerChange:
-    """A sub-layer's output after an update at a rate of 1: Gram matrices of its change over tokens."""
+    """A sub-layer's output after an update at a rate of 1: Gram matrices of its change over
+    tokens.
+    """
 
     own: Tokens
     """By its own matrices, its input as it was."""
@@ -220,11 +272,15 @@ class Carried:
         self.tokens, self.width = stack.setting.tokens, stack.atoms.width
         reads = [*(applied.input for applied in stack.applied), stack.output]
         arrived = [*(over_tokens(one.input) for one in gradients.arrived), over_tokens(at_output)]
-        self._ledger = ledger_of(stack.atoms, self.tokens, [read.gradient_coefficients for read in reads], arrived)
+        self._ledger = ledger_of(
+            stack.atoms, self.tokens, [read.gradient_coefficients for read in reads], arrived
+        )
         self.learnt = self._learnt(gradients)
         self.moved = [
             self._move(number, applied, at)
-            for number, (applied, at) in enumerate(zip(stack.applied, gradients.arrived, strict=True))
+            for number, (applied, at) in enumerate(
+                zip(stack.applied, gradients.arrived, strict=True)
+            )
         ]
 
     def gram(self, value: Moments) -> Tokens:
@@ -233,7 +289,9 @@ class Carried:
         return self._ledger.gram(row, self._ledger.along(row))
 
     def downhill(self, g: Tokens) -> float:
-        """-Σ_t E⟨g_t, δy_t⟩ over all tokens: how much the loss falls, to first order. g: at the output."""
+        """-Σ_t E⟨g_t, δy_t⟩ over all tokens: how much the loss falls, to first order. g: at the
+        output.
+        """
         along = self._ledger.along(_change_coefficients(self.stack.output))
         return trace(g, self._ledger.at(along, -1), self.tokens)
 
@@ -249,7 +307,8 @@ class Carried:
         along = self._ledger.along(row)
         gram = self._ledger.gram(row, along)
         if applied.input.normed:
-            # A norm takes off what lies along its input, and LayerNorm the mean: of what is random, a d-th each.
+            # A norm takes off what lies along its input, and LayerNorm the mean: of what is random,
+            # a d-th each.
             gram = gram.scaled(1 - 2 / self.stack.atoms.scatter_width)
         at_input = self._ledger.at(along, number)
         owns = self._owns(applied, at)
@@ -274,7 +333,14 @@ class Carried:
     def _owns(self, applied: Applied, at: Arrived) -> list[_InnerChange]:
         activates = applied.site.kind == "feed_forward"
         return [
-            own(self.rule, projection, over_tokens(g), self.width, self._outputs(applied), activated=activates)
+            own(
+                self.rule,
+                projection,
+                over_tokens(g),
+                self.width,
+                self._outputs(applied),
+                activated=activates,
+            )
             for projection, g in zip(applied.map.projections, at.projections, strict=True)
         ]
 
@@ -287,9 +353,13 @@ class Carried:
         if kind == "feed_forward":
             x = applied.input
             mean = made.last_mean / made.last_inputs.one**0.5
-            hidden = Hidden(self.stack.setting.activation, made.variance, correlation(x.p, x.q), mean)
+            hidden = Hidden(
+                self.stack.setting.activation, made.variance, correlation(x.p, x.q), mean
+            )
         return first_step(
-            self.rule, UpdatedMatrix(inputs, over_tokens(at.output), made.last_width, self.width, hidden), self.tokens
+            self.rule,
+            UpdatedMatrix(inputs, over_tokens(at.output), made.last_width, self.width, hidden),
+            self.tokens,
         )
 
     def _through(self, applied: Applied, at: Arrived, moved: list[_InnerChange]) -> MatrixStep:
@@ -300,10 +370,14 @@ class Carried:
                 continue
             if applied.site.kind == "feed_forward":
                 gradients = (over_tokens(at.output), over_tokens(g))
-                step = activated(projection, one, applied.map, gradients, outputs, self.stack.setting.activation)
+                step = activated(
+                    projection, one, applied.map, gradients, outputs, self.stack.setting.activation
+                )
             else:
                 drawn, more = self.last_is_drawn, _met(applied, projection)
-                step = attended(projection, one, over_tokens(g), outputs, last_is_drawn=drawn, more=more)
+                step = attended(
+                    projection, one, over_tokens(g), outputs, last_is_drawn=drawn, more=more
+                )
             total = together(total, step)
         return total
 
@@ -313,7 +387,8 @@ class Carried:
 
 
 def _change_coefficients(x: Moments) -> Array:
-    """Of a value's change: those of gradients, since a norm divides both by the size that was drawn.
+    """Of a value's change: those of gradients, since a norm divides both by the size that was
+    drawn.
 
     What no gradient passes, a change does pass.
     """

@@ -14,7 +14,14 @@ from ..kernels import Activation
 from ..mixing import Entry, Products
 from ..moments import Use
 from ..places import whole_of
-from .signs import Response, rounded, to_gaussian, to_gaussian_by_place, to_hidden, to_hidden_by_place
+from .signs import (
+    Response,
+    rounded,
+    to_gaussian,
+    to_gaussian_by_place,
+    to_hidden,
+    to_hidden_by_place,
+)
 from .tokens import NONE, Tokens, Whole, over_tokens, polar, sandwich, solved, trace, whole
 
 UpdateRule = Literal["gradient", "sign", "orthogonal", "random"]
@@ -31,11 +38,15 @@ UPDATES: dict[str, UpdateRule] = {
 }
 """Optimisers, and what their first update is proportional to. Decay of weights is left out."""
 MUON_SCALE = 0.2
-"""Of √max(rows, columns), as torch's `match_rms_adamw` (Liu et al. 2025, arXiv:2502.16982, section 2.2)."""
+"""Of √max(rows, columns), as torch's `match_rms_adamw` (Liu et al. 2025, arXiv:2502.16982, section
+2.2).
+"""
 
 
 class Hidden(NamedTuple):
-    """Inputs that are hidden units: their activation, and z's variance and correlation of two tokens."""
+    """Inputs that are hidden units: their activation, and z's variance and correlation of two
+    tokens.
+    """
 
     activation: Activation
     variance: Entry
@@ -58,7 +69,9 @@ class UpdatedMatrix(NamedTuple):
 
 
 class MatrixStep(NamedTuple):
-    """How outputs move: -η times Σ_t `coefficients`_ts g_t, and a rest without covariance with any gradient."""
+    """How outputs move: -η times Σ_t `coefficients`_ts g_t, and a rest without covariance with any
+    gradient.
+    """
 
     coefficients: Tokens
     rest: Tokens
@@ -81,16 +94,22 @@ def first_step(rule: UpdateRule, matrix: UpdatedMatrix, tokens: int) -> MatrixSt
 
 
 def _gradient(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
-    """δW = -η Σ_t g_t u_tᵀ: δW u_s = -η Σ_t g_t (u_t·u_s), and inner products of finite vectors scatter."""
+    """δW = -η Σ_t g_t u_tᵀ: δW u_s = -η Σ_t g_t (u_t·u_s), and inner products of finite vectors
+    scatter.
+    """
     u, k = matrix.inputs, matrix.gradient
     scatter = u.scaled(trace(k, u, tokens)).plus(sandwich(u, k, tokens))
     return MatrixStep(u.scaled(matrix.fan_in), scatter.scaled(matrix.fan_in / matrix.fan_out))
 
 
 def _orthogonal(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
-    """δW = -η s (G Gᵀ)^(-1/2) G, G = Γ Uᵀ of rank `tokens`: Γ K^(-1/2) (Uᵀ U)^(1/2) at the inputs, K = Γᵀ Γ."""
+    """δW = -η s (G Gᵀ)^(-1/2) G, G = Γ Uᵀ of rank `tokens`: Γ K^(-1/2) (Uᵀ U)^(1/2) at the inputs,
+    K = Γᵀ Γ.
+    """
     scale = MUON_SCALE * math.sqrt(max(matrix.fan_in, matrix.fan_out))
-    return MatrixStep(polar(matrix.inputs.scaled(matrix.fan_in), matrix.gradient, tokens).scaled(scale), NONE)
+    return MatrixStep(
+        polar(matrix.inputs.scaled(matrix.fan_in), matrix.gradient, tokens).scaled(scale), NONE
+    )
 
 
 def _sign(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
@@ -112,10 +131,13 @@ def _response(matrix: UpdatedMatrix, entry: Tokens, tokens: int) -> Response:
             return to_gaussian_by_place(inputs.matrix, gradients)
         activation, variance, correlation, mean = matrix.hidden
         z = whole_of(Products(variance, correlation * np.sqrt(np.outer(variance, variance))))
-        return to_hidden_by_place(activation, z, inputs.matrix, mean * np.sqrt(np.diag(inputs.matrix)), gradients)
+        return to_hidden_by_place(
+            activation, z, inputs.matrix, mean * np.sqrt(np.diag(inputs.matrix)), gradients
+        )
     found = _response_of_alike(matrix, tokens)
     return Response(
-        found.gram.scaled(inputs.one), found.with_gradient.scaled(math.sqrt(inputs.one) * math.sqrt(entry.one))
+        found.gram.scaled(inputs.one),
+        found.with_gradient.scaled(math.sqrt(inputs.one) * math.sqrt(entry.one)),
     )
 
 
@@ -125,7 +147,8 @@ def _response_of_alike(matrix: UpdatedMatrix, tokens: int) -> Response:
     if matrix.hidden is None:
         return to_gaussian(tokens, rounded(matrix.inputs.two / matrix.inputs.one), gradients)
     activation, variance, correlation, mean = matrix.hidden
-    # A power of a unit is as ReLU's whatever z's size; for the others three digits of it are enough.
+    # A power of a unit is as ReLU's whatever z's size; for the others three digits of it are
+    # enough.
     variance = 1.0 if activation == "relu" else float(f"{variance:.3g}")
     return to_hidden(tokens, activation, variance, rounded(correlation), gradients, round(mean, 4))
 
@@ -149,8 +172,9 @@ def learnt_steps(
 ) -> list[MatrixStep]:
     """How far each product of a value with a trained number moves, at a rate of 1.
 
-    The number of a product a x has the gradient Σ_t ⟨g_t, x_t⟩ over all its uses, or for every feature its own; the
-    product moves by x times the number's step. Muon leaves what is no matrix to AdamW.
+    The number of a product a x has the gradient Σ_t ⟨g_t, x_t⟩ over all its uses, or for every
+    feature its own; the product moves by x times the number's step. Muon leaves what is no matrix
+    to AdamW.
     """
     squares: dict[Hashable, float] = defaultdict(float)
     for use, g in zip(uses, gradients, strict=True):
@@ -161,7 +185,9 @@ def learnt_steps(
     ]
 
 
-def _step(rule: UpdateRule, use: Use, g: Tokens, square: float, width: int, tokens: int) -> MatrixStep:
+def _step(
+    rule: UpdateRule, use: Use, g: Tokens, square: float, width: int, tokens: int
+) -> MatrixStep:
     """square: E of the number's squared gradient, over all features where it has one for each."""
     x, whole = over_tokens(use.value.products), use.entries == 1
     if rule == "random":
@@ -176,4 +202,6 @@ def _step(rule: UpdateRule, use: Use, g: Tokens, square: float, width: int, toke
     else:
         gram = x
         coefficients = x.scaled(MOST_OF_GAUSSIAN * math.sqrt((1 if whole else width) / square))
-    return MatrixStep(coefficients, gram.plus(sandwich(coefficients, g.scaled(1 / width), tokens), -1.0))
+    return MatrixStep(
+        coefficients, gram.plus(sandwich(coefficients, g.scaled(1 / width), tokens), -1.0)
+    )

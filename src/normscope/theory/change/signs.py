@@ -1,12 +1,14 @@
 """What the sign of a matrix's gradient does to the matrix's inputs: E[sign(Σ_t g_t u_t) u_s].
 
-An entry of the gradient is Σ_t g_t u_t over tokens, g the gradient at one output and u the value of one input. For one
-output, whose g the sum over inputs has in common, this is E over an input: `response`. Over the inputs, which are many,
-a matrix W with δW = -η sign G moves its output s by -η times as many responses, and by what single inputs scatter.
+An entry of the gradient is Σ_t g_t u_t over tokens, g the gradient at one output and u the value of
+one input. For one output, whose g the sum over inputs has in common, this is E over an input:
+`response`. Over the inputs, which are many, a matrix W with δW = -η sign G moves its output s by -η
+times as many responses, and by what single inputs scatter.
 
-Expectations over Gaussians that the tokens of a sequence share in part are means over fixed points. There is one set of
-points for a number of tokens, whatever the correlation, so that curves over depth are smooth and the same every time. A
-mean over points is one over tokens too: its error is below a hundredth.
+Expectations over Gaussians that the tokens of a sequence share in part are means over fixed points.
+There is one set of points for a number of tokens, whatever the correlation, so that curves over
+depth are smooth and the same every time. A mean over points is one over tokens too: its error is
+below a hundredth.
 """
 
 import math
@@ -36,7 +38,9 @@ def _points(tokens: int, seed: int) -> tuple[Array, Array]:
 
 
 def normals(tokens: int, correlation: float, seed: int) -> Array:
-    """(S, tokens) of variance 1 and that correlation of two tokens; another seed, another variable."""
+    """(S, tokens) of variance 1 and that correlation of two tokens; another seed, another
+    variable.
+    """
     shared, rest = _points(tokens, seed)
     together = math.sqrt(max(0.0, 1 + (tokens - 1) * correlation))
     return together * shared + math.sqrt(max(0.0, 1 - correlation)) * rest
@@ -73,8 +77,8 @@ class Response(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def to_gaussian(tokens: int, inputs: float, gradients: float) -> Response:
-    """Of Gaussian inputs and gradients of variance 1 and those correlations: √(2/π) Σg / √(gᵀ Σ g), Σ the inputs'
-    covariance."""
+    """Of Gaussian inputs and gradients of variance 1 and those correlations: √(2/π) Σg / √(gᵀ Σ g),
+    Σ the inputs' covariance."""
     g = normals(tokens, gradients, _GRADIENT)
     found = _to_gaussian(g, inputs)
     return Response(mean_product(found, found), mean_product(g, found))
@@ -91,13 +95,20 @@ def _to_gaussian(g: Array, inputs: float | Array) -> Array:
 
 @lru_cache(maxsize=4096)
 def to_hidden(
-    tokens: int, activation: Activation, variance: float, inputs: float, gradients: float, mean: float
+    tokens: int,
+    activation: Activation,
+    variance: float,
+    inputs: float,
+    gradients: float,
+    mean: float,
 ) -> Response:
     """Of hidden units φ(z), z with that correlation of tokens and that variance.
 
-    mean: what the units have for a mean, of their root mean square; a norm within F may have taken it off.
+    mean: what the units have for a mean, of their root mean square; a norm within F may have taken
+    it off.
 
-    By points for gradients and points for inputs: as many inputs as there are, a real matrix would have.
+    By points for gradients and points for inputs: as many inputs as there are, a real matrix would
+    have.
     """
     units = _units(tokens, activation, variance, inputs, mean)
     g = normals(tokens, gradients, _GRADIENT)[:_GRADIENTS]
@@ -109,7 +120,9 @@ def to_hidden(
 
 
 @lru_cache(maxsize=64)
-def _units(tokens: int, activation: Activation, variance: float, inputs: float, mean: float) -> Array:
+def _units(
+    tokens: int, activation: Activation, variance: float, inputs: float, mean: float
+) -> Array:
     """(S, tokens) of mean square 1 and that mean."""
     z = math.sqrt(variance) * normals(tokens, max(0.0, inputs), _OWN)[:_INPUTS]
     units = activated(activation, z)
@@ -122,12 +135,16 @@ def _units(tokens: int, activation: Activation, variance: float, inputs: float, 
 
 
 class Slopes(NamedTuple):
-    """Means over what hidden units let through: slopes φ' of mean square 1, gradients b above them of variance 1."""
+    """Means over what hidden units let through: slopes φ' of mean square 1, gradients b above them
+    of variance 1.
+    """
 
     slope: Alike
     """E φ'_s φ'_t."""
     own: Alike
-    """Gram matrix of φ'_s φ'_s b_s: what a token's gradient makes of itself on its way down and up again."""
+    """Gram matrix of φ'_s φ'_s b_s: what a token's gradient makes of itself on its way down and up
+    again.
+    """
     all_: Alike
     """Of φ'_s Σ_t φ'_t b_t."""
     own_with_all: Alike
@@ -140,12 +157,23 @@ class Slopes(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def slopes(tokens: int, activation: Activation, gate: bool, variance: float, inputs: float, gradients: float) -> Slopes:
-    """Given the correlation of inputs, that of gradients above the activation, and the variance of z."""
+def slopes(
+    tokens: int,
+    activation: Activation,
+    gate: bool,
+    variance: float,
+    inputs: float,
+    gradients: float,
+) -> Slopes:
+    """Given the correlation of inputs, that of gradients above the activation, and the variance of
+    z.
+    """
     z = normals(tokens, inputs, _OWN)
     other = normals(tokens, inputs, _GATE)
     sigma = math.sqrt(variance)
-    found = gate_slope(activation, sigma * z, sigma * other) if gate else slope(activation, sigma * z)
+    found = (
+        gate_slope(activation, sigma * z, sigma * other) if gate else slope(activation, sigma * z)
+    )
     found /= math.sqrt(float(np.square(found).mean()))
     b = normals(tokens, gradients, _GRADIENT)
     g = found * b
@@ -193,18 +221,28 @@ def to_gaussian_by_place(inputs: Array, gradients: Array) -> Response:
     return Response(mean_by_place(found, found), mean_by_place(g, found))
 
 
-def to_hidden_by_place(activation: Activation, z: Array, inputs: Array, mean: Array, gradients: Array) -> Response:
-    """As `to_hidden`: z with that Gram matrix, whose units have those squares (the diagonal of `inputs`) and means."""
+def to_hidden_by_place(
+    activation: Activation, z: Array, inputs: Array, mean: Array, gradients: Array
+) -> Response:
+    """As `to_hidden`: z with that Gram matrix, whose units have those squares (the diagonal of
+    `inputs`) and means.
+    """
     values = normals_by_place(z, _OWN)[:_INPUTS]
     units = activated(activation, values)
     if activation in GATED:
         units = units * normals_by_place(z, _GATE)[:_INPUTS]
     units = units - units.mean(0)
-    size = np.sqrt(np.maximum(np.diag(inputs) - mean**2, 0.0) / np.maximum(np.square(units).mean(0), _TINY))
+    size = np.sqrt(
+        np.maximum(np.diag(inputs) - mean**2, 0.0) / np.maximum(np.square(units).mean(0), _TINY)
+    )
     units = units * size + mean
     g, count = normals_by_place(gradients, _GRADIENT)[:_GRADIENTS], len(units)
     found = np.sign(g @ units.T) @ units / count
-    gram = mean_by_place(found, found).plus(mean_by_place(units, units), -1 / count).scaled(1 / (1 - 1 / count))
+    gram = (
+        mean_by_place(found, found)
+        .plus(mean_by_place(units, units), -1 / count)
+        .scaled(1 / (1 - 1 / count))
+    )
     return Response(gram, mean_by_place(g, found))
 
 
@@ -212,7 +250,9 @@ _TINY = 1e-300
 
 
 class _Passed(NamedTuple):
-    """What hidden units let through of what moves before them, as `Slopes` says, and what of it goes along b."""
+    """What hidden units let through of what moves before them, as `Slopes` says, and what of it
+    goes along b.
+    """
 
     gram: Whole
     with_gradient: Whole
@@ -230,9 +270,17 @@ def slope_squares(activation: Activation, *, gate: bool, z: Array) -> Array:
 
 
 def through_units(
-    activation: Activation, *, gate: bool, z: Array, gradients: Array, inputs: Array, coefficients: Array, sign: float
+    activation: Activation,
+    *,
+    gate: bool,
+    z: Array,
+    gradients: Array,
+    inputs: Array,
+    coefficients: Array,
+    sign: float,
 ) -> _Passed:
-    """Of changes: those coefficients of the gradients below the activation, and so much of the response to their sign.
+    """Of changes: those coefficients of the gradients below the activation, and so much of the
+    response to their sign.
 
     gradients: the Gram matrix of b, above the slopes. inputs: of an entry of what the matrix reads.
     """
@@ -242,5 +290,7 @@ def through_units(
     g = found * b
     response = found * _to_gaussian(g, inputs) if sign else np.zeros_like(g)
     moved = found * (g @ coefficients) + sign * response
-    single = Whole(mean_by_place(found, found).matrix * inputs).plus(mean_by_place(response, response), -1.0)
+    single = Whole(mean_by_place(found, found).matrix * inputs).plus(
+        mean_by_place(response, response), -1.0
+    )
     return _Passed(mean_by_place(moved, moved), mean_by_place(b, sign * response), single)

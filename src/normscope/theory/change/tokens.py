@@ -1,8 +1,10 @@
-"""Matrices over the tokens of a sequence: Gram matrices of what tokens are, and coefficients of sums over tokens.
+"""Matrices over the tokens of a sequence: Gram matrices of what tokens are, and coefficients of
+sums over tokens.
 
-A Gram matrix of values is E⟨x_s, x_t⟩ / d, one of gradients E⟨g_s, g_t⟩. As coefficients, value s has the sum over
-tokens t of entry (t, s) times a vector of token t. Where all places are alike two numbers say it (`Alike`), and such
-matrices commute; where each has moments of its own, it is the whole matrix (`Whole`).
+A Gram matrix of values is E⟨x_s, x_t⟩ / d, one of gradients E⟨g_s, g_t⟩. As coefficients, value s
+has the sum over tokens t of entry (t, s) times a vector of token t. Where all places are alike two
+numbers say it (`Alike`), and such matrices commute; where each has moments of its own, it is the
+whole matrix (`Whole`).
 """
 
 import math
@@ -124,12 +126,16 @@ def powered(gram: Array, power: float) -> Array:
     """A power of a Gram matrix, 0 where the matrix is."""
     values, vectors = np.linalg.eigh(gram)
     kept = values > _SMALLEST * abs(values).max(initial=0.0)
-    found: Array = (vectors * np.power(values, power, out=np.zeros_like(values), where=kept)) @ vectors.T
+    found: Array = (
+        vectors * np.power(values, power, out=np.zeros_like(values), where=kept)
+    ) @ vectors.T
     return found
 
 
 def polar(inputs: Tokens, gradient: Tokens, tokens: int) -> Tokens:
-    """Of G = Γ Uᵀ, Γᵀ Γ and Uᵀ U given: the coefficients of Γ in (G Gᵀ)^(-1/2) G U, B^½ (B^½ K B^½)^(-½) B^½."""
+    """Of G = Γ Uᵀ, Γᵀ Γ and Uᵀ U given: the coefficients of Γ in (G Gᵀ)^(-1/2) G U, B^½ (B^½ K
+    B^½)^(-½) B^½.
+    """
     size = square_root(inputs, tokens)
     if isinstance(size, Whole):
         between = powered(size.matrix @ whole(gradient, tokens) @ size.matrix, -0.5)
@@ -145,10 +151,11 @@ def trace(left: Tokens, right: Tokens, tokens: int) -> float:
 
 
 def forward(back: GradientMap, matrix: Tokens, tokens: int) -> Tokens:
-    """Through the adjoint of a map of gradients: what the same map, forward, makes of Gram matrices and coefficients.
+    """Through the adjoint of a map of gradients: what the same map, forward, makes of Gram matrices
+    and coefficients.
 
-    ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ have one second moment, so that Σ_st of the products of both Gram matrices is the same on
-    either side.
+    ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ have one second moment, so that Σ_st of the products of both Gram
+    matrices is the same on either side.
     """
     if isinstance(back, ByPlace | Factors):
         return Whole(back.forward(whole(matrix, tokens)))
@@ -168,15 +175,21 @@ def mapped(map_: LinearMap, matrix: Alike) -> Alike:
 
 
 class _Ledger:
-    """What every part of a stack's values has moved: along the gradients at all inputs, and beside them.
+    """What every part of a stack's values has moved: along the gradients at all inputs, and beside
+    them.
 
-    Of tokens that are all alike: matrices over them by their eigenvalues, of what all share and of what they do not.
+    Of tokens that are all alike: matrices over them by their eigenvalues, of what all share and of
+    what they do not.
 
     Changes of either kind stay so, on their way forward and back.
     """
 
-    def __init__(self, atoms: Atoms, tokens: int, back: Sequence[Array], gradients: Sequence[Tokens]) -> None:
-        """Of the values that sub-layers read, and of the output: coefficients of gradients, and gradients there."""
+    def __init__(
+        self, atoms: Atoms, tokens: int, back: Sequence[Array], gradients: Sequence[Tokens]
+    ) -> None:
+        """Of the values that sub-layers read, and of the output: coefficients of gradients, and
+        gradients there.
+        """
         self.tokens, self.width = tokens, atoms.width
         self._back = np.zeros((len(back), atoms.count))
         for row, read in zip(self._back, back, strict=True):
@@ -192,8 +205,8 @@ class _Ledger:
         self._coefficients[atom], self._rests[atom] = coefficients.values(self.tokens), rest
 
     def along(self, row: Array) -> Array:
-        """(inputs, 2): the coefficients of the gradients at all inputs, which are independent of one another, that
-        the change of a value with those coefficients has."""
+        """(inputs, 2): the coefficients of the gradients at all inputs, which are independent of
+        one another, that the change of a value with those coefficients has."""
         size = len(row)
         found: Array = self._back[:, :size] @ (row[:, None] * self._coefficients[:size])
         return found
@@ -207,13 +220,17 @@ class _Ledger:
         """E⟨δx_s, δx_t⟩ / d of the value."""
         shared, apart = (along**2 * self._sizes).sum(0) / self.width
         one, two = row**2 @ self._rests[: len(row)]
-        return of_values(float(shared), float(apart), self.tokens).plus(Alike(float(one), float(two)))
+        return of_values(float(shared), float(apart), self.tokens).plus(
+            Alike(float(one), float(two))
+        )
 
 
 class _LedgerByPlace:
     """The same where each token has a place of its own: whole matrices over tokens."""
 
-    def __init__(self, atoms: Atoms, tokens: int, back: Sequence[Array], gradients: Sequence[Tokens]) -> None:
+    def __init__(
+        self, atoms: Atoms, tokens: int, back: Sequence[Array], gradients: Sequence[Tokens]
+    ) -> None:
         self.tokens, self.width = tokens, atoms.width
         self._back = np.zeros((tokens, len(back), atoms.count))
         for number, read in enumerate(back):
@@ -223,7 +240,10 @@ class _LedgerByPlace:
         self._rests = np.zeros((atoms.count, tokens, tokens))
 
     def put(self, atom: int, coefficients: Tokens, rest: Tokens) -> None:
-        self._coefficients[:, atom], self._rests[atom] = whole(coefficients, self.tokens), whole(rest, self.tokens)
+        self._coefficients[:, atom], self._rests[atom] = (
+            whole(coefficients, self.tokens),
+            whole(rest, self.tokens),
+        )
 
     def along(self, row: Array) -> Array:
         """(inputs, tokens, tokens)"""

@@ -18,7 +18,9 @@ _FEW_KEYS = 6
 def attending(stack: Stack) -> list[_Site]:
     """The attention of its blocks that was understood."""
     return [
-        (sublayer, seen) for sublayer in stack.sublayers if sublayer.block > 0 and (seen := sublayer.measured.attention)
+        (sublayer, seen)
+        for sublayer in stack.sublayers
+        if sublayer.block > 0 and (seen := sublayer.measured.attention)
     ]
 
 
@@ -31,14 +33,20 @@ def counted(places: Sequence[_Site], of: Sequence[_Site]) -> str:
 
 
 def _freezing(keys: float) -> float:
-    """Deviation of independent Gaussian logits beyond which a few of many keys get all the weight: √(2 ln keys)."""
+    """Deviation of independent Gaussian logits beyond which a few of many keys get all the weight:
+    √(2 ln keys).
+    """
     return math.sqrt(2 * math.log(max(keys, 2.0)))
 
 
 def _is_cosine(seen: AttentionMeasurements) -> bool:
-    """Whether queries and keys have length 1: a temperature then bounds logits, and no width of heads asks for 1/√d."""
+    """Whether queries and keys have length 1: a temperature then bounds logits, and no width of
+    heads asks for 1/√d.
+    """
     length = math.sqrt(seen.head_width)
-    return len(seen.normed) == 2 and all(abs(size * length - 1) < 0.1 for size in (seen.query_size, seen.key_size))
+    return len(seen.normed) == 2 and all(
+        abs(size * length - 1) < 0.1 for size in (seen.query_size, seen.key_size)
+    )
 
 
 _TEMPERATURE = 10.0
@@ -62,10 +70,12 @@ def attention_saturated(patient: Patient, stack: Stack) -> Iterator[Fault]:
     cause, fix = _cause(stack, sublayer, worst)
     yield Fault(
         where=[site for site, _ in found],
-        message=f"{counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
-        f"{worst.keys:.3g} keys, where a softmax freezes at √(2 ln {worst.keys:.3g}) = "
-        f"{_freezing(worst.keys):.3g}: the largest weight is {worst.largest:.2g} in the mean, the entropy "
-        f"{worst.entropy:.2g} of a plain mean's; {cause}",
+        message=(
+            f"{counted(found, sites)} logits vary by up to {worst.deviation:.3g} between a query's "
+            f"{worst.keys:.3g} keys, where a softmax freezes at √(2 ln {worst.keys:.3g}) = "
+            f"{_freezing(worst.keys):.3g}: the largest weight is {worst.largest:.2g} in the mean, "
+            f"the entropy {worst.entropy:.2g} of a plain mean's; {cause}"
+        ),
         fix=fix,
     )
 
@@ -74,16 +84,25 @@ def _cause(stack: Stack, sublayer: Sublayer, seen: AttentionMeasurements) -> tup
     """Why logits are large, and what to change."""
     width = seen.head_width
     if seen.scale is not None and abs(seen.scale) * math.sqrt(width) >= width**0.25:
-        return f"q·k is multiplied by {seen.scale:.4g}, not by 1/√{width} = {width**-0.5:.4g}", _SCALED.format(width)
+        return (
+            f"q·k is multiplied by {seen.scale:.4g}, not by 1/√{width} = {width**-0.5:.4g}",
+            _SCALED.format(width),
+        )
     sizes = f"queries have entries of size {seen.query_size:.3g}, keys of {seen.key_size:.3g}"
-    independent = abs(seen.scale or width**-0.5) * math.sqrt(width) * seen.query_size * seen.key_size
+    independent = (
+        abs(seen.scale or width**-0.5) * math.sqrt(width) * seen.query_size * seen.key_size
+    )
     if seen.deviation > 2 * independent:
         return (
-            f"{sizes}, which would give {independent:.3g} were they independent: queries and keys point the same way",
+            f"{sizes}, which would give {independent:.3g} were they independent: queries and keys "
+            "point the same way",
             "draw the matrices of queries and keys independently of each other",
         )
     if seen.normed:
-        return f"{sizes} behind their norms", "start the gains of the norms of queries and keys at 1"
+        return (
+            f"{sizes} behind their norms",
+            "start the gains of the norms of queries and keys at 1",
+        )
     read = 1.0 if sublayer.formula.reads_norm else math.sqrt(sublayer.measured.stream_square)
     if read >= 2:
         return (
@@ -92,7 +111,8 @@ def _cause(stack: Stack, sublayer: Sublayer, seen: AttentionMeasurements) -> tup
         )
     return (
         f"{sizes}, for their matrices are drawn large",
-        "draw the matrices of queries and keys with a standard deviation of 1/√d or less, d their inputs",
+        "draw the matrices of queries and keys with a standard deviation of 1/√d or less, d their "
+        "inputs",
     )
 
 
@@ -108,15 +128,19 @@ _SAME = 0.02
 
 @stack_rule("attention-scale", initial_weights)
 def attention_scale(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Attention whose q·k is multiplied by a constant that is not 1/√d, and whose weights do not make up for it."""
+    """Attention whose q·k is multiplied by a constant that is not 1/√d, and whose weights do not
+    make up for it.
+    """
     sites = [site for site in attending(stack) if site[1].scale and not _is_cosine(site[1])]
     odd = _odd_scales(sites)
     if odd:
         usual = next(seen for site in sites if site not in odd and (seen := site[1]))
         yield Fault(
             where=[site for site, _ in odd],
-            message=f"{counted(odd, sites)} q·k is multiplied by {odd[0][1].scale:.4g}, in most others by "
-            f"{usual.scale:.4g}",
+            message=(
+                f"{counted(odd, sites)} q·k is multiplied by {odd[0][1].scale:.4g}, in most others "
+                f"by {usual.scale:.4g}"
+            ),
         )
     # What a scale has saturated already, in any block, is told as that.
     saturated = any(_is_saturated(seen) for _, seen in sites)
@@ -125,7 +149,9 @@ def attention_scale(patient: Patient, stack: Stack) -> Iterator[Fault]:
         found = [site for site in rest if asked(site[1], stack.width)]
         rest = [site for site in rest if site not in found]
         if found:
-            yield _unlike(found, sites, Severity.INFO if _is_meant(patient, found[0][1]) else severity, told)
+            yield _unlike(
+                found, sites, Severity.INFO if _is_meant(patient, found[0][1]) else severity, told
+            )
 
 
 _UNSCALED = frozenset({"gpt_neo"})
@@ -133,10 +159,14 @@ _UNSCALED = frozenset({"gpt_neo"})
 
 
 def _is_meant(patient: Patient, seen: AttentionMeasurements) -> bool:
-    """Whether the model's configuration gives its attention this number, or is of a family that has none."""
+    """Whether the model's configuration gives its attention this number, or is of a family that has
+    none.
+    """
     config = getattr(patient.model, "config", None)
     given = getattr(config, "attention_multiplier", None)
-    return getattr(config, "model_type", None) in _UNSCALED or (given is not None and given == seen.scale)
+    return getattr(config, "model_type", None) in _UNSCALED or (
+        given is not None and given == seen.scale
+    )
 
 
 def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, told: str) -> Fault:
@@ -144,8 +174,9 @@ def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, 
     return Fault(
         severity=severity,
         where=[site for site, _ in found],
-        message=f"{counted(found, sites)} q·k of heads of width {seen.head_width} is multiplied by {seen.scale:.4g}, "
-        f"where 1/√{seen.head_width} is {seen.head_width**-0.5:.4g}: {told}; logits vary by {seen.deviation:.2g} now"
+        message=f"{counted(found, sites)} q·k of heads of width {seen.head_width} is multiplied by "
+        f"{seen.scale:.4g}, where 1/√{seen.head_width} is {seen.head_width**-0.5:.4g}: {told}; "
+        f"logits vary by {seen.deviation:.2g} now"
         + (", for initial weights are small" if seen.deviation < 1 else ""),
         fix=_SCALED.format(seen.head_width)
         + ("" if severity != Severity.INFO else ", unless rates and initial weights follow µP too"),
@@ -153,18 +184,26 @@ def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, 
 
 
 def _odd_scales(sites: Sequence[_Site]) -> list[_Site]:
-    """Those unlike most, as a number and as a multiple of 1/√d: heads of another width may keep either."""
+    """Those unlike most, as a number and as a multiple of 1/√d: heads of another width may keep
+    either.
+    """
     names = [str(place) for place in range(len(sites))]
     scales = [abs(seen.scale or 0.0) for _, seen in sites]
-    widths = [scale * math.sqrt(seen.head_width) for scale, (_, seen) in zip(scales, sites, strict=True)]
+    widths = [
+        scale * math.sqrt(seen.head_width) for scale, (_, seen) in zip(scales, sites, strict=True)
+    ]
     odd = [{one.name for one in odd_ones(names, sizes, apart=_ODD)} for sizes in (scales, widths)]
-    return [site for name, site in zip(names, sites, strict=True) if all(name in some for some in odd)]
+    return [
+        site for name, site in zip(names, sites, strict=True) if all(name in some for some in odd)
+    ]
 
 
 def _is_unscaled(seen: AttentionMeasurements, _: int) -> bool:
     sizes = seen.query_size * seen.key_size if seen.normed else seen.drawn
     scale = abs(seen.scale or 0.0)
-    return sizes is not None and seen.head_width >= _NARROW and min(scale, scale * sizes) >= _MISSING
+    return (
+        sizes is not None and seen.head_width >= _NARROW and min(scale, scale * sizes) >= _MISSING
+    )
 
 
 def _is_over(seen: AttentionMeasurements, number: float, within: float = _SAME) -> bool:
@@ -193,12 +232,22 @@ _EXACT = 1e-4
 def _is_by_heads(seen: AttentionMeasurements, width: int) -> bool:
     heads = width // seen.head_width
     # Of d² heads it is 1/d.
-    return heads not in (1, seen.head_width, seen.head_width**2) and _is_over(seen, math.sqrt(heads), _EXACT)
+    return heads not in (1, seen.head_width, seen.head_width**2) and _is_over(
+        seen, math.sqrt(heads), _EXACT
+    )
 
 
 _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str], ...] = (
-    (_is_by_heads, Severity.WARNING, "this is 1/√H of the number of heads, not 1/√d of the width of one"),
-    (_is_unscaled, Severity.WARNING, "no 1/√d takes off what the width of a head multiplies logits with"),
+    (
+        _is_by_heads,
+        Severity.WARNING,
+        "this is 1/√H of the number of heads, not 1/√d of the width of one",
+    ),
+    (
+        _is_unscaled,
+        Severity.WARNING,
+        "no 1/√d takes off what the width of a head multiplies logits with",
+    ),
     (_is_of_width, Severity.WARNING, "this is 1/√d of the stream, not of a head"),
     (_is_by_width_of_stream, Severity.WARNING, "this is 1/d of the stream, not 1/√d of a head"),
     (
@@ -213,12 +262,16 @@ _TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str],
 
 @stack_rule("softmax-axis")
 def softmax_axis(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Attention whose weights sum to 1 along another dimension than the one that values are weighed along."""
+    """Attention whose weights sum to 1 along another dimension than the one that values are weighed
+    along.
+    """
     sites = attending(stack)
     found = [site for site in sites if site[1].wrong_axis]
     if found:
         yield Fault(
             where=[site for site, _ in found],
-            message=f"{counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that a query's "
-            "weights do not sum to 1",
+            message=(
+                f"{counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that "
+                "a query's weights do not sum to 1"
+            ),
         )

@@ -1,7 +1,8 @@
-"""What sets the size of a stream beside matrices: gains of norms, and embeddings with what they are scaled by.
+"""What sets the size of a stream beside matrices: gains of norms, and embeddings with what they are
+scaled by.
 
-Gains may start at another number than 1, or have been trained for a norm that adds 1 to them. Embeddings are looked at
-beside what is added to their rows before the first block reads the sum.
+Gains may start at another number than 1, or have been trained for a norm that adds 1 to them.
+Embeddings are looked at beside what is added to their rows before the first block reads the sum.
 """
 
 import math
@@ -32,8 +33,13 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
         added = [gain for gain in large if gain.adds_one]
         yield Fault(
             where=large,
-            message=f"gains of {len(large)} of {len(gains)} norms start at {_range(large)}, where norms start at 1"
-            + (f": the parameters start at {_mean(added):.3g}, and the forward pass adds 1" if added else ""),
+            message=f"gains of {len(large)} of {len(gains)} norms start at {_range(large)}, where "
+            "norms start at 1"
+            + (
+                f": the parameters start at {_mean(added):.3g}, and the forward pass adds 1"
+                if added
+                else ""
+            ),
             fix="start these parameters at 0, as the forward pass multiplies by 1 + w"
             if added
             else "start them at 1; a size that is meant belongs into the weights that read the norm",
@@ -43,8 +49,10 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
     if len(shut) > 1:
         yield Fault(
             where=shut,
-            message=f"the gains of {len(shut)} of {len(gains)} norms start at 0, and the forward pass multiplies by "
-            "them as they are: of what they norm nothing goes on"
+            message=(
+                f"the gains of {len(shut)} of {len(gains)} norms start at 0, and the forward pass "
+                "multiplies by them as they are: of what they norm nothing goes on"
+            )
             + (", every branch and every logit starts at 0" if len(shut) == len(gains) else ""),
             fix="start them at 1, or multiply by 1 + w, as Gemma does with weights that start at 0",
         )
@@ -53,13 +61,17 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO,
             where=small,
-            message=f"gains of {len(small)} of {len(gains)} norms start at {_range(small)}, where norms start at 1",
+            message=f"gains of {len(small)} of {len(gains)} norms start at {_range(small)}, where "
+            "norms start at 1",
             fix="nothing, where branches are meant to start small",
         )
 
 
-def _most_or_a_row(patient: Patient, gains: Sequence[NormGain], is_odd: Callable[[NormGain], bool]) -> list[NormGain]:
-    """The gains that start oddly, where these are most of all, or all of a row of three or more at one place of blocks.
+def _most_or_a_row(
+    patient: Patient, gains: Sequence[NormGain], is_odd: Callable[[NormGain], bool]
+) -> list[NormGain]:
+    """The gains that start oddly, where these are most of all, or all of a row of three or more at
+    one place of blocks.
 
     One norm unlike the others is another rule's.
     """
@@ -68,11 +80,18 @@ def _most_or_a_row(patient: Patient, gains: Sequence[NormGain], is_odd: Callable
         return odd
     weights, by_name = patient.weights, {gain.name: gain for gain in odd}
     rows = repeated({gain.name: weights[gain.name] for gain in gains if gain.name in weights})
-    return [by_name[name] for row in rows if len(row) > 2 and by_name.keys() >= row.keys() for name in row]
+    return [
+        by_name[name]
+        for row in rows
+        if len(row) > 2 and by_name.keys() >= row.keys()
+        for name in row
+    ]
 
 
 def _open_by_design(patient: Patient, shut: Sequence[NormGain]) -> bool:
-    """Whether each of these norms ends a branch, which then starts at 0, as Fixup's and ReZero's do."""
+    """Whether each of these norms ends a branch, which then starts at 0, as Fixup's and ReZero's
+    do.
+    """
     names = {gain.name for gain in shut}
     ends = {
         name
@@ -98,7 +117,9 @@ _SIGNS = 0.1
 
 @rule("gain-convention")
 def gain_convention(patient: Patient) -> Iterator[Fault]:
-    """Trained gains that lie about 1 where the forward pass adds 1, or about 0 where it does not."""
+    """Trained gains that lie about 1 where the forward pass adds 1, or about 0 where it does
+    not.
+    """
     gains = patient.observed.norm_gains
     if not patient.trained or len(gains) < 3:
         return
@@ -106,17 +127,24 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
     if len(doubled) >= _ALL_BUT * len(gains):
         yield Fault(
             where=doubled,
-            message=f"{len(doubled)} of {len(gains)} norms have parameters about 1 (mean {_mean(doubled):.3g}), and "
-            f"the forward pass adds 1 to them: they multiply by {1 + _mean(doubled):.3g}, not by about 1",
-            fix="subtract 1 from these weights when they are loaded, or multiply by w and not by 1 + w",
+            message=f"{len(doubled)} of {len(gains)} norms have parameters about 1 (mean "
+            f"{_mean(doubled):.3g}), and the forward pass adds 1 to them: they multiply by "
+            f"{1 + _mean(doubled):.3g}, not by about 1",
+            fix="subtract 1 from these weights when they are loaded, or multiply by w and not by 1 "
+            "+ w",
         )
-    lost = [gain for gain in gains if not gain.adds_one and abs(gain.own) < _NEAR and gain.own_size < 2 * _NEAR]
+    lost = [
+        gain
+        for gain in gains
+        if not gain.adds_one and abs(gain.own) < _NEAR and gain.own_size < 2 * _NEAR
+    ]
     if sum(gain.negative > _SIGNS or not gain.own_size for gain in lost) >= _ALL_BUT * len(gains):
         yield Fault(
             where=lost,
-            message=f"{len(lost)} of {len(gains)} norms have parameters about 0 (mean {_mean(lost):.3g}, "
-            f"{sum(gain.negative for gain in lost) / len(lost):.0%} of them negative), and the forward pass multiplies "
-            "by them as they are: they were trained for norms that multiply by 1 + w",
+            message=f"{len(lost)} of {len(gains)} norms have parameters about 0 (mean "
+            f"{_mean(lost):.3g}, {sum(gain.negative for gain in lost) / len(lost):.0%} of them "
+            "negative), and the forward pass multiplies by them as they are: they were trained "
+            "for norms that multiply by 1 + w",
             fix="add 1 to these weights when they are loaded, or multiply by 1 + w",
         )
 
@@ -136,33 +164,48 @@ _LEAST_WIDTH = 8
 
 @rule("embedding-scaled-twice", initial_weights)
 def embedding_scaled_twice(patient: Patient) -> Iterator[Fault]:
-    """Rows that are multiplied by the width, where its root is usual, or that were drawn at 1 for that root."""
-    for table in {table.name: table for table in patient.observed.tables if table.width >= _LEAST_WIDTH}.values():
+    """Rows that are multiplied by the width, where its root is usual, or that were drawn at 1 for
+    that root.
+    """
+    for table in {
+        table.name: table for table in patient.observed.tables if table.width >= _LEAST_WIDTH
+    }.values():
         root = math.sqrt(table.width)
         twice = abs(table.factor / table.width - 1) < 0.02 and table.rows_size > 2
         if twice:
             yield Fault(
                 where=table.name,
-                message=f"rows of {table.name}, of deviation {table.size:.3g}, are multiplied by {table.factor:.4g}, "
-                f"the width, and enter the stream at {table.rows_size:.3g}; multiplied once by √{table.width} = "
-                f"{root:.3g} they would have {table.size * root:.3g}",
+                message=f"rows of {table.name}, of deviation {table.size:.3g}, are multiplied by "
+                f"{table.factor:.4g}, the width, and enter the stream at "
+                f"{table.rows_size:.3g}; multiplied once by √{table.width} = {root:.3g} they "
+                f"would have {table.size * root:.3g}",
                 fix="leave one of the two factors √width out",
             )
-        elif abs(table.factor / root - 1) < 0.02 and abs(table.size - 1) < 0.1 and table.rows_size > 2:
+        elif (
+            abs(table.factor / root - 1) < 0.02
+            and abs(table.size - 1) < 0.1
+            and table.rows_size > 2
+        ):
             yield Fault(
                 severity=Severity.INFO,
                 where=table.name,
-                message=f"rows of {table.name} are drawn at deviation {table.size:.3g} and multiplied by "
-                f"√{table.width} = {root:.3g}: they enter the stream at {table.rows_size:.3g}, where "
-                f"the factor is meant for rows of 1/√{table.width}",
+                message=(
+                    f"rows of {table.name} are drawn at deviation {table.size:.3g} and multiplied "
+                    f"by √{table.width} = {root:.3g}: they enter the stream at "
+                    f"{table.rows_size:.3g}, where the factor is meant for rows of 1/√{table.width}"
+                ),
                 fix="draw the table at 1/√width, or leave the factor out",
             )
 
 
 _APART = 5.0
-"""Factor between tables beyond which a sum shows one of them alone: the smaller is 4 % of its square."""
+"""Factor between tables beyond which a sum shows one of them alone: the smaller is 4 % of its
+square.
+"""
 _LOST = 20.0
-"""The same of tokens over positions, which large tokens often are in models that learn positions in time."""
+"""The same of tokens over positions, which large tokens often are in models that learn positions in
+time.
+"""
 
 
 @rule("unequal-tables", initial_weights)
@@ -181,7 +224,9 @@ def unequal_tables(patient: Patient) -> Iterator[Fault]:
 
 
 def _compared(patient: Patient, tables: list[Table]) -> Iterator[Fault]:
-    rows = {name: weights.shape[0] for name, weights in patient.model.named_parameters() if weights.ndim}
+    rows = {
+        name: weights.shape[0] for name, weights in patient.model.named_parameters() if weights.ndim
+    }
     looked_up = [table for table in tables if not table.by_place]
     if not looked_up:
         return
@@ -191,16 +236,20 @@ def _compared(patient: Patient, tables: list[Table]) -> Iterator[Fault]:
         if 1 / _APART <= ratio <= _APART:
             continue
         drowned, over = (tokens, other) if ratio > 1 else (other, tokens)
-        # Vaswani et al.'s factor makes tokens larger on purpose, at a real width as large as sinusoids.
+        # Vaswani et al.'s factor makes tokens larger on purpose, at a real width as large as
+        # sinusoids.
         sinusoid = math.isclose(other.rows_size, math.sqrt(0.5), rel_tol=1e-3)
-        lost = (ratio > 1 or ratio < 1 / _LOST) if tokens.factor == 1 else ratio > 1 and not sinusoid
+        lost = (
+            (ratio > 1 or ratio < 1 / _LOST) if tokens.factor == 1 else ratio > 1 and not sinusoid
+        )
         # Marian's configuration leaves √d out of small rows, and its checkpoints' has it.
         lost = lost and (bool(other.name) or not is_librarys(patient.model, (tokens.name,)))
         yield Fault(
             severity=Severity.WARNING if lost else Severity.INFO,
             where=drowned.name or tokens.name,
-            message=f"rows of {drowned.name or _COMPUTED} have deviation {drowned.rows_size:.3g}{_times(drowned)}, and "
-            f"{max(ratio, 1 / ratio):.3g} times larger ones of {over.name or _COMPUTED} are added to them, of "
+            message=f"rows of {drowned.name or _COMPUTED} have deviation "
+            f"{drowned.rows_size:.3g}{_times(drowned)}, and {max(ratio, 1 / ratio):.3g} times "
+            f"larger ones of {over.name or _COMPUTED} are added to them, of "
             f"{over.rows_size:.3g}{_times(over)}: of the sum's square they make "
             f"{100 / (1 + max(ratio, 1 / ratio) ** 2):.2g} %",
             fix="draw both at one deviation, such as 0.02"

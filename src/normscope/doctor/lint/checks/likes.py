@@ -1,5 +1,5 @@
-"""A block unlike the others: in what its weights, factors, branches or gradients measure, and in how it is treated,
-frozen, in another dtype, or by the optimiser."""
+"""A block unlike the others: in what its weights, factors, branches or gradients measure, and in
+how it is treated, frozen, in another dtype, or by the optimiser."""
 
 import math
 from collections import defaultdict
@@ -21,38 +21,61 @@ _WEIGHT = 1.5
 _FACTOR = 1.2
 """The same of what multiplies a stream or a branch, which is not drawn."""
 _BRANCH = 5.0
-"""The same of a branch's size: what attention adds depends on how alike tokens are, which changes with depth."""
+"""The same of a branch's size: what attention adds depends on how alike tokens are, which changes
+with depth.
+"""
 _GRADIENT = 5.0
-"""The same of a gradient over theory's, which is 1.6 times off at most where logits of attention vary much."""
+"""The same of a gradient over theory's, which is 1.6 times off at most where logits of attention
+vary much.
+"""
 
 
 @rule("uneven-blocks", initial_weights)
 def uneven_blocks(patient: Patient) -> Iterator[Fault]:
-    """Blocks whose weights, factors, branches or gradients are unlike their likes', each told by its first cause."""
-    # What is 0 has rules of its own, for branches and gates; a gain of 0 shuts the stream itself where sums are normed.
+    """Blocks whose weights, factors, branches or gradients are unlike their likes', each told by
+    its first cause.
+    """
+    # What is 0 has rules of its own, for branches and gates; a gain of 0 shuts the stream itself
+    # where sums are normed.
     gains = {gain.name for gain in patient.observed.norm_gains}
-    weights = [one for one in likes.odd_weights(patient.model, apart=_WEIGHT) if one.value or one.name in gains]
+    weights = [
+        one
+        for one in likes.odd_weights(patient.model, apart=_WEIGHT)
+        if one.value or one.name in gains
+    ]
     yield from _uneven(weights, "weights")
     # What a block's weights or factors make larger or smaller is no second fault.
     told = {one.block for one in weights}
     for stack in patient.stacks:
         # A placement that explains the stack has its factors by a rule of its own.
         inside = in_blocks(stack)
-        own = {one.name for one in inside if one.placement and named(one.placement).variant_of == stack.placement}
+        own = {
+            one.name
+            for one in inside
+            if one.placement and named(one.placement).variant_of == stack.placement
+        }
         factors = [] if explained(inside) else likes.odd_factors(stack, apart=_FACTOR)
-        factors = [(what, one) for what, one in factors if one.name not in own or not stack.placement]
+        factors = [
+            (what, one) for what, one in factors if one.name not in own or not stack.placement
+        ]
         for what, factor in factors:
             yield Fault(
                 where=factor.name,
-                message=f"block {factor.block}: {what} of {factor.name} is multiplied by {factor.value:.4g}, in most "
-                f"of the {factor.likes} blocks by {factor.usual:.4g}, and no law of depth explains it",
-                fix=f"multiply {what} by the same number in every block, or by one that follows depth",
+                message=f"block {factor.block}: {what} of {factor.name} is multiplied by "
+                f"{factor.value:.4g}, in most of the {factor.likes} blocks by "
+                f"{factor.usual:.4g}, and no law of depth explains it",
+                fix=f"multiply {what} by the same number in every block, or by one that follows "
+                "depth",
             )
         known = told | {one.block for _, one in factors}
-        outputs = [one for one in likes.odd_branches(stack, apart=_BRANCH) if one.block not in known]
+        outputs = [
+            one for one in likes.odd_branches(stack, apart=_BRANCH) if one.block not in known
+        ]
         yield from _uneven(outputs, "outputs")
         known |= {one.block for one in outputs}
-        pulls = [one for one in likes.odd_gradients(stack, apart=_GRADIENT) if one.block not in known]
+        pulls = [
+            one for one in likes.odd_gradients(stack, apart=_GRADIENT) if one.block not in known
+        ]
         yield from _uneven(pulls, "gradients")
 
 
@@ -61,18 +84,20 @@ _SAID: dict[_Kind, tuple[str, str, str]] = {
     "weights": (
         "{} starts",
         "the same weights of most other blocks",
-        "draw this block as the others are drawn; where a scheme of its own is meant, silence the rule",
+        "draw this block as the others are drawn; where a scheme of its own is meant, silence the "
+        "rule",
     ),
     "outputs": (
         "what {} adds to the stream is",
         "what its likes add in most other blocks",
-        "look in this block for a factor, an activation or a mask that the other blocks do not have",
+        "look in this block for a factor, an activation or a mask that the other blocks do not "
+        "have",
     ),
     "gradients": (
         "the gradient of {}, over what theory predicts, is",
         "its likes' in most other blocks",
-        "look in this block for what lets less of the gradient through than in the others, or more: a detached part, a "
-        "softmax that is saturated, a factor",
+        "look in this block for what lets less of the gradient through than in the others, or "
+        "more: a detached part, a softmax that is saturated, a factor",
     ),
 }
 """What is said of the odd one and of its likes, and what to do."""
@@ -89,9 +114,16 @@ def _uneven(found: Iterable[likes.OddOne[float]], what: _Kind) -> Iterator[Fault
             said = f"{subject.format(worst.name)} {_times(worst):.3g} times as {larger} as {others}"
         said += f" (root mean square {worst.value:.3g} beside {worst.usual:.3g})"
         if not worst.value:
-            said = f"the gain {worst.name} starts at 0 and those of its likes do not: of what it norms nothing goes on"
-        more = f"; so {'do' if what == 'weights' else 'are'} {len(some) - 1} more of this block" * (len(some) > 1)
-        yield Fault(where=some, message=f"block {worst.block} of {worst.likes}: {said}{more}", fix=fix)
+            said = (
+                f"the gain {worst.name} starts at 0 and those of its likes do not: of what it "
+                "norms nothing goes on"
+            )
+        more = f"; so {'do' if what == 'weights' else 'are'} {len(some) - 1} more of this block" * (
+            len(some) > 1
+        )
+        yield Fault(
+            where=some, message=f"block {worst.block} of {worst.likes}: {said}{more}", fix=fix
+        )
 
 
 def _times(one: likes.OddOne[float]) -> float:
@@ -100,7 +132,9 @@ def _times(one: likes.OddOne[float]) -> float:
     return high / low if low else math.inf
 
 
-def _by_block(found: Iterable[likes.OddOne[Any]], key: Callable[[Any], Any]) -> list[list[likes.OddOne[Any]]]:
+def _by_block(
+    found: Iterable[likes.OddOne[Any]], key: Callable[[Any], Any]
+) -> list[list[likes.OddOne[Any]]]:
     """What is odd in one block and has one key together, in order."""
     groups: defaultdict[tuple[int, Any], list[likes.OddOne[Any]]] = defaultdict(list)
     for one in found:
@@ -113,7 +147,9 @@ _FROZEN, _TRAINED = "frozen (requires_grad is False)", "trained (requires_grad i
 
 @rule("frozen-unlike-others")
 def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
-    """Weights of one block that are frozen beside trained likes, or the other way round; and all norms' alone."""
+    """Weights of one block that are frozen beside trained likes, or the other way round; and all
+    norms' alone.
+    """
     odd = likes.odd_parameters(
         patient.model,
         lambda weight: _TRAINED if weight.requires_grad else _FROZEN,
@@ -131,8 +167,8 @@ def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
     if len(frozen) > 2 and all(weight.requires_grad for weight in others):
         yield Fault(
             where=frozen,
-            message=f"{len(frozen)} of {len(norms)} gains and shifts of norms are frozen at their initial values, "
-            f"while all {len(others)} other parameters are trained",
+            message=f"{len(frozen)} of {len(norms)} gains and shifts of norms are frozen at their "
+            f"initial values, while all {len(others)} other parameters are trained",
             fix="let norms be trained, by requires_grad_(True), or build them without parameters "
             "(elementwise_affine=False)",
         )
@@ -141,19 +177,27 @@ def frozen_unlike_others(patient: Patient) -> Iterator[Fault]:
 @rule("precision-unlike-others")
 def precision_unlike_others(patient: Patient) -> Iterator[Fault]:
     """Blocks whose weights have another dtype than their likes, or that compute in another one."""
-    weights = likes.odd_parameters(patient.model, lambda weight: str(weight.dtype).removeprefix("torch."))
+    weights = likes.odd_parameters(
+        patient.model, lambda weight: str(weight.dtype).removeprefix("torch.")
+    )
     yield from _in_states(weights, "kept in {}")
     told = {one.block for one in weights}
     for stack in patient.stacks:
-        yield from _in_states([one for one in likes.odd_precisions(stack) if one.block not in told], "computed in {}")
+        yield from _in_states(
+            [one for one in likes.odd_precisions(stack) if one.block not in told], "computed in {}"
+        )
 
 
 @rule("optimizer-unlike-others", an_optimizer)
 def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
-    """Weights of one block in no group, or decayed otherwise, beside likes that are held and decayed alike."""
+    """Weights of one block in no group, or decayed otherwise, beside likes that are held and
+    decayed alike.
+    """
     # A rate of 0 is none at all; others may fall from the last block to the first.
     decays = {
-        id(p): f"decayed by {float(group.get('weight_decay') or 0):g}" if group.get("lr", 1) != 0 else "at a rate of 0"
+        id(p): f"decayed by {float(group.get('weight_decay') or 0):g}"
+        if group.get("lr", 1) != 0
+        else "at a rate of 0"
         for group in patient.groups
         for p in group["params"]
     }
@@ -167,30 +211,42 @@ def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
 
 
 def _in_states(odd: Iterable[likes.OddOne[str]], said: str = "{}") -> Iterator[Fault]:
-    """One fault for all weights of a block that are in one state, which is put into what is said."""
+    """One fault for all weights of a block that are in one state, which is put into what is
+    said.
+    """
     for some in _by_block(odd, lambda one: (one.value, one.usual)):
         one = some[0]
-        rest = f", and so {'is' if len(some) == 2 else 'are'} {len(some) - 1} more of this block" * (len(some) > 1)
+        rest = (
+            f", and so {'is' if len(some) == 2 else 'are'} {len(some) - 1} more of this block"
+            * (len(some) > 1)
+        )
         yield Fault(
             where=some,
-            message=f"block {one.block} of {one.likes}: {one.name} is {said.format(one.value)}{rest}, while most of "
-            f"its likes in other blocks are {said.format(one.usual)}",
+            message=(
+                f"block {one.block} of {one.likes}: {one.name} is {said.format(one.value)}{rest}, "
+                f"while most of its likes in other blocks are {said.format(one.usual)}"
+            ),
         )
 
 
 _ROUNDED = 1e-6
-"""Of the size that gradients of matrices mostly have, an entry; Mamba's steps have 1e-4, and float32 keeps 1e-7."""
+"""Of the size that gradients of matrices mostly have, an entry; Mamba's steps have 1e-4, and
+float32 keeps 1e-7.
+"""
 
 
 @rule("rounded-gradient", initial_weights, gradients)
 def rounded_gradient(patient: Patient) -> Iterator[Fault]:
     """Matrices of feed-forwards with gradients a million times smaller than the others', and not 0.
 
-    Attention's own are left out: queries and keys have none where tokens start alike, as a DETR's decoder does.
+    Attention's own are left out: queries and keys have none where tokens start alike, as a DETR's
+    decoder does.
     """
     norms, weights = patient.observed.gradient_norms, patient.weights
     asked = [one for one in patient.sublayers() if not one.kind.endswith("attention")]
-    names = dict.fromkeys(name for one in asked for name in one.measured.matrices if norms.get(name))
+    names = dict.fromkeys(
+        name for one in asked for name in one.measured.matrices if norms.get(name)
+    )
     kept = [name for name in names if name in weights and weights[name].dtype == torch.float32]
     sizes = {name: norms[name] / weights[name].numel() ** 0.5 for name in kept}
     usual = median(sizes.values()) if sizes else 0.0
@@ -198,6 +254,7 @@ def rounded_gradient(patient: Patient) -> Iterator[Fault]:
     if found:
         yield Fault(
             where=found,
-            message=f"{len(found)} of {len(sizes)} matrices get a gradient of {max(map(sizes.__getitem__, found)):.1g} "
-            f"an entry, where others have {usual:.1g}: what they compute cancels before the loss, and rounding is left",
+            message=f"{len(found)} of {len(sizes)} matrices get a gradient of "
+            f"{max(map(sizes.__getitem__, found)):.1g} an entry, where others have "
+            f"{usual:.1g}: what they compute cancels before the loss, and rounding is left",
         )

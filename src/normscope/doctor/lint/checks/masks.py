@@ -1,4 +1,6 @@
-"""Sub-layers that look where they must not: at later tokens, at padding, or at other sequences of a batch."""
+"""Sub-layers that look where they must not: at later tokens, at padding, or at other sequences of a
+batch.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +15,9 @@ from .attention import attending, counted
 
 @stack_rule("attention-mask")
 def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Sub-layers that see later tokens or padding where the other blocks, the loss or the batch say they must not."""
+    """Sub-layers that see later tokens or padding where the other blocks, the loss or the batch say
+    they must not.
+    """
     yield from _padding(stack)
     yield from _around_the_mask(patient, stack)
     ordered = [site for site in attending(stack) if site[1].sees_later is not None]
@@ -21,7 +25,9 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
         return
     # What comes before a stack that hides later tokens is read by it, as an encoder is.
     number = number_of(patient.stacks, stack)
-    seen_later = [seen.sees_later for later in patient.stacks[number + 1 :] for _, seen in attending(later)]
+    seen_later = [
+        seen.sees_later for later in patient.stacks[number + 1 :] for _, seen in attending(later)
+    ]
     is_read = 0.0 in seen_later or any(other.memory == number for other in patient.stacks)
     says = "" if is_read else _says_next(patient, stack)
     worst = Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING
@@ -32,8 +38,10 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.WARNING,
             where=[site for site, _ in blind],
-            message=f"{counted(blind, ordered)} tokens look at earlier ones and not at themselves: the causal mask "
-            "hides the diagonal too, and the first token sees nothing",
+            message=(
+                f"{counted(blind, ordered)} tokens look at earlier ones and not at themselves: the "
+                "causal mask hides the diagonal too, and the first token sees nothing"
+            ),
             fix="hide where key > query, triu(1) of a mask and not triu(0)",
         )
     # The last token, which then has nothing to look at, may see all alike.
@@ -45,29 +53,40 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=worst,
             where=[site for site, _ in backward],
-            message=f"{counted(backward, ordered)} tokens look at later ones and at no earlier one: the causal mask is "
-            "inverted",
+            message=(
+                f"{counted(backward, ordered)} tokens look at later ones and at no earlier one: "
+                "the causal mask is inverted"
+            ),
             fix="let each token look at itself and at earlier ones: hide where key > query",
         )
     if leaking and len(masked) > len(leaking):
         yield Fault(
             severity=worst,
             where=[site for site, _ in leaking],
-            message=f"{counted(leaking, ordered)} {leaking[0][1].sees_later:.0%} of the tokens look at later ones, "
-            "which the other blocks hide: what comes next leaks into what is predicted",
+            message=(
+                f"{counted(leaking, ordered)} {leaking[0][1].sees_later:.0%} of the tokens look at "
+                "later ones, which the other blocks hide: what comes next leaks into what is "
+                "predicted"
+            ),
             fix="give this block the causal mask of the others",
         )
     elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
         # Whoever writes causal=False means it, and has the wrong loss at most.
-        meant, places = _says_both_ways(patient, leaking), {seen.place_logits for _, seen in leaking}
+        meant, places = (
+            _says_both_ways(patient, leaking),
+            {seen.place_logits for _, seen in leaking},
+        )
         placeless = patient.observed.positions_along is None and places == {"none"}
         yield Fault(
             severity=Severity.INFO if meant or placeless else Severity.WARNING,
             where=[site for site, _ in leaking],
-            message=f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what it has "
-            "to predict" + ", though it cannot tell which one: nothing knows tokens' places" * placeless,
-            fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where key > query); an "
-            "encoder needs another loss",
+            message=(
+                f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look "
+                "at what it has to predict"
+            )
+            + ", though it cannot tell which one: nothing knows tokens' places" * placeless,
+            fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where "
+            "key > query); an encoder needs another loss",
         )
     elif len(masked) == 1 and len(leaking) > 1 and not says:
         yield Fault(
@@ -92,46 +111,62 @@ def _around_the_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
     for likes in by_kind(stack):
         # Of the attention that was not understood, nothing is known of what its mask hides.
         attends = likes[0].kind == "attention"
-        found = [one for one in likes if one.measured.reads_later and (one.measured.attention or not attends)]
+        found = [
+            one
+            for one in likes
+            if one.measured.reads_later and (one.measured.attention or not attends)
+        ]
         if found:
             yield Fault(
                 severity=Severity.ERROR if patient.observed.predicts_next else Severity.WARNING,
                 where=found,
-                message=f"{len(found)} of {len(inside)} sub-layers, {kind_name(likes[0].kind)}, make of a token what "
-                "depends on later ones, though the masks of attention hide these: what comes next leaks into what is "
-                "predicted" + ". Tokens change places between the stream and its weighted sums" * attends,
+                message=(
+                    f"{len(found)} of {len(inside)} sub-layers, {kind_name(likes[0].kind)}, make "
+                    "of a token what depends on later ones, though the masks of attention hide "
+                    "these: what comes next leaks into what is predicted"
+                )
+                + ". Tokens change places between the stream and its weighted sums" * attends,
                 fix="split and merge heads by (B, T, H, D).transpose(1, 2), and not by view alone"
                 if attends
-                else "let each token read itself and earlier ones: no mean, softmax or norm over the sequence, and "
-                "convolutions padded on the left alone",
+                else "let each token read itself and earlier ones: no mean, softmax or norm over "
+                "the sequence, and convolutions padded on the left alone",
             )
 
 
 @stack_rule("sequences-mixed")
 def sequences_mixed(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Sub-layers that mix the dimension that positions, the loss or the other sub-layers do not take for tokens."""
+    """Sub-layers that mix the dimension that positions, the loss or the other sub-layers do not
+    take for tokens.
+    """
     along, inside = patient.observed.positions_along, in_blocks(stack)
     across = [one for one in inside if 0 in one.measured.mixes]
     known = along == 1 or patient.observed.predicts_next
     if across and (known or any(one.measured.mixes == (0, 1) for one in inside)):
         yield Fault(
             where=across,
-            message=f"{len(across)} of {len(inside)} sub-layers make of a token what depends on other rows of the "
-            "batch's first dimension" + (", and positions run along the second" if known else ", and of the second"),
-            fix="hand over (batch, tokens, width) with batch_first=True, or transpose before and after",
+            message=(
+                f"{len(across)} of {len(inside)} sub-layers make of a token what depends on other "
+                "rows of the batch's first dimension"
+            )
+            + (", and positions run along the second" if known else ", and of the second"),
+            fix="hand over (batch, tokens, width) with batch_first=True, or transpose before and "
+            "after",
         )
     mixing = [one for one in inside if one.measured.mixes == (1,)]
     if along == 0 and mixing and not across:
         yield Fault(
             where=mixing,
-            message="what is added to the stream for every input alike differs along its first dimension, and "
-            f"{len(mixing)} sub-layers mix the second: sequences are numbered, and tokens have no place",
+            message="what is added to the stream for every input alike differs along its first "
+            f"dimension, and {len(mixing)} sub-layers mix the second: sequences are numbered, "
+            "and tokens have no place",
             fix="cut positions by the number of tokens, x + positions[:, : x.size(1)]",
         )
 
 
 def _says_next(patient: Patient, stack: Stack) -> str:
-    """Why the outputs of a stack must not know later tokens, as a clause; "" where nothing says so."""
+    """Why the outputs of a stack must not know later tokens, as a clause; "" where nothing says
+    so.
+    """
     if not any(sublayer.measured.reaches_output for sublayer in stack.sublayers):
         return ""
     if patient.observed.predicts_next:
@@ -143,7 +178,9 @@ def _says_next(patient: Patient, stack: Stack) -> str:
     if patient.observed.target_places == 0:
         return ""
     if name.endswith("ForCausalLM") or (
-        name.endswith("ForConditionalGeneration") and crosses and getattr(config, "is_encoder_decoder", False)
+        name.endswith("ForConditionalGeneration")
+        and crosses
+        and getattr(config, "is_encoder_decoder", False)
     ):
         return f"{name} predicts the next token"
     return ""
@@ -152,7 +189,9 @@ def _says_next(patient: Patient, stack: Stack) -> str:
 def _says_both_ways(patient: Patient, sites: Sequence[tuple[Sublayer, object]]) -> bool:
     """Whether the module of each attention has a flag, causal or is_causal, that is False."""
     modules = [patient.model.get_submodule(sublayer.name) for sublayer, _ in sites]
-    return all(False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules)
+    return all(
+        False in (getattr(one, "causal", None), getattr(one, "is_causal", None)) for one in modules
+    )
 
 
 _ON_PADDING = 1e-3
@@ -167,31 +206,40 @@ def _padding(stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.WARNING,
             where=[site for site, _ in found],
-            message=f"{counted(found, masked)} tokens give up to {worst:.2g} of their weight to padding, which the "
-            "batch's mask marks" + ", and none to tokens: the mask is inverted" * inverted,
+            message=f"{counted(found, masked)} tokens give up to {worst:.2g} of their weight to "
+            "padding, which the batch's mask marks"
+            + ", and none to tokens: the mask is inverted"
+            * inverted,
             fix="hide padded keys from attention: "
-            + ("1 and True mean the opposite in this attention" if inverted else "hand the batch's mask on to it"),
+            + (
+                "1 and True mean the opposite in this attention"
+                if inverted
+                else "hand the batch's mask on to it"
+            ),
         )
 
 
 _PLACES: dict[str, tuple[str, str]] = {
     "queries": (
-        "places change the queries alone: between two tokens all that they do is the same for every key, which a "
-        "softmax takes away",
+        "places change the queries alone: between two tokens all that they do is the same for "
+        "every key, which a softmax takes away",
         "rotate queries and keys alike",
     ),
     "sums": (
-        "depends on the sum of two tokens' places where it should depend on how far apart they are: queries and keys "
-        "are turned in opposite directions",
+        "depends on the sum of two tokens' places where it should depend on how far apart they "
+        "are: queries and keys are turned in opposite directions",
         "rotate queries and keys by the same angle a place",
     ),
     "farther": (
-        "grows with the distance between two tokens in every head: the farthest key gets the most weight",
+        "grows with the distance between two tokens in every head: the farthest key gets the most "
+        "weight",
         "turn the sign: take slope × distance away from the logits",
     ),
     "heads": (
-        "is the same at every distance, and queries are turned from head to head: places are counted along the heads",
-        "rotate before heads and tokens change places, or count along the tokens: dimension -2 of (B, H, T, E)",
+        "is the same at every distance, and queries are turned from head to head: places are "
+        "counted along the heads",
+        "rotate before heads and tokens change places, or count along the tokens: dimension -2 of "
+        "(B, H, T, E)",
     ),
 }
 """By what logits depend on: what is said, and what to do."""
@@ -199,28 +247,34 @@ _PLACES: dict[str, tuple[str, str]] = {
 
 @stack_rule("misplaced-positions")
 def misplaced_positions(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Attention whose logits between tokens that are alike depend on something else than how far apart these are."""
+    """Attention whose logits between tokens that are alike depend on something else than how far
+    apart these are.
+    """
     sites = [site for site in attending(stack) if site[1].place_logits is not None]
     kinds = [seen.place_logits for _, seen in sites]
     for kind, (told, fix) in _PLACES.items():
         found = [site for site, one in zip(sites, kinds, strict=True) if one == kind]
         # Trained biases may have any order in a block.
         if found and len(found) == len(sites):
-            yield Fault(where=[site for site, _ in found], message=f"a logit of q·k {told}", fix=fix)
+            yield Fault(
+                where=[site for site, _ in found], message=f"a logit of q·k {told}", fix=fix
+            )
     turned = [site for site in sites if site[1].places_in_values]
     if turned:
         yield Fault(
             severity=Severity.WARNING if len(turned) == len(sites) else Severity.INFO,
             where=[site for site, _ in turned],
-            message="values are turned by their place too, and what attention adds up of them is turned back by "
-            "nothing",
+            message="values are turned by their place too, and what attention adds up of them is "
+            "turned back by nothing",
             fix="rotate queries and keys alone",
         )
     if len(kinds) > _FEW_BLOCKS and kinds[0] in ("apart", *_PLACES) and set(kinds[1:]) == {"none"}:
         yield Fault(
             where=[site for site, _ in sites[1:]],
-            message="attention knows places in the first block alone, by a rotation or a bias of its logits; in "
-            f"{len(sites) - 1} others that were looked at it knows none",
+            message=(
+                "attention knows places in the first block alone, by a rotation or a bias of its "
+                f"logits; in {len(sites) - 1} others that were looked at it knows none"
+            ),
             fix="hand the bias, or the table of angles, on to every block",
         )
 

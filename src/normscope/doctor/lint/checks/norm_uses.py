@@ -1,4 +1,6 @@
-"""Norms where they are applied: one for several sub-layers, one after another, one over the wrong dimension."""
+"""Norms where they are applied: one for several sub-layers, one after another, one over the wrong
+dimension.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,7 +17,9 @@ from ..structure import blocks_end_normed, explained, in_blocks, wanted
 
 @stack_rule("double-final-norm", of_structure=True)
 def double_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """A norm after a stack whose last block ends in one already, or of a norm's output that nothing else reads."""
+    """A norm after a stack whose last block ends in one already, or of a norm's output that nothing
+    else reads.
+    """
     formula = wanted(patient, stack)
     ends = formula is not None and stack.final_norm and blocks_end_normed(formula)
     # A placement may have a further norm at its end itself.
@@ -25,22 +29,28 @@ def double_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO if published else Severity.WARNING,
             where=stack.name,
-            message=f"a norm follows the stack, though each of the {stack.blocks} {named(stack.placement).title} "
-            "blocks ends in one: what is normed is normed again, which changes nothing but gains and shifts",
+            message=f"a norm follows the stack, though each of the {stack.blocks} "
+            f"{named(stack.placement).title} blocks ends in one: what is normed is normed "
+            "again, which changes nothing but gains and shifts",
             fix="leave the norm after the stack out" + _PUBLISHED * published,
         )
     doubled = [use for use in stack.norm_uses if use.again is not None]
     # That after the last block is spoken of already, or stands behind blocks of several placements.
     mixed = not explained(in_blocks(stack))
     spoken_of = at_end or (stack.final_norm and mixed and _ends_normed(patient, stack))
-    doubled = doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
+    doubled = (
+        doubled[:-1] if spoken_of and doubled and doubled[-1] is stack.norm_uses[-1] else doubled
+    )
     if doubled:
         published = all(is_librarys(patient.model, use.parameters) for use in doubled)
         yield Fault(
             severity=Severity.INFO if published else Severity.WARNING,
             where=[use.module for use in doubled],
-            message=f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} times in "
-            f"{stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing but gains and shifts",
+            message=(
+                f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} "
+                f"times in {stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing "
+                "but gains and shifts"
+            ),
             fix="leave one of the two norms out" + _PUBLISHED * published,
         )
 
@@ -49,14 +59,18 @@ _PUBLISHED = "; nothing, where a library put it there: its checkpoints have lear
 
 
 def _ends_normed(patient: Patient, stack: Stack) -> bool:
-    """Whether the last block's own placement, where blocks have several, leaves the stream normed."""
+    """Whether the last block's own placement, where blocks have several, leaves the stream
+    normed.
+    """
     last = stack.sublayers[-1].placement
     formula = wanted(patient, stack, last) if last != stack.placement else None
     return formula is not None and blocks_end_normed(formula)
 
 
 def _readers(stack: Stack, use: NormUse) -> list[Sublayer]:
-    """The sub-layers in whose piece of the formula a norm stands; none of one before the blocks or after them."""
+    """The sub-layers in whose piece of the formula a norm stands; none of one before the blocks or
+    after them.
+    """
     return [
         sublayer
         for sublayer in stack.sublayers
@@ -73,8 +87,8 @@ def _place(stack: Stack, use: NormUse) -> str:
 def shared_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Norms whose gain is used on different values for sub-layers that have matrices of their own.
 
-    Whole blocks that are used several times, as ALBERT's, share all that they have. Sub-layers side by side may read
-    one norm of one value.
+    Whole blocks that are used several times, as ALBERT's, share all that they have. Sub-layers side
+    by side may read one norm of one value.
     """
     shared: defaultdict[tuple[str, ...], list[NormUse]] = defaultdict(list)
     for use in stack.norm_uses:
@@ -93,10 +107,15 @@ def shared_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
             found.append((uses[0].module, list(dict.fromkeys([*names, *ended]))))
     if found:
         module, first = found[0]
-        how = "twice around one sub-layer" if len(first) == 1 else "at several places, which have weights of their own"
+        how = (
+            "twice around one sub-layer"
+            if len(first) == 1
+            else "at several places, which have weights of their own"
+        )
         yield Fault(
             where=[name for name, _ in found],
-            message=f"{len(found)} norms of {stack.blocks} blocks are used {how}: {module} at {listed(first, 4)}",
+            message=f"{len(found)} norms of {stack.blocks} blocks are used {how}: {module} at "
+            f"{listed(first, 4)}",
         )
 
 
@@ -111,8 +130,12 @@ def _twice(stack: Stack, uses: list[NormUse]) -> bool:
 
 @stack_rule("norm-over-others")
 def norm_over_others(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Norms whose statistics are taken over other dimensions than the one that matrices after them contract."""
-    wrong: defaultdict[tuple[tuple[int, ...], tuple[int, ...], int], list[NormUse]] = defaultdict(list)
+    """Norms whose statistics are taken over other dimensions than the one that matrices after them
+    contract.
+    """
+    wrong: defaultdict[tuple[tuple[int, ...], tuple[int, ...], int], list[NormUse]] = defaultdict(
+        list
+    )
     for use in stack.norm_uses:
         if use.features is not None and use.over and use.over != (use.features,):
             wrong[use.shape, use.over, use.features].append(use)
@@ -124,11 +147,14 @@ def norm_over_others(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO if meant else Severity.WARNING,
             where=[name for use in uses if (name := use.module)] or stack.name,
-            message=f"{len(uses)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks take their "
-            f"statistics over {several}{' and '.join(map(str, over))} of {shape}, {sizes} numbers; the features, "
-            f"which matrices after them read, are dimension {features} alone, {shape[features]} numbers",
-            fix=f"take mean and variance over the {shape[features]} features of each token; for LayerNorm, move "
-            "them to the last dimension first",
+            message=(
+                f"{len(uses)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks take "
+                f"their statistics over {several}{' and '.join(map(str, over))} of {shape}, "
+                f"{sizes} numbers; the features, which matrices after them read, are dimension "
+                f"{features} alone, {shape[features]} numbers"
+            ),
+            fix=f"take mean and variance over the {shape[features]} features of each token; for "
+            "LayerNorm, move them to the last dimension first",
         )
 
 
@@ -138,15 +164,19 @@ _ON_THE_SPHERE = ("ngpt",)
 
 @rule("norm-without-root")
 def norm_without_root(patient: Patient) -> Iterator[Fault]:
-    """What takes a token's mean square, and does not divide by its root; or does, and lets no gradient know of it."""
+    """What takes a token's mean square, and does not divide by its root; or does, and lets no
+    gradient know of it.
+    """
     for stack in patient.stacks:
         detached = [use for use in stack.norm_uses if use.detached]
         if detached:
             yield Fault(
                 where=listed(use.module for use in detached) or stack.name,
-                message=f"{len(detached)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks detach their "
-                "statistics: the backward pass takes a token's size for a constant, and pushes it along itself, which "
-                "a norm takes out of the gradient",
+                message=(
+                    f"{len(detached)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks "
+                    "detach their statistics: the backward pass takes a token's size for a "
+                    "constant, and pushes it along itself, which a norm takes out of the gradient"
+                ),
                 fix="take mean and variance of x itself, without detach, no_grad or .data",
             )
         unit = [use for use in stack.norm_uses if use.of_unit_length and use.parameters]
@@ -154,9 +184,10 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
             width = unit[0].shape[-1]
             yield Fault(
                 where=[use.module for use in unit],
-                message=f"{len(unit)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks divide by the root "
-                f"of a sum of squares and not of their mean: entries leave them at 1/√{width} = {width**-0.5:.3g} and "
-                "not at 1, so that all that matrices make of them is as much smaller",
+                message=f"{len(unit)} of the {len(stack.norm_uses)} norms of {stack.blocks} blocks "
+                "divide by the root of a sum of squares and not of their mean: entries leave "
+                f"them at 1/√{width} = {width**-0.5:.3g} and not at 1, so that all that "
+                "matrices make of them is as much smaller",
                 fix=f"take the mean over the features, or start the gain at √{width}",
             )
     powers = patient.observed.powers
@@ -165,27 +196,41 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where=names,
             message=f"{len(powers)} modules "
-            + ("take each token's mean away alone" if power == 1 else "scale each token by its own mean square")
-            + f", and what comes out grows with the token's size to the power {power}; of a norm it does not depend on "
-            "it",
+            + (
+                "take each token's mean away alone"
+                if power == 1
+                else "scale each token by its own mean square"
+            )
+            + f", and what comes out grows with the token's size to the power {power}; of a norm "
+            "it does not depend on it",
             fix="divide by the root: x * rsqrt(mean(x²) + ε), or x / sqrt(mean(x²) + ε)",
         )
 
 
 @stack_rule("norms-swapped", of_structure=True)
 def norms_swapped(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Norms of a block that are numbered, as ln_1 and ln_2, and come in another order than their numbers."""
+    """Norms of a block that are numbered, as ln_1 and ln_2, and come in another order than their
+    numbers.
+    """
     uses: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for use in sorted(stack.norm_uses, key=lambda use: use.at):
         above, _, name = use.module.rpartition(".")
         stem = name.rstrip("0123456789")
         if above and stem and stem != name:
             uses[above, stem].append(int(name.removeprefix(stem)))
-    swapped = [(key, order) for key, order in uses.items() if order == sorted(set(order), reverse=True)]
-    found = [f"{above}.{stem}{number}" for (above, stem), order in swapped if len(order) > 1 for number in order]
+    swapped = [
+        (key, order) for key, order in uses.items() if order == sorted(set(order), reverse=True)
+    ]
+    found = [
+        f"{above}.{stem}{number}"
+        for (above, stem), order in swapped
+        if len(order) > 1
+        for number in order
+    ]
     if not all(is_librarys(patient.model, (f"{name}.weight",)) for name in found):
         yield Fault(
             where=found,
-            message=f"{listed(found, 2)} are used in this order, {len(found)} of the {len(stack.norm_uses)} norms "
-            f"of {stack.blocks} blocks: the first of a block where the second would be",
+            message=f"{listed(found, 2)} are used in this order, {len(found)} of the "
+            f"{len(stack.norm_uses)} norms of {stack.blocks} blocks: the first of a block "
+            "where the second would be",
         )

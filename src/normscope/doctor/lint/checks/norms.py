@@ -19,7 +19,8 @@ CLOSED_SHARE = 0.1
 def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A stack whose placement ends in a norm, read as its last sum leaves it."""
     title = ends_in_norm(patient, stack)
-    # A stack without any norm, an encoder's memory and a stream that is cut in two have rules of their own.
+    # A stack without any norm, an encoder's memory and a stream that is cut in two have rules of
+    # their own.
     number = number_of(patient.stacks, stack)
     memory = any(other.memory == number and not other.memory_normed for other in patient.stacks)
     cut = any(other.continues == number for other in patient.stacks)
@@ -28,16 +29,25 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
         return
     last = stack.sublayers[-1].measured.sum_square if stack.sublayers else stack.end_square
     reader = "weights read" if stack.end_read_by == "weights" else "the model returns"
-    rule = f"{title} ends in one" if title else "its blocks leave the stream un-normed, and it has norms elsewhere"
+    rule = (
+        f"{title} ends in one"
+        if title
+        else "its blocks leave the stream un-normed, and it has norms elsewhere"
+    )
     # A single block beside a deeper stack is a head or a reader of it.
     beside = stack.blocks == 1 and any(other.blocks > 1 for other in patient.stacks)
-    # What hands on to another stack, as stages and skips that are put side by side do, is no end of the model.
+    # What hands on to another stack, as stages and skips that are put side by side do, is no end of
+    # the model.
     beside = beside or stack.feeds_later
     yield Fault(
         severity=Severity.INFO if beside else Severity.WARNING,
         where=stack.name,
         message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream"
-        + (f" of mean square {last:.3g}, where a norm gives 1" if patient.measured else " that grows with depth"),
+        + (
+            f" of mean square {last:.3g}, where a norm gives 1"
+            if patient.measured
+            else " that grows with depth"
+        ),
         fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
     )
 
@@ -49,17 +59,22 @@ def unnormed_memory(patient: Patient, stack: Stack) -> Iterator[Fault]:
         return
     encoder = patient.stacks[stack.memory]
     formula = wanted(patient, encoder)
-    # Values that are carried from block to block, or states of an encoder that some blocks look at, are no memory.
-    crossing = {sublayer.block for sublayer in stack.sublayers if sublayer.kind == "cross_attention"}
+    # Values that are carried from block to block, or states of an encoder that some blocks look at,
+    # are no memory.
+    crossing = {
+        sublayer.block for sublayer in stack.sublayers if sublayer.kind == "cross_attention"
+    }
     if not crossing or not encoder.norm or formula is None or not is_normed(formula.whole[-1].end):
         return
     square = encoder.sublayers[-1].measured.sum_square
     yield Fault(
         severity=Severity.ERROR if len(crossing) == stack.blocks else Severity.INFO,
         where=stack.name,
-        message=f"cross-attention of {stack.blocks} blocks reads the sum that {encoder.name or 'the encoder'} ends "
-        f"in, of mean square {square:.3g}, with no norm between; a norm gives 1",
-        fix=f"put a {encoder.norm} of width {encoder.width} after the encoder, and give its output to the decoder",
+        message=f"cross-attention of {stack.blocks} blocks reads the sum that "
+        f"{encoder.name or 'the encoder'} ends in, of mean square {square:.3g}, with no norm "
+        "between; a norm gives 1",
+        fix=f"put a {encoder.norm} of width {encoder.width} after the encoder, and give its output "
+        "to the decoder",
     )
 
 
@@ -67,11 +82,15 @@ def unnormed_memory(patient: Patient, stack: Stack) -> Iterator[Fault]:
 def no_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """A stack without norms that is no placement made for that."""
     # Norms of queries and keys do not bound what a branch adds; others within F do.
-    inside = {place.name for sublayer in stack.sublayers for place in sublayer.formula.branch.inside}
+    inside = {
+        place.name for sublayer in stack.sublayers for place in sublayer.formula.branch.inside
+    }
     if stack.norm or inside - {"score"}:
         return
     formula = wanted(patient, stack)
-    unsure = any(sublayer.placement and sublayer.confidence == "unsure" for sublayer in stack.sublayers)
+    unsure = any(
+        sublayer.placement and sublayer.confidence == "unsure" for sublayer in stack.sublayers
+    )
     if formula is not None and not unsure and not formula.has_norms:
         return
     share = sum(sublayer.measured.share for sublayer in stack.sublayers)
@@ -82,8 +101,9 @@ def no_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     yield Fault(
         severity=Severity.INFO if closed or convolves else Severity.WARNING,
         where=stack.name,
-        message=f"no norm in {stack.blocks} blocks, and no registered placement without norms; the stream's mean "
-        f"square grows {growth:.3g}-fold over the stack" + (", its branches starting closed" if closed else ""),
+        message=f"no norm in {stack.blocks} blocks, and no registered placement without norms; the "
+        f"stream's mean square grows {growth:.3g}-fold over the stack"
+        + (", its branches starting closed" if closed else ""),
     )
 
 
@@ -93,8 +113,12 @@ _SIDES = 2
 
 @stack_rule("query-key-norms", of_structure=True)
 def query_key_norms(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Attention whose queries and keys are normed in different ways, or in other ways than those of other blocks."""
-    attending = [s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0]
+    """Attention whose queries and keys are normed in different ways, or in other ways than those of
+    other blocks.
+    """
+    attending = [
+        s for s in stack.sublayers if s.kind in ("attention", "cross_attention") and s.block > 0
+    ]
     yield from _unnormed(attending)
     yield from _over_others(attending)
     # Where the stream was not understood, its own norms may look like those of queries and keys.
@@ -103,14 +127,18 @@ def query_key_norms(patient: Patient, stack: Stack) -> Iterator[Fault]:
     if not normed:
         return
     one_sided = [sublayer for sublayer in normed if len(_head_norms(sublayer)) == 1]
-    # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent vectors.
+    # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent
+    # vectors.
     unlike = [s for s in normed if len(_head_norms(s)) == _SIDES and len(set(_head_norms(s))) > 1]
     by_head = "one of queries and keys is normed head by head, and the other over all heads"
     for some, told in ((one_sided, _one_side(one_sided)), (unlike, by_head)):
         if some:
             yield Fault(
                 where=some,
-                message=f"{told}: {len(some)} of the sub-layers. Attention logits are bounded where both are normed",
+                message=(
+                    f"{told}: {len(some)} of the sub-layers. Attention logits are bounded where "
+                    "both are normed"
+                ),
                 fix="norm queries and keys in the same way",
             )
     yield from _from_block_to_block(attending)
@@ -118,9 +146,13 @@ def query_key_norms(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO,
             where=normed,
-            message="queries and keys are normed over all heads together, so that a head with large queries makes "
-            "those of the others small, and a split of heads over processes changes the function",
-            fix="nothing, where this is meant, as in OLMo 2; else norm each head on its own, as Gemma 3 and Qwen3",
+            message=(
+                "queries and keys are normed over all heads together, so that a head with large "
+                "queries makes those of the others small, and a split of heads over processes "
+                "changes the function"
+            ),
+            fix="nothing, where this is meant, as in OLMo 2; else norm each head on its own, as "
+            "Gemma 3 and Qwen3",
         )
 
 
@@ -129,8 +161,11 @@ def _over_others(attending: list[Sublayer]) -> Iterator[Fault]:
     if found:
         yield Fault(
             where=found,
-            message="norms of queries and keys take their statistics over other dimensions than the features of a "
-            f"head, in {len(found)} of {len(attending)} attentions: over heads or tokens they bound no logit",
+            message=(
+                "norms of queries and keys take their statistics over other dimensions than the "
+                f"features of a head, in {len(found)} of {len(attending)} attentions: over heads "
+                "or tokens they bound no logit"
+            ),
             fix="norm the last dimension of (B, H, T, D), the width of a head",
         )
 
@@ -143,31 +178,43 @@ def _unnormed(attending: list[Sublayer]) -> Iterator[Fault]:
     for sides, some in by_sides.items():
         yield Fault(
             where=some,
-            message=f"{' and '.join(sides)} are made from the stream as it is, the others of queries, keys and values "
-            f"from a norm of it, in {len(some)} of {len(attending)} attentions",
-            fix="make queries, keys and values from the same normed stream: y = norm(x), attention(y, y, y)",
+            message=(
+                f"{' and '.join(sides)} are made from the stream as it is, the others of queries, "
+                f"keys and values from a norm of it, in {len(some)} of {len(attending)} attentions"
+            ),
+            fix="make queries, keys and values from the same normed stream: y = norm(x), "
+            "attention(y, y, y)",
         )
 
 
 def _one_side(sublayers: list[Sublayer]) -> str:
-    """Which of queries and keys is normed, where that was measured, and whether values are in the other's place."""
+    """Which of queries and keys is normed, where that was measured, and whether values are in the
+    other's place.
+    """
     sides = {seen.normed for sublayer in sublayers if (seen := sublayer.measured.attention)}
     ((side,),) = sides if sides in ({("keys",)}, {("queries",)}) else (("queries or the keys",),)
-    values = all("value" in {place.name for place in one.formula.branch.inside} for one in sublayers)
-    return f"the {side} are normed, and the other of the two is not" + ", but the values are" * values
+    values = all(
+        "value" in {place.name for place in one.formula.branch.inside} for one in sublayers
+    )
+    return (
+        f"the {side} are normed, and the other of the two is not" + ", but the values are" * values
+    )
 
 
 def _head_norms(sublayer: Sublayer) -> tuple[bool, ...]:
     """For each norm of its queries and keys, whether it norms every head on its own."""
     seen = sublayer.measured.attention
     if seen is not None and not seen.normed:
-        # What norms stand before their matrices, as behind a reduction of keys and values, does not bound logits.
+        # What norms stand before their matrices, as behind a reduction of keys and values, does not
+        # bound logits.
         return ()
     return tuple(place.by_head for place in sublayer.formula.branch.inside if place.name == "score")
 
 
 def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
-    """Blocks that differ may be meant, as where some of them have no positions; a single one hardly is."""
+    """Blocks that differ may be meant, as where some of them have no positions; a single one hardly
+    is.
+    """
     for kind in ("attention", "cross_attention"):
         likes = [sublayer for sublayer in attending if sublayer.kind == kind]
         ways = Counter(_head_norms(sublayer) for sublayer in likes)
@@ -178,8 +225,10 @@ def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO,
             where=others,
-            message=f"queries and keys are normed otherwise than in most blocks: {len(others)} of {len(likes)}",
-            fix="nothing, where blocks have different kinds of attention; else give all of them the same norms",
+            message=f"queries and keys are normed otherwise than in most blocks: {len(others)} of "
+            f"{len(likes)}",
+            fix="nothing, where blocks have different kinds of attention; else give all of them "
+            "the same norms",
         )
 
 
@@ -196,7 +245,9 @@ def _lost(patient: Patient, where: str, epsilon: float) -> Iterator[Fault]:
     if not 0 < epsilon < least:
         return
     dtype = str(patient.dtype).removeprefix("torch.")
-    norms = [m for m in patient.model.modules() if isinstance(m, torch.nn.LayerNorm | torch.nn.RMSNorm)]
+    norms = [
+        m for m in patient.model.modules() if isinstance(m, torch.nn.LayerNorm | torch.nn.RMSNorm)
+    ]
     inside = any(m.eps is not None and abs(m.eps / epsilon - 1) < 0.2 for m in norms)
     yield Fault(
         severity=Severity.INFO if inside else Severity.WARNING,
@@ -212,7 +263,8 @@ def _lost(patient: Patient, where: str, epsilon: float) -> Iterator[Fault]:
 
 
 SWAMPED = 1.0
-"""ε over the mean square that it is added to; at 1 the norm's output is 1/√2 of what it should be. GPT-2 starts at
+"""ε over the mean square that it is added to; at 1 the norm's output is 1/√2 of what it should be.
+GPT-2 starts at
 0.012: embeddings and positions of N(0, 0.02²) under an ε of 1e-5."""
 
 
@@ -220,7 +272,10 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
     for stack in patient.stacks:
         # Of the norm in front of the first block: a gain that shuts it, or none, counts as 1.
         names = stack.norm_uses[0].parameters if stack.norm_uses else ()
-        gain = next((gain.total for gain in patient.observed.norm_gains if gain.name in names), 1.0) or 1.0
+        gain = (
+            next((gain.total for gain in patient.observed.norm_gains if gain.name in names), 1.0)
+            or 1.0
+        )
         module = patient.model.get_submodule(names[0].rpartition(".")[0] if names else "")
         own = [getattr(module, name, None) for name in ("eps", "variance_epsilon")]
         epsilon = next((one for one in own if isinstance(one, float)), stack.norm_epsilon)
@@ -228,37 +283,49 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
         square = stack.source_square / gain**2
         if stack.embedding_norm and epsilon and 0 < square <= 1 / (1 + SWAMPED):
             read = epsilon * square / (1 - square)
-            # A sum of few embeddings has about that mean square; else a factor behind the norm makes it as small.
-            tables = [one.weight for one in patient.model.modules() if isinstance(one, torch.nn.Embedding)]
-            if not any(read / 4 <= float(one.detach().square().mean()) <= 4 * read for one in tables):
+            # A sum of few embeddings has about that mean square; else a factor behind the norm
+            # makes it as small.
+            tables = [
+                one.weight for one in patient.model.modules() if isinstance(one, torch.nn.Embedding)
+            ]
+            if not any(
+                read / 4 <= float(one.detach().square().mean()) <= 4 * read for one in tables
+            ):
                 continue
             yield Fault(
                 where=names if stack.norm_uses else stack.name,
-                message=f"the norm of the embedding adds ε = {epsilon:.2g} to a mean square of {read:.2g}, "
-                f"so that the stream starts at {square**0.5:.2g} times what a norm gives",
+                message=f"the norm of the embedding adds ε = {epsilon:.2g} to a mean square of "
+                f"{read:.2g}, so that the stream starts at {square**0.5:.2g} times what a norm "
+                "gives",
                 fix=_LARGER,
             )
     for stack in patient.stacks:
-        epsilon, squares = stack.norm_epsilon or 0.0, [(_normed_square(one), one) for one in stack.sublayers]
+        epsilon, squares = (
+            stack.norm_epsilon or 0.0,
+            [(_normed_square(one), one) for one in stack.sublayers],
+        )
         small = [(square, one) for square, one in squares if square and epsilon / square >= SWAMPED]
         if small:
             square, sublayer = min(small, key=lambda pair: pair[0])
             yield Fault(
                 where=[one for _, one in small],
-                message=f"the norm at {sublayer.name} adds ε = {epsilon:.2g} to a mean square of {square:.2g}, "
-                f"so that its output is {(1 + epsilon / square) ** -0.5:.2g} times what a norm gives",
+                message=f"the norm at {sublayer.name} adds ε = {epsilon:.2g} to a mean square of "
+                f"{square:.2g}, so that its output is {(1 + epsilon / square) ** -0.5:.2g} "
+                "times what a norm gives",
                 fix=_LARGER,
             )
 
 
 _LARGER = (
-    "draw the embedding, or the weights before this norm, larger, or take a smaller ε (1e-12 holds in float32 and "
-    "bfloat16)"
+    "draw the embedding, or the weights before this norm, larger, or take a smaller ε (1e-12 holds "
+    "in float32 and bfloat16)"
 )
 
 
 def _normed_square(sublayer: Sublayer) -> float | None:
-    """Mean square of what the sub-layer's norm on the stream reads; None where none is certain to read the stream."""
+    """Mean square of what the sub-layer's norm on the stream reads; None where none is certain to
+    read the stream.
+    """
     if sublayer.formula.sum_is_normed:
         return sublayer.measured.sum_square
     return sublayer.measured.stream_square if sublayer.formula.reads_norm else None

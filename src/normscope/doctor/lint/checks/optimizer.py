@@ -1,4 +1,6 @@
-"""The optimiser: norms and gates in its groups, a clip far below the gradient, a rate outside the usual range."""
+"""The optimiser: norms and gates in its groups, a clip far below the gradient, a rate outside the
+usual range.
+"""
 
 from collections.abc import Iterator
 from math import hypot
@@ -16,13 +18,17 @@ from ..rule import Fault, rule
 
 def _looked_after(model: nn.Module) -> dict[str, nn.Parameter]:
     """Trainable vectors and numbers of norms and gates by name."""
-    numbers = {name: parameter for name, parameter in model.named_parameters() if parameter.numel() == 1}
+    numbers = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.numel() == 1
+    }
     return {name: p for name, p in (norm_parameters(model) | numbers).items() if p.requires_grad}
 
 
 @rule("weight-decay-on-norms", an_optimizer)
 def decayed_norms(patient: Patient) -> Iterator[Fault]:
-    """Groups that pull gains to 0, where the norm's output is 0 too, and gates back to where they began."""
+    """Groups that pull gains to 0, where the norm's output is 0 too, and gates back to where they
+    began.
+    """
     watched = _looked_after(patient.model)
     known = {id(parameter): name for name, parameter in watched.items()}
     for number, group in enumerate(patient.groups):
@@ -35,8 +41,9 @@ def decayed_norms(patient: Patient) -> Iterator[Fault]:
             yield Fault(
                 severity=Severity.INFO if why else Severity.WARNING,
                 where=found,
-                message=f"parameter group {name!r} of {type(patient.optimizer).__name__} decays {len(found)} gains, "
-                f"shifts or gates of {len(group['params'])} parameters by {decay:g}" + (f"; {why}" if why else ""),
+                message=f"parameter group {name!r} of {type(patient.optimizer).__name__} decays "
+                f"{len(found)} gains, shifts or gates of {len(group['params'])} parameters by "
+                f"{decay:g}" + (f"; {why}" if why else ""),
                 fix=f"nothing, where this is meant; else {_APART}" if why else _APART,
             )
 
@@ -45,7 +52,8 @@ _APART = "put parameters with fewer than two dimensions into a group with weight
 
 
 def _why_meant(patient: Patient, decayed: list[nn.Parameter], *, alone: bool) -> str:
-    """Why decay may be meant for these gains, shifts and gates, as a clause; "" where it is likely an oversight.
+    """Why decay may be meant for these gains, shifts and gates, as a clause; "" where it is likely
+    an oversight.
 
     alone: whether they are all that an optimiser with several groups has in one of them.
     """
@@ -61,7 +69,9 @@ def _why_meant(patient: Patient, decayed: list[nn.Parameter], *, alone: bool) ->
 
 
 def _counted_from_1(patient: Patient) -> bool:
-    """Whether norms multiply with 1 plus their gain: each one's only vector is near 0, and no branch is closed."""
+    """Whether norms multiply with 1 plus their gain: each one's only vector is near 0, and no
+    branch is closed.
+    """
     if any(place.is_closed for place in patient.sublayers()):
         return False
     by_module: dict[str, list[nn.Parameter]] = {}
@@ -69,16 +79,24 @@ def _counted_from_1(patient: Patient) -> bool:
         if parameter.numel() > 1:
             by_module.setdefault(name.rpartition(".")[0], []).append(parameter)
     gains = [own[0] for own in by_module.values() if len(own) == 1]
-    return bool(gains) and len(gains) == len(by_module) and all(abs(float(g.detach().mean())) < 0.5 for g in gains)
+    return (
+        bool(gains)
+        and len(gains) == len(by_module)
+        and all(abs(float(g.detach().mean())) < 0.5 for g in gains)
+    )
 
 
 def _norms_inputs_alone(stack: Stack) -> bool:
-    """Whether what norms make is read by sub-layers, or by the output's matrix, and is never part of the stream."""
+    """Whether what norms make is read by sub-layers, or by the output's matrix, and is never part
+    of the stream.
+    """
     for sublayer in stack.sublayers:
         segment = sublayer.formula.segment
         read = {id(branch.arguments[0]) for branch in segment.branches}
         norms = [term for term in segment.terms if term.kind == "norm"]
-        if any(id(term) not in read for term in norms) or any(branch.inside for branch in segment.branches):
+        if any(id(term) not in read for term in norms) or any(
+            branch.inside for branch in segment.branches
+        ):
             return False
     return not stack.embedding_norm
 
@@ -95,35 +113,51 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     if not held & own:
         yield Fault(
             where=type(patient.model).__name__,
-            message=f"the optimiser holds {len(held)} parameters, none of which is this model's: no update changes it",
-            fix="make the optimiser of this model's parameters, after it was built, moved and loaded",
+            message=(
+                f"the optimiser holds {len(held)} parameters, none of which is this model's: no "
+                "update changes it"
+            ),
+            fix="make the optimiser of this model's parameters, after it was built, moved and "
+            "loaded",
         )
         return
-    # An optimiser for some of the model, as with two optimisers or with adapters, leaves out matrices too.
+    # An optimiser for some of the model, as with two optimisers or with adapters, leaves out
+    # matrices too.
     alone = len(others) == len(missing)
-    blocks = [patient.weights[name] for one in patient.sublayers() if one.block for name in patient.trained_in(one)]
+    blocks = [
+        patient.weights[name]
+        for one in patient.sublayers()
+        if one.block
+        for name in patient.trained_in(one)
+    ]
     if len(blocks) > 1 and not any(id(weight) in held for weight in blocks):
         yield Fault(
             severity=Severity.WARNING,
             where=patient.stacks,
-            message=f"the optimiser holds {len(held & own)} of the model's parameters and none of any block, though "
-            "these ask for gradients: no update changes a block",
-            fix="build the optimiser after all blocks are registered (nn.ModuleList holds them, a list does not), or "
-            "set requires_grad_(False) where they are meant to stay",
+            message=(
+                f"the optimiser holds {len(held & own)} of the model's parameters and none of any "
+                "block, though these ask for gradients: no update changes a block"
+            ),
+            fix="build the optimiser after all blocks are registered (nn.ModuleList holds them, a "
+            "list does not), or set requires_grad_(False) where they are meant to stay",
         )
         return
     yield Fault(
         severity=Severity.WARNING if alone else Severity.INFO,
         where=missing,
-        message=f"{len(missing)} of {len(watched)} trainable gains, shifts or gates are in no parameter group"
+        message=f"{len(missing)} of {len(watched)} trainable gains, shifts or gates are in no "
+        "parameter group"
         + ("" if alone else f", and {len(others) - len(missing)} other parameters are not either"),
-        fix="add them to a group (with weight_decay=0), or set requires_grad_(False) where they are meant to stay",
+        fix="add them to a group (with weight_decay=0), or set requires_grad_(False) where they "
+        "are meant to stay",
     )
 
 
 @rule("clip-hides-rate", an_optimizer, a_clip, gradients)
 def clip_hides_rate(patient: Patient) -> Iterator[Fault]:
-    """A gradient that is a thousand times the clip: with SGD the rate is a thousand times smaller than it looks."""
+    """A gradient that is a thousand times the clip: with SGD the rate is a thousand times smaller
+    than it looks.
+    """
     norm = hypot(*patient.observed.gradient_norms.values())
     if not norm or patient.clip_norm is None:
         return
@@ -147,29 +181,37 @@ def clip_hides_rate(patient: Patient) -> Iterator[Fault]:
 
 def _clipped(clipping: Clipping, optimizer: str) -> Fault:
     told = (
-        f"the gradient's norm is {clipping.gradient_norm:.3g} and it is clipped to {clipping.clip_norm:g}: "
-        f"{1 / clipping.factor:,.0f} times less"
+        f"the gradient's norm is {clipping.gradient_norm:.3g} and it is clipped to "
+        f"{clipping.clip_norm:g}: {1 / clipping.factor:,.0f} times less"
     )
     if clipping.hides_rate:
         return Fault(
             where="",
-            message=f"{told}. The first update of {optimizer} at a rate of {clipping.rate:.3g} is the one that a rate "
-            f"of {clipping.effective_rate:.2g} makes without clipping",
-            fix=f"clip near the gradient's own norm and take a rate near {clipping.effective_rate:.1g}; where the loss "
-            "is a sum over tokens, take their mean",
+            message=(
+                f"{told}. The first update of {optimizer} at a rate of {clipping.rate:.3g} is the "
+                f"one that a rate of {clipping.effective_rate:.2g} makes without clipping"
+            ),
+            fix="clip near the gradient's own norm and take a rate near "
+            f"{clipping.effective_rate:.1g}; where the loss is a sum over tokens, take their "
+            "mean",
         )
     return Fault(
         severity=Severity.INFO,
         where="",
-        message=f"{told}. {optimizer} divides by the gradient's size, so that this hides no rate, but every update "
-        "weighs the same, whatever its gradient",
-        fix="nothing, where this is meant; a clip near the gradient's own norm acts on outliers alone",
+        message=(
+            f"{told}. {optimizer} divides by the gradient's size, so that this hides no rate, but "
+            "every update weighs the same, whatever its gradient"
+        ),
+        fix="nothing, where this is meant; a clip near the gradient's own norm acts on outliers "
+        "alone",
     )
 
 
 @rule("rate-out-of-range", a_judged_rate)
 def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
-    """The rate that the user plans with, outside the range that is known of models like this one."""
+    """The rate that the user plans with, outside the range that is known of models like this
+    one.
+    """
     advice = patient.advice
     if advice is None or advice.wanted_rate is None or advice.best_interval is None:
         return
@@ -177,8 +219,9 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
         return
     span, usual = advice.best_interval, learning_rate(advice.best_rate, 2)
     message = (
-        f"your rate {learning_rate(advice.wanted_rate, 2)} lies {advice.wanted_place} the range that a law over known "
-        f"rates gives such a model, {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+        f"your rate {learning_rate(advice.wanted_rate, 2)} lies {advice.wanted_place} the range "
+        f"that a law over known rates gives such a model, {learning_rate(span.low, 2)} to "
+        f"{learning_rate(span.high, 2)}"
     )
     if advice.wanted_place == "below":
         fix = f"nothing, or compare it with {usual}; in doubt the lower rate is the safer one"
@@ -186,7 +229,8 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
         yield Fault(where="", message=message, fix=f"take a rate near {usual}")
         return
     else:
-        # A rate a little above what is known of others, or one with a warm-up, is not certain to be wrong.
+        # A rate a little above what is known of others, or one with a warm-up, is not certain to be
+        # wrong.
         if advice.wanted_warmup_updates:
             own = counted(advice.wanted_warmup_updates, "update")
             message += f"; whether your warm-up of {own} carries it is not known"

@@ -1,7 +1,7 @@
 """What passes through blocks by oversight: again, not at all, without a gradient, or at random.
 
-Blocks of one set of weights, positions that are added in every block, blocks that a configuration has and the model has
-not, skips that are detached, and numbers that evaluation draws anew.
+Blocks of one set of weights, positions that are added in every block, blocks that a configuration
+has and the model has not, skips that are detached, and numbers that evaluation draws anew.
 """
 
 import re
@@ -24,14 +24,19 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
     names = list(dict.fromkeys(one.name for one in stack.sublayers))
     if stack.passes > 1 and not _listed_twice(patient.model, names):
         own = counted(stack.blocks // stack.passes, "block")
-        message = f"{own} applied {stack.passes} times in turn with the same weights, {stack.blocks} in all"
+        message = (
+            f"{own} applied {stack.passes} times in turn with the same weights, {stack.blocks} in "
+            "all"
+        )
         yield Fault(severity=Severity.INFO, where=names, message=message)
         return
     by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
     for likes in by_kind(stack):
         groups = _sharing(likes, patient.weights)
         # One size for all groups is a scheme: one layer for all, or each for two.
-        evenly = len({len(group) for group in groups}) == 1 and sum(map(len, groups)) == len(likes) > 1
+        evenly = (
+            len({len(group) for group in groups}) == 1 and sum(map(len, groups)) == len(likes) > 1
+        )
         for group in groups:
             if len(group) > 1:
                 by_blocks[tuple(one.block for one in group), evenly].append(group[0])
@@ -42,8 +47,11 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO if evenly and not twice else Severity.WARNING,
             where=twice or firsts,
-            message=f"{what} of blocks {', '.join(map(str, blocks))} (of {stack.blocks}) are computed with the same "
-            f"weights: {how if twice else f'one layer is called {len(blocks)} times'}",
+            message=(
+                f"{what} of blocks {', '.join(map(str, blocks))} (of {stack.blocks}) are computed "
+                "with the same weights: "
+                f"{how if twice else f'one layer is called {len(blocks)} times'}"
+            ),
         )
 
 
@@ -51,13 +59,17 @@ def _sharing(likes: Sequence[Sublayer], weights: Mapping[str, Tensor]) -> list[l
     """Sub-layers by what they are computed with, where each has matrices at all."""
     groups: defaultdict[tuple[int, ...], list[Sublayer]] = defaultdict(list)
     for one in likes:
-        used = tuple(sorted({weights[name].data_ptr() for name in one.measured.matrices if name in weights}))
+        used = tuple(
+            sorted({weights[name].data_ptr() for name in one.measured.matrices if name in weights})
+        )
         groups[used].append(one)
     return [] if () in groups else list(groups.values())
 
 
 def _listed_twice(model: nn.Module, paths: Sequence[str]) -> list[str]:
-    """Names, in one row of modules, of a single one that computes one of the paths, or stands around it."""
+    """Names, in one row of modules, of a single one that computes one of the paths, or stands
+    around it.
+    """
     names: defaultdict[int, list[str]] = defaultdict(list)
     for name, module in model.named_modules(remove_duplicate=False):
         if name.rpartition(".")[2].isdigit():
@@ -72,27 +84,38 @@ def _listed_twice(model: nn.Module, paths: Sequence[str]) -> list[str]:
 
 @rule("altered-stream")
 def altered_stream(patient: Patient) -> Iterator[Fault]:
-    """Dropouts, curves and bounds that stand on the stream between its sums, in stacks with attention; and norms that
-    write into it, so that their gain alone is the branch's."""
+    """Dropouts, curves and bounds that stand on the stream between its sums, in stacks with
+    attention; and norms that write into it, so that their gain alone is the branch's."""
     cores = {use.at for stack in patient.stacks for use in stack.norm_uses if not use.parameters}
-    overwritten = list(dict.fromkeys(name for name, number in patient.observed.writers if number in cores))
+    overwritten = list(
+        dict.fromkeys(name for name, number in patient.observed.writers if number in cores)
+    )
     if len(overwritten) > 1:
         yield Fault(
             where=overwritten,
-            message=f"{len(overwritten)} norms write into the tensor that they are given, which the skip goes on with: "
-            "it carries the normed stream, and of all that the norm does the branch has its gain alone",
+            message=(
+                f"{len(overwritten)} norms write into the tensor that they are given, which the "
+                "skip goes on with: it carries the normed stream, and of all that the norm does "
+                "the branch has its gain alone"
+            ),
             fix="make a new tensor, x = x * y for x.mul_(y)",
         )
     altered = patient.observed.altered
     for what in dict.fromkeys(what for what, _, _ in altered):
         places = [(name, number) for one, name, number in altered if one == what]
-        attends = any(one.kind == "attention" for _, number in places for one in patient.stacks[number].sublayers)
+        attends = any(
+            one.kind == "attention"
+            for _, number in places
+            for one in patient.stacks[number].sublayers
+        )
         if len(places) > 1 and attends:
             yield Fault(
                 where=[name for name, _ in places],
-                message=f"the sum of skip and branch goes through {_SAID.get(what, what)} {len(places)} times between "
-                "the first sub-layer and the last",
-                fix="take it of the branch alone: x + dropout(F(norm(x)))" if what == "dropout" else "add, and no more",
+                message=f"the sum of skip and branch goes through {_SAID.get(what, what)} "
+                f"{len(places)} times between the first sub-layer and the last",
+                fix="take it of the branch alone: x + dropout(F(norm(x)))"
+                if what == "dropout"
+                else "add, and no more",
             )
 
 
@@ -118,7 +141,8 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
     rows = [_row(patient.model, stack) for stack in patient.stacks]
     stages = Counter(re.sub(r"\d+", "#", row) for row in set(rows) - {None} if row is not None)
     for stack, row in zip(patient.stacks, rows, strict=True):
-        # Of stages in a row each has a depth of its own, and the configuration's number is another thing.
+        # Of stages in a row each has a depth of its own, and the configuration's number is another
+        # thing.
         if row is None or stages[re.sub(r"\d+", "#", row)] > 1:
             continue
         crosses = any(one.kind == "cross_attention" for one in stack.sublayers)
@@ -126,7 +150,8 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
         if found is not None and found[1] != stack.blocks:
             key, depth = found
             yield Fault(
-                where=row, message=f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}"
+                where=row,
+                message=f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}",
             )
 
 
@@ -137,22 +162,32 @@ def _row(model: nn.Module, stack: Stack) -> str | None:
         for place in range(min(map(len, parts))):
             rows = {".".join(path[:place]) for path in parts}
             numbers = [path[place] for path in parts]
-            if len(rows) == 1 and all(n.isdigit() for n in numbers) and len(set(numbers)) == stack.blocks:
+            if (
+                len(rows) == 1
+                and all(n.isdigit() for n in numbers)
+                and len(set(numbers)) == stack.blocks
+            ):
                 (row,) = rows
-                length = sum(name.isdigit() for name, _ in model.get_submodule(row).named_children())
+                length = sum(
+                    name.isdigit() for name, _ in model.get_submodule(row).named_children()
+                )
                 return row if length == stack.blocks else None
     return None
 
 
 def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, int] | None:
-    """The key and number of blocks in the configuration of the innermost module around a row that has one."""
+    """The key and number of blocks in the configuration of the innermost module around a row that
+    has one.
+    """
     parts = row.split(".")
     for end in range(len(parts), -1, -1):
         module = model.get_submodule(".".join(parts[:end]))
         for name in _CONFIGURATIONS:
             values = getattr(module, name, None)
             for key in keys:
-                depth = values.get(key) if isinstance(values, Mapping) else getattr(values, key, None)
+                depth = (
+                    values.get(key) if isinstance(values, Mapping) else getattr(values, key, None)
+                )
                 if isinstance(depth, int) and not isinstance(depth, bool):
                     return key, depth
     return None
@@ -160,9 +195,15 @@ def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, i
 
 @rule("untied-head")
 def untied_head(patient: Patient) -> Iterator[Fault]:
-    """An output matrix of an embedding's shape that is none, where the configuration says that it is one."""
+    """An output matrix of an embedding's shape that is none, where the configuration says that it
+    is one.
+    """
     named = (getattr(patient.model, name, None) for name in _CONFIGURATIONS)
-    says = [one for one in named if getattr(one, "tie_word_embeddings", getattr(one, "weight_tying", None)) is True]
+    says = [
+        one
+        for one in named
+        if getattr(one, "tie_word_embeddings", getattr(one, "weight_tying", None)) is True
+    ]
     weights, seen = patient.weights, patient.observed
     tables = [weights[one.name] for one in seen.tables if one.name in weights]
     # Classes of transformers list what they tie; Pop2Piano's head is not among it.
@@ -173,14 +214,16 @@ def untied_head(patient: Patient) -> Iterator[Fault]:
         if alike and all(table is not own for table in alike):
             yield Fault(
                 where=one.name,
-                message=f"the configuration says that the output matrix is the embedding, and {one.name} is a "
-                "matrix of its own",
+                message="the configuration says that the output matrix is the embedding, and "
+                f"{one.name} is a matrix of its own",
             )
 
 
 @stack_rule("detached-skip")
 def detached_skips(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Sub-layers whose skip is detached: an error where all of a stack's are, for nothing is to be gained by that."""
+    """Sub-layers whose skip is detached: an error where all of a stack's are, for nothing is to be
+    gained by that.
+    """
     places = [one for one in stack.sublayers if one.measured.skip_stopped]
     # The first sub-layer's comes from no other, and is not known to be.
     possible = max(len(stack.sublayers) - 1, 1)
@@ -189,23 +232,28 @@ def detached_skips(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.ERROR if len(places) >= possible else Severity.WARNING,
             where=places,
-            message=f"the skip of {len(places)} of {len(stack.sublayers)} sub-layers goes through a detach, in "
-            f"block{'s' if len(blocks) > 1 else ''} {', '.join(blocks)}: no gradient passes the sum there but "
-            "through the branch",
+            message=(
+                f"the skip of {len(places)} of {len(stack.sublayers)} sub-layers goes through a "
+                f"detach, in block{'s' if len(blocks) > 1 else ''} {', '.join(blocks)}: no "
+                "gradient passes the sum there but through the branch"
+            ),
         )
 
 
 @rule("positions-added-again")
 def positions_again(patient: Patient) -> Iterator[Fault]:
-    """What is the same for every input and differs from token to token, added at several places of a stream."""
+    """What is the same for every input and differs from token to token, added at several places of
+    a stream.
+    """
     for name, places in patient.observed.added_again:
         blocks = dict.fromkeys(str(_at(patient, number)[1]) for number in places)
         yield Fault(
-            # One table may be looked up twice before the first block, as that of a box's left and right edge.
+            # One table may be looked up twice before the first block, as that of a box's left and
+            # right edge.
             severity=Severity.WARNING if len(blocks) > 1 else Severity.INFO,
             where=name,
-            message=f"{name or 'what is the same for every input'} is added to the stream {len(places)} "
-            f"times: before or in block {', '.join(blocks)}",
+            message=f"{name or 'what is the same for every input'} is added to the stream "
+            f"{len(places)} times: before or in block {', '.join(blocks)}",
         )
 
 
@@ -217,17 +265,32 @@ def random_in_evaluation(patient: Patient) -> Iterator[Fault]:
         after, block = _at(patient, draws[0][1])
         yield Fault(
             where=[module for module, _ in draws],
-            message=f"in evaluation mode, too, data is multiplied with numbers that every pass draws anew, at "
-            f"{len(draws)} place{'s' if len(draws) > 1 else ''}, first in block {block}"
+            message=(
+                "in evaluation mode, too, data is multiplied with numbers that every pass draws "
+                f"anew, at {len(draws)} place{'s' if len(draws) > 1 else ''}, first in block "
+                f"{block}"
+            )
             + (f", after {after.name}" if after is not None and after.name else ""),
         )
 
 
 def _at(patient: Patient, number: int) -> tuple[Sublayer | None, int]:
-    """The last sub-layer that was added before a value was made, and the block in which that was."""
-    sites = [(one.measured.place.addend, one) for one in patient.sublayers() if one.measured.place is not None]
+    """The last sub-layer that was added before a value was made, and the block in which that
+    was.
+    """
+    sites = [
+        (one.measured.place.addend, one)
+        for one in patient.sublayers()
+        if one.measured.place is not None
+    ]
     before = [one for addend, one in sites if addend < number]
     later = [one for addend, one in sites if addend >= number]
     last = before[-1] if before else None
-    block = later[0].block if later and (last is None or later[0].kind != "attention") else last.block if last else 0
+    block = (
+        later[0].block
+        if later and (last is None or later[0].kind != "attention")
+        else last.block
+        if last
+        else 0
+    )
     return last, block

@@ -1,4 +1,6 @@
-"""Which scheme the initial weights follow, and where half of them follow another one, or another depth."""
+"""Which scheme the initial weights follow, and where half of them follow another one, or another
+depth.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -33,7 +35,9 @@ _ROUND = (0.5, 0.25, 0.1)
 
 @stack_rule("initial-scheme", initial_weights)
 def initial_scheme(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Stacks that are drawn by half of a scheme; and, as a note, by several, or without the division of a deep one."""
+    """Stacks that are drawn by half of a scheme; and, as a note, by several, or without the
+    division of a deep one.
+    """
     placement = named(stack.placement) if stack.placement else None
     # Where the placement has a scheme of its own, another rule compares with it.
     if stack.blocks > 1 and not (placement and placement.initialisation.startswith("xavier-")):
@@ -51,47 +55,68 @@ def _of_stack(patient: Patient, stack: Stack) -> Iterator[Fault]:
     if _WAITING < usual[largest] < _VARIANCE:
         yield Fault(
             where=stack.name,
-            message=f"all matrices of the {stack.blocks} blocks start at {usual[largest]:.2g} or less, where no scheme "
-            f"draws so small: {usual[largest]:.2g} is the square of {usual[largest] ** 0.5:.2g}, as where a variance "
-            "is given for a deviation",
+            message=(
+                f"all matrices of the {stack.blocks} blocks start at {usual[largest]:.2g} or less, "
+                f"where no scheme draws so small: {usual[largest]:.2g} is the square of "
+                f"{usual[largest] ** 0.5:.2g}, as where a variance is given for a deviation"
+            ),
             fix="draw them at 0.02, or at 1/√(inputs)",
         )
         return
     if usual[least] and usual[largest] > _FAR * usual[least]:
         yield Fault(
             where=[name for group in groups if group.purpose == largest for name in group.names],
-            message=f"{largest} start at {usual[largest]:.3g}, {usual[largest] / usual[least]:.0f} times larger than "
-            f"{least}, at {usual[least]:.3g}: no scheme has them so far apart",
+            message=f"{largest} start at {usual[largest]:.3g}, {usual[largest] / usual[least]:.0f} "
+            f"times larger than {least}, at {usual[least]:.3g}: no scheme has them so far apart",
             fix="draw all matrices by one scheme",
         )
         return
-    split = [(group, laws.split_in_two(group)) for group in groups if len(group.sizes) > _LEAST_BLOCKS]
+    split = [
+        (group, laws.split_in_two(group)) for group in groups if len(group.sizes) > _LEAST_BLOCKS
+    ]
     # Experts are several of one purpose in each block.
-    split = [(group, parts) for group, parts in split if parts[0] and len(set(group.blocks)) == len(group.blocks)]
+    split = [
+        (group, parts)
+        for group, parts in split
+        if parts[0] and len(set(group.blocks)) == len(group.blocks)
+    ]
     if split:
         yield from _blocks_apart(stack, split)
         return
     inner, outer = ([group for group in groups if group.joins == joins] for joins in (False, True))
     law = laws.width_law(inner, stack.width)
-    if law is None and stack.blocks >= _LEAST_BLOCKS and (fault := _inner_divided(stack, inner, outer)):
+    if (
+        law is None
+        and stack.blocks >= _LEAST_BLOCKS
+        and (fault := _inner_divided(stack, inner, outer))
+    ):
         yield fault
     elif law is None:
         yield from _by_purpose(patient, stack, groups)
     if law is None:
         return
-    fault = _misdivided(patient, stack, law, inner, outer) if stack.blocks >= _LEAST_BLOCKS else None
+    fault = (
+        _misdivided(patient, stack, law, inner, outer) if stack.blocks >= _LEAST_BLOCKS else None
+    )
     yield from [fault] if fault else _undivided(stack, law, outer)
 
 
-def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int], list[int]]]]) -> Iterator[Fault]:
+def _blocks_apart(
+    stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int], list[int]]]]
+) -> Iterator[Fault]:
     group, (low, high) = split[0]
     small, large = group.sizes[low[0]], group.sizes[high[0]]
     depth = abs(large / small / math.sqrt(2 * stack.blocks) - 1) < 0.05
     yield Fault(
         where=[group.names[place] for place in (low if len(low) <= len(high) else high)],
-        message=f"{group.purpose} start at {small:.3g} in {numbered([group.blocks[place] for place in low])} and at "
-        f"{large:.3g} in {numbered([group.blocks[place] for place in high])}"
-        + (f", √(2 · {stack.blocks}) = {math.sqrt(2 * stack.blocks):.3g} times as much" if depth else "")
+        message=f"{group.purpose} start at {small:.3g} in "
+        f"{numbered([group.blocks[place] for place in low])} and at {large:.3g} in "
+        f"{numbered([group.blocks[place] for place in high])}"
+        + (
+            f", √(2 · {stack.blocks}) = {math.sqrt(2 * stack.blocks):.3g} times as much"
+            if depth
+            else ""
+        )
         + (f"; so do {len(split) - 1} more purposes" if len(split) > 1 else ""),
         fix="draw all blocks by one scheme"
         + (": divide these weights by √(2L) in every block, or in none" if depth else ""),
@@ -100,11 +125,17 @@ def _blocks_apart(stack: Stack, split: Sequence[tuple[DrawnAlike, tuple[list[int
 
 def _by_purpose(patient: Patient, stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:
     """What no one law explains, each purpose by its own, where every one has a law."""
-    own = [next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups]
+    own = [
+        next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups
+    ]
     # torch's own attention has one scheme inside a layer of another.
     stock = any(isinstance(module, nn.MultiheadAttention) for module in patient.model.modules())
     if all(own) and not stock:
-        said = {law.title: [g.purpose for g, of in zip(groups, own, strict=True) if of is law] for law in own if law}
+        said = {
+            law.title: [g.purpose for g, of in zip(groups, own, strict=True) if of is law]
+            for law in own
+            if law
+        }
         yield Fault(
             severity=Severity.INFO,
             where=stack.name,
@@ -115,7 +146,11 @@ def _by_purpose(patient: Patient, stack: Stack, groups: Sequence[DrawnAlike]) ->
 
 
 def _misdivided(
-    patient: Patient, stack: Stack, law: WidthLaw, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]
+    patient: Patient,
+    stack: Stack,
+    law: WidthLaw,
+    inner: Sequence[DrawnAlike],
+    outer: Sequence[DrawnAlike],
 ) -> Fault | None:
     """Division by depth of one kind of sub-layer, of all weights, twice, or for another depth."""
     root = math.sqrt(2 * stack.blocks)
@@ -125,8 +160,9 @@ def _misdivided(
         return Fault(
             where=[name for group in whole for name in group.names],
             message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over "
-            f"{laws.depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at {whole[0].size:.3g}: "
-            f"what the latter add makes the stream alone, in all of {stack.blocks} blocks",
+            f"{laws.depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at "
+            f"{whole[0].size:.3g}: what the latter add makes the stream alone, in all of "
+            f"{stack.blocks} blocks",
             fix=f"divide both by √(2L) = {root:.3g}, as GPT-2 does, or neither",
         )
     twice = [group for group in outer if group.at(law.wanted(group, stack.width)[0] / root**2)]
@@ -134,8 +170,9 @@ def _misdivided(
         group = twice[0]
         return Fault(
             where=[name for one in twice for name in one.names],
-            message=f"{_purposes(twice)} start at {group.size:.3g}, {law.wanted(group, stack.width)[0]:.3g} over "
-            f"{root**2:.3g} = √(2 · {stack.blocks})²: it was divided twice by √(2L)",
+            message=f"{_purposes(twice)} start at {group.size:.3g}, "
+            f"{law.wanted(group, stack.width)[0]:.3g} over {root**2:.3g} = √(2 · "
+            f"{stack.blocks})²: it was divided twice by √(2L)",
             fix=f"divide once: a deviation of {law.wanted(group, stack.width)[0] / root:.3g}",
         )
     # A law that needs no division is the likelier one: He's over √(2 · 3) is torch's default.
@@ -144,10 +181,11 @@ def _misdivided(
         title, size = base
         return Fault(
             where=stack.name,
-            message=f"every matrix of the {stack.blocks} blocks starts at {title} over √(2 · {stack.blocks}) = "
-            f"{root:.3g}, those that read the stream too ({inner[0].size:.3g} in place of {size:.3g})",
-            fix=f"divide only the matrices whose products join the stream ({_purposes(outer)}), and draw the others at "
-            f"{size:.3g}",
+            message=f"every matrix of the {stack.blocks} blocks starts at {title} over √(2 · "
+            f"{stack.blocks}) = {root:.3g}, those that read the stream too "
+            f"({inner[0].size:.3g} in place of {size:.3g})",
+            fix=f"divide only the matrices whose products join the stream ({_purposes(outer)}), "
+            f"and draw the others at {size:.3g}",
         )
     small = [group.size / law.wanted(group, stack.width)[0] * root for group in outer]
     chosen = any(abs(small[0] / root / one - 1) < 0.01 for one in _ROUND) if small else True
@@ -158,7 +196,8 @@ def _misdivided(
         told += f"{round((root / max(small)) ** 2 / 2)} blocks, and here are {stack.blocks}"
     elif wanted and (depth := _other_depth(stack, law, outer)):
         told = (
-            f"{wanted:.3g} over √(2 · {depth}): the scheme of {depth} blocks, and here are {stack.blocks} with a sum "
+            f"{wanted:.3g} over √(2 · {depth}): the scheme of {depth} blocks, and here are "
+            f"{stack.blocks} with a sum "
         )
         told += "after each of two sub-layers"
     else:
@@ -170,8 +209,12 @@ def _misdivided(
     )
 
 
-def _inner_divided(stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]) -> Fault | None:
-    """Division by depth of a matrix that reads the stream, in the place of the one whose product joins it."""
+def _inner_divided(
+    stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]
+) -> Fault | None:
+    """Division by depth of a matrix that reads the stream, in the place of the one whose product
+    joins it.
+    """
     law = laws.width_law([group for group in inner if group.projects], stack.width)
     if law is None:
         return None
@@ -182,23 +225,30 @@ def _inner_divided(stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[Dr
         return None
     return Fault(
         where=[name for group in (*divided, *whole) for name in group.names],
-        message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over √(2 · {stack.blocks}), and "
-        f"{_purposes(whole)} undivided at {whole[0].size:.3g}: the division is at the matrix that reads the stream, "
-        "and not at the one whose product joins it",
-        fix=f"divide {_purposes(whole)} by √(2L) = {root:.3g}, and draw {_purposes(divided)} as all others",
+        message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over √(2 · "
+        f"{stack.blocks}), and {_purposes(whole)} undivided at {whole[0].size:.3g}: the "
+        "division is at the matrix that reads the stream, and not at the one whose product "
+        "joins it",
+        fix=f"divide {_purposes(whole)} by √(2L) = {root:.3g}, and draw {_purposes(divided)} as "
+        "all others",
     )
 
 
 def _divided_base(
     patient: Patient, stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]
 ) -> tuple[str, float] | None:
-    """The law of width that all matrices follow once each is multiplied by √(2L), with its size for the first."""
+    """The law of width that all matrices follow once each is multiplied by √(2L), with its size for
+    the first.
+    """
     root = math.sqrt(2 * stack.blocks)
-    tables = [size_of(p) for p in patient.model.parameters() if p.ndim == 2 and stack.width in p.shape]
+    tables = [
+        size_of(p) for p in patient.model.parameters() if p.ndim == 2 and stack.width in p.shape
+    ]
     for law in WIDTH_LAWS:
         wanted = [(group, law.wanted(group, stack.width)[0]) for group in (*inner, *outer)]
         size = wanted[0][1]
-        # Any other law than the usual one may be a coincidence, unless another matrix of the model has it undivided.
+        # Any other law than the usual one may be a coincidence, unless another matrix of the model
+        # has it undivided.
         known = size == laws.USUAL or any(abs(table / size - 1) < 0.02 for table in tables)
         if known and all(group.at(size / root) for group, size in wanted):
             return law.title, size
@@ -206,7 +256,9 @@ def _divided_base(
 
 
 def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> int | None:
-    """The number of blocks for which these weights would be divided by √(2L); None where it is none, or their own."""
+    """The number of blocks for which these weights would be divided by √(2L); None where it is
+    none, or their own.
+    """
     sums = sum(sublayer.block > 0 and not sublayer.parallel for sublayer in stack.sublayers)
     known = {laws.depth_factor(group, law, stack) for group in outer} - {f"√{stack.blocks}", ""}
     if known or sums < 2 * stack.blocks:
@@ -219,7 +271,11 @@ def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> in
     if not exact or any(abs(ratio / one - 1) < 0.01 for one in _ROUND):
         return None
     factor = math.sqrt(2 * depth)
-    return depth if all(group.at(law.wanted(group, stack.width)[0] / factor) for group in outer) else None
+    return (
+        depth
+        if all(group.at(law.wanted(group, stack.width)[0] / factor) for group in outer)
+        else None
+    )
 
 
 def _undivided(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Iterator[Fault]:
@@ -232,9 +288,13 @@ def _undivided(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Iter
         yield Fault(
             severity=Severity.INFO,
             where=stack.name,
-            message=f"every matrix of the {stack.blocks} blocks starts at {law.title}, none divided by depth. GPT-2 "
-            f"would draw {_purposes(outer)} at {scaled:.3g}, over √(2 · {stack.blocks})",
-            fix="nothing; in a deep Pre-LN model dividing by √(2L) keeps the stream at the size of one branch",
+            message=(
+                f"every matrix of the {stack.blocks} blocks starts at {law.title}, none divided by "
+                f"depth. GPT-2 would draw {_purposes(outer)} at {scaled:.3g}, over √(2 · "
+                f"{stack.blocks})"
+            ),
+            fix="nothing; in a deep Pre-LN model dividing by √(2L) keeps the stream at the size of "
+            "one branch",
         )
 
 

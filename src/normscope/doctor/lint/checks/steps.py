@@ -1,5 +1,6 @@
-"""Steps beside the stream: a feed-forward's curve, a softmax of logits or the shift of targets at the wrong place, and
-trainable factors on branches: gates at 0 that cannot leave it, that grew too large, or that are flat."""
+"""Steps beside the stream: a feed-forward's curve, a softmax of logits or the shift of targets at
+the wrong place, and trainable factors on branches: gates at 0 that cannot leave it, that grew too
+large, or that are flat."""
 
 import math
 from collections.abc import Iterator
@@ -20,14 +21,24 @@ def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """Feed-forwards of several matrices with no curve at all, or with one on what they add."""
     feeding = [one for one in in_blocks(stack) if one.kind == "feed_forward"]
     for where, said in (
-        ("none", "multiply several matrices with nothing but sums between them, which is one matrix"),
+        (
+            "none",
+            "multiply several matrices with nothing but sums between them, which is one matrix",
+        ),
         ("last", "end in a curve, behind their last matrix, and add what it leaves"),
     ):
-        # Of a formula that no placement has, what is taken for a branch may be a part of one, as in a GRU's gates.
-        found = [one for one in feeding if one.measured.curves == where and (one.placement or one.scaled_placement)]
+        # Of a formula that no placement has, what is taken for a branch may be a part of one, as in
+        # a GRU's gates.
+        found = [
+            one
+            for one in feeding
+            if one.measured.curves == where and (one.placement or one.scaled_placement)
+        ]
         if found:
             yield Fault(
-                where=found, message=f"{len(found)} of {len(feeding)} sub-layers, {kind_name('feed_forward')}, {said}"
+                where=found,
+                message=f"{len(found)} of {len(feeding)} sub-layers, {kind_name('feed_forward')}, "
+                f"{said}",
             )
 
 
@@ -52,23 +63,39 @@ def scores_not_logits(patient: Patient) -> Iterator[Fault]:
 
 @rule("targets-misplaced")
 def targets_misplaced(patient: Patient) -> Iterator[Fault]:
-    """A model whose attention hides later tokens, and a loss whose targets are the inputs 0 or 2 places later."""
-    seen = [one for sublayer in patient.sublayers() if (one := sublayer.measured.attention) is not None]
-    causal = any(one.sees_later == 0 and one.sees_earlier for one in seen) and not any(one.sees_later for one in seen)
+    """A model whose attention hides later tokens, and a loss whose targets are the inputs 0 or 2
+    places later.
+    """
+    seen = [
+        one for sublayer in patient.sublayers() if (one := sublayer.measured.attention) is not None
+    ]
+    causal = any(one.sees_later == 0 and one.sees_earlier for one in seen) and not any(
+        one.sees_later for one in seen
+    )
     places = patient.observed.target_places
     if causal and places in (0, 2):
         yield Fault(
             where=type(patient.model).__name__,
             message="attention hides later tokens, and the loss's targets are "
-            + ("the very tokens that the model is given" if not places else "the tokens two places later"),
+            + (
+                "the very tokens that the model is given"
+                if not places
+                else "the tokens two places later"
+            ),
             fix="shift once: compare logits[:, :-1] with ids[:, 1:]"
-            + ("" if not places else ", and hand unshifted labels to a model that shifts them itself"),
+            + (
+                ""
+                if not places
+                else ", and hand unshifted labels to a model that shifts them itself"
+            ),
         )
 
 
 @rule("dead-gate")
 def dead_gates(patient: Patient) -> Iterator[Fault]:
-    """Gates that start at 0 are fine as long as they can leave it; this is about those that cannot."""
+    """Gates that start at 0 are fine as long as they can leave it; this is about those that
+    cannot.
+    """
     opening: list[Sublayer] = []
     dead: dict[str, list[Sublayer]] = {}
     for stack in patient.stacks:
@@ -79,22 +106,29 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where=places,
             message=f"branches that are multiplied by 0 and will be for ever: {len(places)}. {why}",
-            fix="make the gate an nn.Parameter that requires a gradient, use it itself in the forward pass and not its "
-            ".data or a detached copy, let nothing else on its branch start at 0, and give it to the optimiser",
+            fix="make the gate an nn.Parameter that requires a gradient, use it itself in the "
+            "forward pass and not its .data or a detached copy, let nothing else on its branch "
+            "start at 0, and give it to the optimiser",
         )
-    # A schedule that moves a number is not seen in one pass; one of our own, in trainings and `attach`, is known to.
-    is_ours = any(type(module).__module__ == "normscope.model.placed" for module in patient.model.modules())
+    # A schedule that moves a number is not seen in one pass; one of our own, in trainings and
+    # `attach`, is known to.
+    is_ours = any(
+        type(module).__module__ == "normscope.model.placed" for module in patient.model.modules()
+    )
     unknown = [one for one in opening if one.measured.shut_by and not (one.placement and is_ours)]
     if unknown:
         by = listed(name for one in unknown for name in one.measured.shut_by)
         known = sorted({one.placement for one in unknown} - {""})
-        here = f"as {joined(known)} has one" if known else "and no registered placement has one here"
+        here = (
+            f"as {joined(known)} has one" if known else "and no registered placement has one here"
+        )
         yield Fault(
             severity=Severity.WARNING,
             where=unknown,
-            message=f"branches that a buffer multiplies by 0: {len(unknown)}. A buffer never opens unless a schedule "
-            f"moves it, {here}: {by}",
-            fix="make the gate an nn.Parameter; where a schedule of your own moves it, silence the rule",
+            message=f"branches that a buffer multiplies by 0: {len(unknown)}. A buffer never opens "
+            f"unless a schedule moves it, {here}: {by}",
+            fix="make the gate an nn.Parameter; where a schedule of your own moves it, silence the "
+            "rule",
         )
     opening = [one for one in opening if one not in unknown]
     if opening:
@@ -102,9 +136,11 @@ def dead_gates(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO,
             where=opening,
-            message=f"branches that a gate multiplies by 0 at first, so that blocks start as the identity: "
-            f"{len(opening)}. Gates that are buffers and follow a schedule, or never open: {held}",
-            fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are trained",
+            message="branches that a gate multiplies by 0 at first, so that blocks start as the "
+            f"identity: {len(opening)}. Gates that are buffers and follow a schedule, or never "
+            f"open: {held}",
+            fix="nothing, where a schedule moves the buffers; keep weight decay off gates that are "
+            "trained",
         )
 
 
@@ -125,17 +161,23 @@ def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
         return ""
     if not moved:
         return "The gradient of their gates is exactly 0"
-    held = patient.optimizer is None or any(id(patient.weights[name]) in patient.held for name in moved)
+    held = patient.optimizer is None or any(
+        id(patient.weights[name]) in patient.held for name in moved
+    )
     return "" if held else "The optimiser does not hold their gates"
 
 
 def _nearest(patient: Patient, stack: Stack, path: str) -> list[str]:
-    """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several where none is closer.
+    """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several
+    where none is closer.
 
-    Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its block, or in a list
-    of their own for all blocks.
+    Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its
+    block, or in a list of their own for all blocks.
     """
-    shared = {name: _in_common(path.split("."), name.split(".")) for name in gates_at_zero(patient.model, stack.width)}
+    shared = {
+        name: _in_common(path.split("."), name.split("."))
+        for name in gates_at_zero(patient.model, stack.width)
+    }
     return [name for name, length in shared.items() if length == max(shared.values())]
 
 
@@ -168,14 +210,22 @@ def gate_start(patient: Patient, stack: Stack) -> Iterator[Fault]:
     yield Fault(
         severity=Severity.WARNING if deep or not stack.norm else Severity.INFO,
         where=places,
-        message=f"the trained factors of {len(scales)} branches start at {found:.3g}; with {stack.blocks} blocks "
-        + (f"CaiT starts LayerScale at {wanted:.2g}" if stack.norm else "and no norm, ReZero starts its gates at 0"),
-        fix=f"start them at {wanted:.2g}, unless weights that were trained from there are loaded next",
+        message=f"the trained factors of {len(scales)} branches start at {found:.3g}; with "
+        f"{stack.blocks} blocks "
+        + (
+            f"CaiT starts LayerScale at {wanted:.2g}"
+            if stack.norm
+            else "and no norm, ReZero starts its gates at 0"
+        ),
+        fix=f"start them at {wanted:.2g}, unless weights that were trained from there are loaded "
+        "next",
     )
 
 
 LARGEST_GATE = 10.0
-"""Ten times the factor 1 of a branch without a gate; those of ReZero and LayerScale start at 0 to 0.1."""
+"""Ten times the factor 1 of a branch without a gate; those of ReZero and LayerScale start at 0 to
+0.1.
+"""
 WHOLE_SHARE = 0.99
 
 
@@ -185,15 +235,18 @@ def saturated_gates(patient: Patient) -> Iterator[Fault]:
     large = [
         one
         for one in patient.sublayers()
-        if _is_trained(one) and abs(one.branch_scale or 0.0) > LARGEST_GATE and one.measured.share > WHOLE_SHARE
+        if _is_trained(one)
+        and abs(one.branch_scale or 0.0) > LARGEST_GATE
+        and one.measured.share > WHOLE_SHARE
     ]
     if large:
         scale = max(abs(one.branch_scale or 0.0) for one in large)
         share = min(one.measured.share for one in large)
         yield Fault(
             where=large,
-            message=f"branches with trained gates of up to {scale:.3g}, that make up at least {share:.1%} of the sum's "
-            f"square: {len(large)}. The skip path carries next to nothing there",
+            message=f"branches with trained gates of up to {scale:.3g}, that make up at least "
+            f"{share:.1%} of the sum's square: {len(large)}. The skip path carries next to "
+            "nothing there",
         )
 
 
@@ -206,11 +259,14 @@ def flat_gates(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.WARNING if drawn else Severity.INFO,
             where=flat,
-            message=f"parameters whose σ or tanh has less than {FLAT:.0%} of its greatest slope, in "
-            f"{min(flat.values()):.0%} of their entries or more: {len(flat)}. Their gradients are "
-            "smaller by as much" + ("" if drawn else "; a training may have led them there"),
-            fix="start them nearer to 0, within 3 for σ and 1.5 for tanh, or reach an almost open or shut gate by a "
-            "constant outside the curve"
+            message=(
+                f"parameters whose σ or tanh has less than {FLAT:.0%} of its greatest slope, in "
+                f"{min(flat.values()):.0%} of their entries or more: {len(flat)}. Their gradients "
+                "are smaller by as much"
+            )
+            + ("" if drawn else "; a training may have led them there"),
+            fix="start them nearer to 0, within 3 for σ and 1.5 for tanh, or reach an almost open "
+            "or shut gate by a constant outside the curve"
             if drawn
             else "nothing, where they are meant to be open or shut for good",
         )

@@ -1,4 +1,6 @@
-"""Trained weights that belong to another model: norms it lacks or has beyond it, or another wiring."""
+"""Trained weights that belong to another model: norms it lacks or has beyond it, or another
+wiring.
+"""
 
 import math
 import re
@@ -31,37 +33,44 @@ def checkpoint_tensors(patient: Patient) -> Iterator[Fault]:
     if lacking:
         yield Fault(
             where=lacking,
-            message=f"the model has {len(lacking)} gains and shifts of norms that the checkpoint lacks: it was trained "
-            "without these norms",
+            message=f"the model has {len(lacking)} gains and shifts of norms that the checkpoint "
+            "lacks: it was trained without these norms",
         )
     used = {name for sublayer in patient.sublayers() for name in sublayer.measured.parameters}
     weights = [name for name in patient.loading.missing if name in used and name not in lacking]
     if weights:
         yield Fault(
             where=weights,
-            message=f"the checkpoint lacks {len(weights)} weights of the stacks' sub-layers, which are as they were "
-            "drawn",
-            fix="load a checkpoint of this model, and compare the names of its tensors with the model's",
+            message=(
+                f"the checkpoint lacks {len(weights)} weights of the stacks' sub-layers, which are "
+                "as they were drawn"
+            ),
+            fix="load a checkpoint of this model, and compare the names of its tensors with the "
+            "model's",
         )
     unexpected = [name for name in patient.loading.unexpected if _LIKE_A_NORM.search(name)]
     if unexpected:
         yield Fault(
             where=unexpected,
-            message=f"the checkpoint has {len(unexpected)} tensors of norms that the model has no place for: it was "
-            "trained with norms that the model lacks",
+            message=f"the checkpoint has {len(unexpected)} tensors of norms that the model has no "
+            "place for: it was trained with norms that the model lacks",
         )
 
 
 @rule("untrained-norm")
 def untrained_norm(patient: Patient) -> Iterator[Fault]:
-    """A norm whose gain and shift are exactly as they were made, while all its likes have been trained."""
+    """A norm whose gain and shift are exactly as they were made, while all its likes have been
+    trained.
+    """
     unused = set(patient.observed.unused_parameters)
     by_width: dict[int, dict[str, bool]] = {}
     for path, own in _stream_norms(patient).items():
         if not any(f"{path}.{name}" in unused for name in own):
             width = max(tensor.numel() for tensor in own.values())
             # All 1, or all 0: a gain or a shift, or a gain that is counted from 1.
-            initial = [bool((one == one[0]).all()) and float(one[0]) in (0.0, 1.0) for one in own.values()]
+            initial = [
+                bool((one == one[0]).all()) and float(one[0]) in (0.0, 1.0) for one in own.values()
+            ]
             by_width.setdefault(width, {})[path] = all(initial)
     for width, norms in by_width.items():
         fresh = [path for path, initial in norms.items() if initial]
@@ -69,8 +78,11 @@ def untrained_norm(patient: Patient) -> Iterator[Fault]:
         if fresh and trained >= max(FEWEST_LIKES, 2 * len(fresh)):
             yield Fault(
                 where=fresh,
-                message=f"every gain is exactly its initial value and every shift exactly 0, while the {trained} other "
-                f"norms of width {width} have been trained: the weights come from a model without "
+                message=(
+                    "every gain is exactly its initial value and every shift exactly 0, while the "
+                    f"{trained} other norms of width {width} have been trained: the weights come "
+                    "from a model without "
+                )
                 + ("this norm" if len(fresh) == 1 else f"these {len(fresh)} norms"),
             )
 
@@ -98,20 +110,26 @@ class _Alignment:
     """Of the norms of a stack, sub-layer by sub-layer but for the last."""
 
     own: tuple[float, ...]
-    """Correlation, over features, of the gains of the sub-layer's norm with the sizes of the columns of the matrices
-    that read its input. Training makes them grow together where the norm stands in front of these matrices: for
-    y = W (γ ∘ n) the gradient flow keeps γ_i² - ‖W_:i‖² (Du et al. 2018, arXiv:1806.00900, for layers in a row)."""
+    """Correlation, over features, of the gains of the sub-layer's norm with the sizes of the
+    columns of the matrices that read its input. Training makes them grow together where the norm
+    stands in front of these matrices: for y = W (γ ∘ n) the gradient flow keeps γ_i² - ‖W_:i‖² (Du
+    et al. 2018, arXiv:1806.00900, for layers in a row)."""
     following: tuple[float, ...]
-    """The same with the matrices of the sub-layer after it, in front of which the norm of Post-LN stands."""
+    """The same with the matrices of the sub-layer after it, in front of which the norm of Post-LN
+    stands.
+    """
 
     shifts: float | None
-    """Mean correlation of a norm's shifts with the biases that its own sub-layer adds to the stream. Where the norm
-    stands behind the sum, as in Post-LN, the loss's gradients with respect to the two are one vector, but for the
-    norm's Jacobian between them, and both start at 0; elsewhere nothing ties them. None without shifts or biases."""
+    """Mean correlation of a norm's shifts with the biases that its own sub-layer adds to the
+    stream. Where the norm stands behind the sum, as in Post-LN, the loss's gradients with respect
+    to the two are one vector, but for the norm's Jacobian between them, and both start at 0;
+    elsewhere nothing ties them. None without shifts or biases."""
 
     @property
     def difference(self) -> float:
-        """Above 0 where norms were trained in front of their own sub-layers, as Pre-LN's; below 0 for Post-LN's."""
+        """Above 0 where norms were trained in front of their own sub-layers, as Pre-LN's; below 0
+        for Post-LN's.
+        """
         return fmean(self._differences)
 
     @property
@@ -126,17 +144,26 @@ class _Alignment:
 
 
 def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
-    """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are too few."""
+    """Of one stack; None where it is not known which norm belongs to which sub-layer, or there are
+    too few.
+    """
     weights = patient.weights
     matrices = [sublayer.measured.matrices for sublayer in stack.sublayers]
-    columns = [_columns([weights[name] for name in names if name in weights], stack.width) for names in matrices]
+    columns = [
+        _columns([weights[name] for name in names if name in weights], stack.width)
+        for names in matrices
+    ]
     norms = _block_norms(patient, stack.name, stack.width)
     gains = [vectors[0].abs() for vectors in norms]
     if len(gains) != len(columns) or len(columns) <= FEWEST or any(one is None for one in columns):
         return None
     sizes = [one for one in columns if one is not None]
     biases = [_bias(weights, names, stack.width) for names in matrices]
-    pairs = [(norm[1], b) for norm, b in zip(norms, biases, strict=True) if len(norm) == 2 and b is not None]
+    pairs = [
+        (norm[1], b)
+        for norm, b in zip(norms, biases, strict=True)
+        if len(norm) == 2 and b is not None
+    ]
     return _Alignment(
         own=tuple(map(_correlation, gains[:-1], sizes[:-1])),
         following=tuple(map(_correlation, gains[:-1], sizes[1:])),
@@ -145,7 +172,9 @@ def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
 
 
 def _block_norms(patient: Patient, path: str, width: int) -> list[list[torch.Tensor]]:
-    """The vectors of norms in the blocks of a stack, gains first, in the order in which the norms were built."""
+    """The vectors of norms in the blocks of a stack, gains first, in the order in which the norms
+    were built.
+    """
     modules: dict[str, list[torch.Tensor]] = {}
     for name, parameter in norm_parameters(patient.model).items():
         inside = name.removeprefix(f"{path}.") if path else name
@@ -156,17 +185,29 @@ def _block_norms(patient: Patient, path: str, width: int) -> list[list[torch.Ten
     return list(modules.values())
 
 
-def _bias(weights: Mapping[str, torch.Tensor], matrices: Sequence[str], width: int) -> torch.Tensor | None:
+def _bias(
+    weights: Mapping[str, torch.Tensor], matrices: Sequence[str], width: int
+) -> torch.Tensor | None:
     """What the last matrix of a sub-layer has beside it to be added to every token."""
     path, _, last = matrices[-1].rpartition(".")
-    beside = [w for name, w in weights.items() if name.rpartition(".")[0] == path and name != f"{path}.{last}"]
+    beside = [
+        w
+        for name, w in weights.items()
+        if name.rpartition(".")[0] == path and name != f"{path}.{last}"
+    ]
     found = [vector.detach() for vector in beside if vector.shape == (width,)]
     return found[0] if len(found) == 1 else None
 
 
 def _columns(matrices: list[torch.Tensor], width: int) -> torch.Tensor | None:
-    """(D): the size of what reads each feature of the input, over all matrices but the last, which makes the output."""
-    reading = [matrix.detach().double() for matrix in matrices[:-1] if matrix.ndim == 2 and width in matrix.shape]
+    """(D): the size of what reads each feature of the input, over all matrices but the last, which
+    makes the output.
+    """
+    reading = [
+        matrix.detach().double()
+        for matrix in matrices[:-1]
+        if matrix.ndim == 2 and width in matrix.shape
+    ]
     if not reading:
         return None
     squares = [m.square().sum(0) if m.shape[1] == width else m.square().sum(1) for m in reading]
@@ -180,23 +221,29 @@ def _correlation(some: torch.Tensor, others: torch.Tensor) -> float:
 
 
 LEAST_DIFFERENCE = 0.15
-"""Of correlations; one of 64 unrelated features strays by 0.12, and the mean over sub-layers by less."""
+"""Of correlations; one of 64 unrelated features strays by 0.12, and the mean over sub-layers by
+less.
+"""
 CLEARLY = 3.0
 """Standard errors of the difference from which there is a warning."""
 SHIFTS_TOGETHER = 0.3
-"""Mean correlation of shifts with biases from which norms stood behind their sums; half of what small Post-LN models
-reach within 300 updates."""
+"""Mean correlation of shifts with biases from which norms stood behind their sums; half of what
+small Post-LN models reach within 300 updates."""
 
 LEARNED_NATS = 0.3
-"""How far below uniform guessing weights lie under one of the wirings, for their losses to tell the two apart."""
+"""How far below uniform guessing weights lie under one of the wirings, for their losses to tell the
+two apart.
+"""
 LOWER, MUCH_LOWER = 0.05, 0.2
-"""By which share of what the weights have learned the other wiring's loss is lower, for a warning and for an error;
-and by how many nats at least."""
+"""By which share of what the weights have learned the other wiring's loss is lower, for a warning
+and for an error; and by how many nats at least."""
 
 
 @rule("contradicts-training", trained_weights)
 def contradicts_training(patient: Patient) -> Iterator[Fault]:
-    """A Post-LN checkpoint wired as Pre-LN, or the other way round: by its losses under both, else by its weights."""
+    """A Post-LN checkpoint wired as Pre-LN, or the other way round: by its losses under both, else
+    by its weights.
+    """
     told = _by_losses(patient)
     if told is not None:
         yield from told
@@ -209,8 +256,10 @@ def contradicts_training(patient: Patient) -> Iterator[Fault]:
             yield Fault(
                 severity=Severity.WARNING,
                 where=stack.name,
-                message=f"wired as {wired}, but trained as {trained}, as far as the weights tell: {_evidence(found)}",
-                fix=f"set the flag of the placement to {trained}, and compare losses on the data of the training",
+                message=f"wired as {wired}, but trained as {trained}, as far as the weights tell: "
+                f"{_evidence(found)}",
+                fix=f"set the flag of the placement to {trained}, and compare losses on the data "
+                "of the training",
             )
 
 
@@ -230,8 +279,9 @@ def _by_losses(patient: Patient) -> list[Fault] | None:
     fault = Fault(
         severity=Severity.ERROR if lower >= MUCH_LOWER * max(learned, 1.0) else Severity.WARNING,
         where=patient.stacks[0].name,
-        message=f"wired as {wired}, but trained as {other}: on this batch the loss is {seen.loss_nats:.2f} nats a "
-        f"token, and {seen.rewired_loss_nats:.2f} with the same weights wired as {other}",
+        message=f"wired as {wired}, but trained as {other}: on this batch the loss is "
+        f"{seen.loss_nats:.2f} nats a token, and {seen.rewired_loss_nats:.2f} with the same "
+        f"weights wired as {other}",
         fix=f"set the flag of the placement to {other}",
     )
     return [fault]
@@ -251,10 +301,13 @@ def _trained_as(found: _Alignment) -> str:
 def _evidence(found: _Alignment) -> str:
     own, following = (sum(some) / len(some) for some in (found.own, found.following))
     words = (
-        "the gains of its norms go with the columns of the matrices of their own sub-layers at a mean correlation of "
-        f"{own:.2f}, and with those of the sub-layers after them at {following:.2f} ({found.certainty:.1f} standard "
-        "errors apart)"
+        "the gains of its norms go with the columns of the matrices of their own sub-layers at a "
+        f"mean correlation of {own:.2f}, and with those of the sub-layers after them at "
+        f"{following:.2f} ({found.certainty:.1f} standard errors apart)"
     )
     if found.shifts is None:
         return words
-    return f"{words}; their shifts go with the biases of their own sub-layers' outputs at {found.shifts:.2f}"
+    return (
+        f"{words}; their shifts go with the biases of their own sub-layers' outputs at "
+        f"{found.shifts:.2f}"
+    )
