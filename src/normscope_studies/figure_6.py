@@ -1,8 +1,9 @@
 """The paper's Figure 6: a small fixed rate in place of warm-up (Xiong et al. 2020, appendix H)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from normscope.measure import Estimate
 from normscope.optim import ScheduleConfig
@@ -37,6 +38,8 @@ class _Figure6Config(RunsConfig):
     """1e-4 beside 1e-3 in the paper."""
     small_epochs: int = 27
     """How long the paper follows the small rate; the others end after `epochs`."""
+
+    RATES: ClassVar[Mapping[str, tuple[str, ...]]] = {"adam": ("peak_lr", "small_lr")}
 
     def __post_init__(self) -> None:
         RunsConfig.__post_init__(self)
@@ -171,6 +174,7 @@ SCALES = figure_scales(
     _Figure6Config,
     smoke={"small_epochs": 3},
     paper={"peak_lr": PAPER_ADAM_LRS[-1], "small_lr": 1e-4},
+    multi30k={"peak_lr": 1.0, "small_lr": 0.1},
 )
 STUDY = Study(
     title="A small fixed rate in place of warm-up: the paper's Figure 6",

@@ -54,3 +54,36 @@ def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path) -> None:
     assert isinstance(open_corpus(DataConfig(toy_pairs=3)), Corpus)
     with pytest.raises(ValueError, match="must be at least 1"):
         DataConfig(toy_pairs=0)
+
+
+def test_the_other_direction_has_the_same_pairs_in_each_other_s_place() -> None:
+    there, back = (
+        open_corpus(DataConfig(toy_pairs=5, reverse=reverse)) for reverse in (False, True)
+    )
+    for name, split in there.splits.items():
+        other = back.splits[name]
+        assert [other.source[i].tolist() for i in range(len(split))] == [
+            split.target[i].tolist() for i in range(len(split))
+        ]
+        assert [other.target[i].tolist() for i in range(len(split))] == [
+            split.source[i].tolist() for i in range(len(split))
+        ]
+    assert back.splits["valid"].source_text == there.splits["valid"].target_text
+    assert (back.source.form.language, back.target.form.language) == ("en", "de")
+    assert back.fingerprint != there.fingerprint
+    assert back.reversed().fingerprint == there.fingerprint
+
+
+def test_a_corpus_read_backwards_is_the_one_prepared_so() -> None:
+    """Its fingerprint is that of lines given in the other order to the same vocabularies."""
+    corpus = toy_corpus(30)
+    lines = {"train": toy_pairs(30, seed=1, split="train")}
+    codec = corpus.reversed().codec
+    english_first = {
+        name: ([english for _, english in pairs], [german for german, _ in pairs])
+        for name, pairs in lines.items()
+    }
+    made = Corpus.of_lines(codec, english_first)
+    whole = corpus.reversed()
+    own = Corpus.in_memory(codec, {"train": whole.splits["train"]})
+    assert made.fingerprint == own.fingerprint

@@ -107,7 +107,7 @@ def test_the_warm_ups_take_the_paper_s_part_of_a_run() -> None:
 
 
 @pytest.mark.sampled(one_in=3)
-@pytest.mark.parametrize("scale", ["smoke", "cpu", "paper"])
+@pytest.mark.parametrize("scale", ["smoke", "cpu", "multi30k", "paper"])
 def test_figures_share_what_they_have_in_common(scale: str, tmp_path: Path) -> None:
     scales = [of[scale] for of in (FIGURE_2, FIGURE_4, FIGURE_6)]
     configs = [replace(one, corpus="toy", en_de_corpus="toy") for one in scales]

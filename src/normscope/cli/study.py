@@ -42,9 +42,9 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         processes: int = 0,
         imports: Imports = [],  # noqa: B006
     ) -> None:
-        """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper.
-        settings: Change one setting of the scale, such as seeds=3. processes: Runs at a time; 0 for
-        one a core, or one on a device.
+        """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper, or
+        another that the study's page in the manual names. settings: Change one setting of the
+        scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
         """
         import torch
 

@@ -26,6 +26,8 @@ class DataConfig:
 
     corpus: str = TOY
     """A folder made by `normscope data prepare`, or `toy` for the embedded language."""
+    reverse: bool = False
+    """Translate from the corpus's target language to its source language."""
     toy_pairs: int = 20_000
     """toy: sentence pairs of the training split."""
     max_tokens: int = 4096
@@ -42,10 +44,15 @@ class DataConfig:
 
 
 def open_corpus(config: DataConfig) -> corpus.Corpus:
-    """Raises UserError where the folder is not a whole corpus."""
+    """Opens the corpus in the direction that the configuration names.
+
+    Raises UserError where the folder is not a whole corpus.
+    """
     if config.corpus == TOY:
-        return toy_corpus(config.toy_pairs)
-    return corpus.Corpus.open(_folder(config.corpus, "prepare"))
+        found = toy_corpus(config.toy_pairs)
+    else:
+        found = corpus.Corpus.open(_folder(config.corpus, "prepare"))
+    return found.reversed() if config.reverse else found
 
 
 def _folder(corpus: str, command: str) -> Path:

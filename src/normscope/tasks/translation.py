@@ -4,6 +4,7 @@ scored.
 
 # N = packed source tokens, M = packed target tokens, D = width, V = vocabulary
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -43,12 +44,18 @@ class TranslationConfig:
     """
     bleu_beam: int = 1
     """1 is greedy search, which is enough to follow a run."""
+    bleu_length_penalty: float = 1.0
+    """Of that search, as `BeamConfig.length_penalty`; 1.2 in Xiong et al. 2020, appendix A.1."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing must lie in [0, 1), got {self.label_smoothing}")
         if self.bleu_sentences < 0 or self.bleu_beam < 1:
             raise ValueError("bleu_sentences must be 0 or more and bleu_beam at least 1")
+        if not math.isfinite(self.bleu_length_penalty):
+            raise ValueError(
+                f"bleu_length_penalty must be a finite number, got {self.bleu_length_penalty}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,9 +258,10 @@ class Translation(Task):
     def extra_validation(
         self, config: TranslationRunConfig, corpus: Corpus
     ) -> Callable[[nn.Module], dict[str, float]] | None:
-        count, beam = (
-            config.translation.bleu_sentences,
-            BeamConfig(beam=config.translation.bleu_beam),
+        count = config.translation.bleu_sentences
+        beam = BeamConfig(
+            beam=config.translation.bleu_beam,
+            length_penalty=config.translation.bleu_length_penalty,
         )
 
         def bleu(model: nn.Module) -> dict[str, float]:

@@ -37,9 +37,12 @@ def scales(
     smoke: Mapping[str, Any],
     paper: Mapping[str, Any],
     every: Mapping[str, Any] = {},
+    more: Mapping[str, Mapping[str, Any]] = {},
 ) -> dict[str, Any]:
-    """The three of a study whose configuration has the settings of cpu; smoke and paper set what
-    they differ in.
+    """Returns the scales of a study whose configuration has the settings of cpu; smoke and paper
+    set what they differ in.
+
+    more: what scales of the study's own set, by their names.
 
     config: a frozen dataclass, of keyword arguments alone, whose __post_init__ raises ValueError
     for what cannot be measured. every: what it has no default for.
@@ -47,6 +50,7 @@ def scales(
     return {
         TRIAL: config(**{**every, **smoke}),
         "cpu": config(**every),
+        **{name: config(**{**every, **settings}) for name, settings in more.items()},
         "paper": config(**{**every, **paper}),
     }
 
@@ -61,7 +65,7 @@ class Study:
     help: str
     """For the list of studies: the question in at most 51 characters, a line of 80 columns."""
     scales: Mapping[str, Any]
-    """Configurations by name: smoke, cpu and paper."""
+    """Configurations by name: smoke, cpu and paper, and those of the study's own."""
     run: Callable[[Any, Pieces], Findings]
 
     def answer(

@@ -10,9 +10,9 @@ the two equal while the other changes.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from normscope.data.opening import TOY, DataConfig
 from normscope.model import ModelConfig
@@ -143,6 +143,13 @@ def peak_of_equal_sum(
     return float(f"{peak_lr * _sum(like, updates) / _sum(schedule, updates):.6g}")
 
 
+def _times(best_lr: float, multiples: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    """Returns the rate or the rates, to six digits: they name run folders."""
+    if isinstance(multiples, tuple):
+        return tuple(float(f"{best_lr * one:.6g}") for one in multiples)
+    return float(f"{best_lr * multiples:.6g}")
+
+
 def _sum(schedule: ScheduleConfig, updates: int) -> float:
     return summed_factor(schedule, updates=updates, horizon_updates=updates)
 
@@ -178,7 +185,9 @@ class RunsConfig:
     corpus: str = "corpora/iwslt14_tatoeba_deen"
     """De-En: a folder made by `normscope data prepare`, or `toy`."""
     en_de_corpus: str = "corpora/wmt_ende"
-    """En-De text in the WMT style; figure 4 alone reads it."""
+    """En-De text in the WMT style; figure 4 alone reads it. Empty for `corpus` in the other
+    direction.
+    """
     toy_pairs: int = 20_000
     cells: str = ""
     """The folder of the runs, which the three figures share; empty for `translation-cells` beside
@@ -213,8 +222,17 @@ class RunsConfig:
     bleu_sentences: int = 100
     """The first ones of the validation split, translated at every epoch."""
     bleu_beam: int = 1
+    bleu_length_penalty: float = 1.0
+    """The paper names 1.2 (appendix A.1), which may be fairseq's limit of the length instead."""
+    adam_ladder: tuple[float, ...] = ()
+    """Rates that Post-LN under Adam with the long warm-up climbs first, by a seed of their own. The
+    figure's rates of Adam are then multiples of the best of them; without a ladder they are rates.
+    """
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
+
+    RATES: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """By optimiser: the settings of a figure that hold its rates."""
 
     def __post_init__(self) -> None:
         check_least(self, seeds=1, epochs=2, epoch_updates=1, bleu_sentences=1)
@@ -224,8 +242,34 @@ class RunsConfig:
                 f"long_warmup_updates={self.long_warmup_updates} must rise, above 1 and below the "
                 f"{self.updates:,} updates of a run"
             )
+        for name, rates in self.ladders().items():
+            if len(rates) < 2 or list(rates) != sorted(set(rates)) or rates[0] <= 0:
+                raise ValueError(
+                    f"{name}_ladder must be two or more positive rates in rising order, got "
+                    f"{list(rates)}"
+                )
         for pair in PAIRS:
             self.training(pair, ScheduleConfig(), self.updates)
+
+    def ladders(self) -> dict[str, tuple[float, ...]]:
+        """Returns the ladders that are to be climbed first, by optimiser."""
+        return {
+            name: getattr(self, f"{name}_ladder")
+            for name in self.RATES
+            if getattr(self, f"{name}_ladder")
+        }
+
+    def with_rates(self, best_lrs: Mapping[str, float]) -> Self:
+        """Returns the configuration whose rates are multiples of these no more, but rates.
+
+        best_lrs: by optimiser; one without a ladder keeps its rates.
+        """
+        changed: dict[str, Any] = {}
+        for name, best_lr in best_lrs.items():
+            changed[f"{name}_ladder"] = ()
+            for setting in self.RATES[name]:
+                changed[setting] = _times(best_lr, getattr(self, setting))
+        return replace(self, **changed)
 
     @property
     def updates(self) -> int:
@@ -239,14 +283,25 @@ class RunsConfig:
         settings |= {
             key: getattr(self, own + key) or getattr(self, key) for key in ("ffn_width", "heads")
         }
+        # Settings that came later count where they are not what all had before: folders keep their
+        # names.
+        if self.bleu_length_penalty != 1.0:
+            settings["bleu_length_penalty"] = self.bleu_length_penalty
+        if self.reverses(pair):
+            settings |= {"corpus": self.corpus, "reverse": True}
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+
+    def reverses(self, pair: str) -> bool:
+        """Tells whether a pair's text is that of De-En, read in the other direction."""
+        return pair == EN_DE and not self.en_de_corpus
 
     def training(self, pair: str, schedule: ScheduleConfig, updates: int) -> TranslationRunConfig:
         """A run on a language pair; placement, optimiser, rate and seed are still to be chosen."""
         english = pair == EN_DE
         return TranslationRunConfig(
             data=DataConfig(
-                corpus=self.en_de_corpus if english else self.corpus,
+                corpus=(english and self.en_de_corpus) or self.corpus,
+                reverse=self.reverses(pair),
                 **settings_of(self, "toy_pairs", "max_tokens"),
             ),
             model=ModelConfig(
@@ -268,7 +323,9 @@ class RunsConfig:
                 threads=1,
             ),
             translation=TranslationConfig(
-                **settings_of(self, "label_smoothing", "bleu_sentences", "bleu_beam")
+                **settings_of(
+                    self, "label_smoothing", "bleu_sentences", "bleu_beam", "bleu_length_penalty"
+                )
             ),
         )
 
@@ -280,22 +337,74 @@ PAPER_SGD_LRS = (1e-3, 5e-3)
 """Section 3.2."""
 
 _SMOKE: dict[str, Any] = {
-    "corpus": TOY, "en_de_corpus": TOY, "toy_pairs": 300, "seeds": 1, "width": 8, "ffn_width": 16, "heads": 2,
-    "blocks": 1, "max_tokens": 512, "epochs": 2, "epoch_updates": 3, "long_warmup_updates": 4,
-    "short_warmup_updates": 2, "bleu_sentences": 1,
-}  # fmt: skip
+    "corpus": TOY,
+    "en_de_corpus": TOY,
+    "toy_pairs": 300,
+    "seeds": 1,
+    "width": 8,
+    "ffn_width": 16,
+    "heads": 2,
+    "blocks": 1,
+    "max_tokens": 512,
+    "epochs": 2,
+    "epoch_updates": 3,
+    "long_warmup_updates": 4,
+    "short_warmup_updates": 2,
+    "bleu_sentences": 1,
+}
 _PAPER: dict[str, Any] = {
-    "corpus": "corpora/iwslt14_deen", "en_de_corpus": "corpora/wmt14_ende", "width": 512, "ffn_width": 1024, "heads": 4,
-    "dropout": 0.1, "max_tokens": 4096, "epoch_updates": 1_100, "long_warmup_updates": 4_000,
-    "short_warmup_updates": 500, "bleu_sentences": 1_000, "bleu_beam": 5, "en_de_accumulation": 32,
-    "en_de_ffn_width": 2048, "en_de_heads": 8, "device": "auto",
-}  # fmt: skip
+    "corpus": "corpora/iwslt14_deen",
+    "en_de_corpus": "corpora/wmt14_ende",
+    "width": 512,
+    "ffn_width": 1024,
+    "heads": 4,
+    "dropout": 0.1,
+    "max_tokens": 4096,
+    "epoch_updates": 1_100,
+    "long_warmup_updates": 4_000,
+    "short_warmup_updates": 500,
+    "bleu_sentences": 1_000,
+    "bleu_beam": 5,
+    "bleu_length_penalty": 1.2,
+    "en_de_accumulation": 32,
+    "en_de_ffn_width": 2048,
+    "en_de_heads": 8,
+    "device": "auto",
+}
 """Appendix A.1. On WMT14 batches are 16 × 8,192 tokens, and the model is Vaswani et al.'s base one;
 an epoch of its 4.5 million pairs is then about as many updates as one of IWSLT14."""
 
 
+_MULTI30K: dict[str, Any] = {
+    "corpus": "corpora/multi30k_deen",
+    "en_de_corpus": "",
+    "blocks": 4,
+    "dropout": 0.1,
+    "max_tokens": 2048,
+    "epoch_updates": 255,
+    "long_warmup_updates": 927,
+    "short_warmup_updates": 116,
+    "bleu_sentences": 200,
+    "bleu_beam": 5,
+    "bleu_length_penalty": 1.2,
+    "adam_ladder": (1e-3, 2e-3, 4e-3, 8e-3),
+}
+"""Multi30k, 28,333 pairs under a joint vocabulary of 4,000, where so small a model translates: an
+epoch is one pass through them, and the warm-ups take the part of a run that the paper's take.
+"""
+
+
 def figure_scales(
-    config: type[RunsConfig], *, smoke: Mapping[str, Any], paper: Mapping[str, Any]
+    config: type[RunsConfig],
+    *,
+    smoke: Mapping[str, Any],
+    paper: Mapping[str, Any],
+    multi30k: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Of one figure; smoke and paper: what it sets beside what all runs share."""
-    return scales(config, smoke={**_SMOKE, **smoke}, paper={**_PAPER, **paper})
+    """Returns the scales of one figure; each mapping is what it sets beside what all runs share."""
+    return scales(
+        config,
+        smoke={**_SMOKE, **smoke},
+        paper={**_PAPER, **paper},
+        more={"multi30k": {**_MULTI30K, **multi30k}},
+    )

@@ -2,8 +2,9 @@
 compared.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from normscope.optim import ScheduleConfig
 
@@ -51,6 +52,8 @@ class Figure4Config(config.RunsConfig):
     lies.
     """
     en_de_lrs: tuple[float, ...] = config.ADAM_LRS
+
+    RATES: ClassVar[Mapping[str, tuple[str, ...]]] = {"adam": ("lrs", "curve_lrs", "en_de_lrs")}
 
     def __post_init__(self) -> None:
         config.RunsConfig.__post_init__(self)
@@ -205,4 +208,5 @@ SCALES = config.figure_scales(
     Figure4Config,
     smoke={"lrs": config.ADAM_LRS[-1:], "curve_lrs": (), "en_de_lrs": config.ADAM_LRS[-1:]},
     paper={"lrs": config.PAPER_ADAM_LRS, "curve_lrs": (), "en_de_lrs": PAPER_EN_DE_LRS},
+    multi30k={"lrs": (0.5, 1.0), "curve_lrs": (2.0,), "en_de_lrs": (0.5, 1.0)},
 )

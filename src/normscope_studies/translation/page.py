@@ -23,6 +23,7 @@ from .config import (
     RunsConfig,
     TranslationArm,
 )
+from .ladder import RateLadder, climbed, settled
 from .runs import Trained, trained
 
 _Legend = Mapping[str, TranslationArm]
@@ -73,14 +74,30 @@ def answer(
 
     Raises UserError for text that is not there, and for a training that fails.
     """
+    ladders = climbed(config, pieces)
+    config = settled(config, ladders)
     found = trained(config, config.arms(), pieces)
-    return findings(
+    made = findings(
         config,
         found,
         claims=claims(config, found),
         figures=figures(config, found),
         data=data(config, found),
         rates=rates and rates(config),
+    )
+    return with_ladders(made, ladders)
+
+
+def with_ladders(made: Findings, ladders: Sequence[RateLadder]) -> Findings:
+    """Returns the findings with what the ladders came to, if any were climbed."""
+    if not ladders:
+        return made
+    came_to = "; ".join(one.words for one in ladders)
+    words = {"rates": f"multiples of the best of a ladder: {came_to}"}
+    return replace(
+        made,
+        conditions={**made.conditions, **words},
+        data={**made.data, "ladders": [one.data for one in ladders]},
     )
 
 
@@ -282,7 +299,8 @@ def _conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
         "logarithm, not smoothed (the paper's is smoothed, in bits); trained with label "
         f"smoothing {config.label_smoothing:g}",
         "gradients": "of the mean loss per target token; not clipped",
-        "BLEU": f"sacreBLEU of the first {sentences} at every checkpoint, beam {config.bleu_beam}",
+        "BLEU": f"sacreBLEU of the first {sentences} at every checkpoint, beam {config.bleu_beam}, "
+        f"length penalty {config.bleu_length_penalty:g}",
         "text": "; ".join(found.texts),
         "model": f"{config.blocks}+{config.blocks} blocks, width {config.width}, feed-forward "
         f"{config.ffn_width}, {config.heads} heads, dropout {config.dropout:g}, all embeddings "

@@ -7,7 +7,7 @@ taken in pairs.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..engine.estimates import estimate
 from ..engine.judging import Answer, between
 from ..engine.ladders import sources, train_all
 from ..engine.pieces import Pieces
-from .config import DE_EN, PAIRS, RunsConfig, TranslationArm
+from .config import EN_DE, PAIRS, RunsConfig, TranslationArm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +169,19 @@ def _several(values: Sequence[float], decimals: int) -> str:
     return number(values[0], decimals) if len(values) == 1 else span(values, decimals)
 
 
-def trained(config: RunsConfig, arms: Iterable[TranslationArm], pieces: Pieces) -> Trained:
-    """Train what the folder of the runs lacks, the first seed of all arms first.
+def trained(
+    config: RunsConfig,
+    arms: Iterable[TranslationArm],
+    pieces: Pieces,
+    *,
+    seeds: range | None = None,
+) -> Trained:
+    """Trains what the folder of the runs lacks, the first seed of all arms first.
 
-    Raises UserError for text that is not there, and for a training that fails.
+    seeds: those that the configuration names, where it is None. Raises UserError for text that is
+    not there, and for a training that fails.
     """
-    cells = cells_of(config, arms, folder_of(config, pieces))
+    cells = cells_of(config, arms, folder_of(config, pieces), seeds=seeds)
     pairs = {arm.pair: config.training(arm.pair, ScheduleConfig(), config.updates) for arm in cells}
     corpora = {pair: open_corpus(one.data) for pair, one in pairs.items()}
     every = sorted((cell for runs in cells.values() for cell in runs), key=lambda cell: cell.seed)
@@ -211,7 +218,11 @@ def folder_of(config: RunsConfig, pieces: Pieces) -> Path:
 
 
 def cells_of(
-    config: RunsConfig, arms: Iterable[TranslationArm], folder: Path
+    config: RunsConfig,
+    arms: Iterable[TranslationArm],
+    folder: Path,
+    *,
+    seeds: range | None = None,
 ) -> dict[TranslationArm, list[Cell]]:
     """The runs of all arms, one a seed; nothing is written.
 
@@ -221,16 +232,19 @@ def cells_of(
     where a run folder holds something else.
     """
     found = {}
+    seeds = seeds or range(1, config.seeds + 1)
     for arm in arms:
-        setting = "corpus" if arm.pair == DE_EN else "en_de_corpus"
+        reads_en_de = arm.pair == EN_DE and not config.reverses(arm.pair)
+        setting = "en_de_corpus" if reads_en_de else "corpus"
         refuse_missing(getattr(config, setting), setting, "normscope data prepare")
         grid = Grid(
             placements_and_warmups=((arm.placement, arm.schedule.warmup_updates),),
             peak_lrs=(arm.peak_lr,),
             optimizers=(arm.optimizer,),
-            seeds=config.seeds,
+            seeds=len(seeds),
         )
         base = config.training(arm.pair, arm.schedule, arm.updates)
+        base = replace(base, seed=base.seed + seeds.start - 1)
         found[arm] = grid.cells(base, folder / f"{arm.folder_name}_{config.digest(arm.pair)}")
     return found
 

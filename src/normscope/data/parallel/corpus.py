@@ -8,7 +8,7 @@ in `<split>.<side>.txt`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -66,6 +66,10 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def reversed(self) -> "Split":
+        """Returns the same pairs with source and target in each other's place."""
+        return Split(self.target, self.source, self.raw_target, self.raw_source)
 
     @cached_property
     def source_text(self) -> list[str]:
@@ -147,6 +151,16 @@ class Corpus:
         codec = Codec.load(folder)
         splits = {name: _open_split(folder, name, codec) for name in names}
         return cls(codec, noted, splits, preparation)
+
+    def reversed(self) -> Self:
+        """Returns the same pairs in the other direction: what was source is target.
+
+        Its fingerprint is that of a corpus prepared in that direction with these vocabularies.
+        """
+        codec = Codec(source=self.target, target=self.source, joint=self.codec.joint)
+        splits = {name: split.reversed() for name, split in self.splits.items()}
+        found = type(self).in_memory(codec, splits)
+        return replace(found, preparation=self.preparation)
 
 
 def _open_split(folder: Path, name: str, codec: Codec) -> Split:
