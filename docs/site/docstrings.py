@@ -21,7 +21,7 @@ def as_fields(lines: Sequence[str], parameters: Collection[str]) -> list[str]:
 
 def _split(paragraph: str, parameters: Collection[str]) -> tuple[str, list[str]]:
     starts = [(found.start(), found.end(), "raises", "") for found in _ERRORS.finditer(paragraph)]
-    for found in re.finditer(r"(?:^|(?<=[.;)] )|(?<=\n))(\w+(?:, \w+)*): ", paragraph):
+    for found in re.finditer(r"(?:^|(?<=[.;)] )|(?<=\n))(\w+(?:, \w+)*):\s", paragraph):
         names = found[1].split(", ")
         if parameters and set(names) <= set(parameters):
             starts.append((found.start(), found.end(), "param", found[1]))
