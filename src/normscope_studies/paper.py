@@ -251,10 +251,10 @@ def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
     lines = [
         "# The paper's claims, one by one",
         "",
-        "Made by `normscope study paper` from the data of the other studies. What nobody has run "
-        "has its command. The verdict is of what was tested, which may be less than what is "
-        "claimed, such as a direction where a number is published, and says how far off was "
-        "allowed.",
+        "Made by `normscope study paper` from the data of the other studies. What no result "
+        "here has is not run, and has its command. The verdict is of what was tested, which may "
+        "be less than what is claimed, such as a direction where a number is published, and says "
+        "how far off was allowed.",
     ]
     for one in (*tables(rows, results, out), conditions(rows, results, out)):
         written = ([_written(cell).replace("|", "&#124;") for cell in row] for row in one.rows)

@@ -246,7 +246,27 @@ VERBS = {
 class WholeLines(TyperGroup):
     """A list of verbs whose first sentences are wrapped and not cut; those of `normscope` itself
     stand in groups.
+
+    For a verb or an option that was removed it names what to use instead.
     """
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb that is typed first. Raises UserError for one that was removed."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            _refuse_removed(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb. Raises UserError where it is given an option that was removed."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            # Known by what it says: the class of an unknown option's error lies in click or in
+            # typer, by their versions.
+            option, where = getattr(error, "option_name", None), getattr(error, "ctx", None)
+            if option is not None and where is not None:
+                _refuse_removed(where, option)
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs, each with the first sentence of its help."""
@@ -263,3 +283,15 @@ class WholeLines(TyperGroup):
                         for name, text in first.items()
                     ]
                 )
+
+
+def _refuse_removed(ctx: Any, word: str) -> None:
+    # Needed by no command line that is right.
+    from .removed import refuse_removed
+
+    refuse_removed(_verbs(ctx), word)
+
+
+def _verbs(ctx: Any) -> list[str]:
+    """The verbs that were typed up to a command, `normscope` itself left out."""
+    return [] if ctx.parent is None else [*_verbs(ctx.parent), ctx.info_name]
