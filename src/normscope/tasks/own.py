@@ -139,6 +139,19 @@ class _OwnData:
         )["nll_nats"]
         return float(f"{found:.4g}")
 
+    @cached_property
+    def placement_as_built(self) -> str:
+        """The name that the doctor finds in the model as the file builds it; "" for none that is
+        sure.
+        """
+        seed_weights(0)
+        with torch.device("cpu"):
+            model = self.file.build()
+        batch = self.validation[0].value
+        # By its name, as in `place`.
+        placement_of = import_module("normscope.transplant.naming").placement_of
+        return str(placement_of(model, lambda one: self.file.output(one, batch)))
+
     def place(self, model: nn.Module, placement: str) -> None:
         """Transplant the model, with weights as the placement draws them. Raises UserError where
         that is refused.
@@ -315,6 +328,9 @@ class _Own(Task):
 
     def chance_nats(self, corpus: _OwnData | _RecordedData) -> float:
         return corpus.chance_nats
+
+    def placement_as_built(self, corpus: _OwnData) -> str:
+        return corpus.placement_as_built
 
     def shapes(self, config: _OwnRunConfig) -> list[StackShape]:
         return []
