@@ -88,9 +88,9 @@ def doctor(
     weights, and tell its streams, placements and formulas alone: a model of any size in seconds.
     silence: Leave out this rule, beside those silenced in pyproject.toml. log: Explain the spikes
     and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's trainer_state.json,
-    TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print each
-    finding as a line for other programs too: github (annotations of a workflow), or gcc (file:line:
-    severity: message, for editors). rules: List all rules and exit.
+    TensorBoard's event files, W&B's, or lines of JSON (.jsonl) with a step and a loss. No TARGET is
+    needed. annotate: Print each finding as a line for other programs too: github (annotations of a
+    workflow), or gcc (file:line: severity: message, for editors). rules: List all rules and exit.
     """
     if rules:
         _list_rules()
