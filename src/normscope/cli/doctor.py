@@ -150,7 +150,7 @@ def doctor(
         run_imports(imports)
         from ..history.joined import lasting, peak_of
         from ..targets import opened, opened_on_meta
-        from ..targets.logs import explained_log, explained_run
+        from ..targets.logs import beside_model, explained_log, explained_run
 
         if trust:
             from ..targets.runs import trust_target
@@ -164,6 +164,8 @@ def doctor(
         else:
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
+            if history is not None:
+                history = beside_model(history, classes=None, counting=found.counting)
             if rate is None and log is not None and history is not None and lasting(history):
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
@@ -181,6 +183,8 @@ def doctor(
                 smaller[0], version, optimizer or found.optimizer or "adam"
             )
         diagnosis = _diagnosed(found, silenced, measured, watch)
+        if history is not None:
+            history = beside_model(history, classes=diagnosis.measured.classes, counting=None)
     from ..doctor.result import worst_of
 
     compared = shlex.quote(found.compared) if found.compared else ""

@@ -9,6 +9,7 @@ from ..doctor.result import Record, Severity
 from ..report.words import counted, joined, learning_rate, significant, surer_rate
 from .episodes import Episode, EpisodeKind
 from .explain import EVERYWHERE, Explanation, episode_head, hanging
+from .patterns import FLAT
 from .record import History
 
 UNTUNED_WARMUP = 2_000
@@ -16,7 +17,7 @@ UNTUNED_WARMUP = 2_000
 (arXiv:1910.04209).
 """
 _LASTING = (EpisodeKind.RISE, EpisodeKind.PLATEAU)
-_RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
+_RATE_CAUSES = ("rate-too-high", "post-ln-collapse", FLAT, "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
 _USUAL = "the usual rate of such a model"
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0

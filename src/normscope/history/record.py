@@ -78,6 +78,8 @@ class TrainingRecipe:
     """Entries of the vocabulary, or classes."""
     unigram_nats: float | None = None
     """Loss of a model that knows how frequent tokens are, and nothing else."""
+    unigram_counted: str = ""
+    """What that was counted over, in words; "" where it was not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,7 +471,7 @@ def of_steps(lines: list[dict[str, float]]) -> list[_LoggedValues]:
     name = next((step for step in STEPS if any(step in line for line in lines)), None)
     if name is None:
         return []
-    found = []
+    found: list[_LoggedValues] = []
     for line in lines:
         if name in line:
             found.append((update_in(line[name]), line))

@@ -1,15 +1,18 @@
 """What the logs of runs, of other libraries and ours, tell the doctor: read without what trains."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError, user_errors
 from ..history import record
+from ..history.episodes import is_flat
 from ..history.explain import Explanation, explain
 from ..history.record import TRAINER_STATE, History
 from ..limits.reading import parse_json
 from ..train import RunFolder
+from .frequencies import Counting
 
 KINDS = (
     f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer "
@@ -34,6 +37,28 @@ def explained_run(target: str) -> Explanation | None:
         # Without an update there is no history; what is damaged is told where the checkpoint is
         # opened.
         return None
+
+
+def beside_model(
+    explanation: Explanation, *, classes: int | None, counting: Counting | None
+) -> Explanation:
+    """Explained anew beside what is known of the model, where its loss is flat: only then its
+    targets are counted.
+
+    classes: of its output; None where that is not known. What the log itself says goes before.
+    Raises UserError as the user's batches do.
+    """
+    history = explanation.history
+    if not is_flat(history):
+        return explanation
+    recipe = history.recipe
+    if recipe.classes is None:
+        recipe = replace(recipe, classes=classes)
+    if recipe.unigram_nats is None and not recipe.unigram_counted and counting is not None:
+        found = counting()
+        if found is not None:
+            recipe = replace(recipe, unigram_nats=found.nats, unigram_counted=found.over)
+    return explain(replace(history, recipe=recipe))
 
 
 def history_at(path: Path) -> History:
