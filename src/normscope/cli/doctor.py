@@ -13,6 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, place_in_user_code, user_errors
+from ..report.words import printable
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .options import described_by
 from .shared import (
@@ -148,7 +149,7 @@ def doctor(
         optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
-        from ..history.joined import lasting, peak_of
+        from ..history.joined import in_question, peak_of
         from ..targets import opened, opened_on_meta
         from ..targets.logs import beside_model, explained_log, explained_run
 
@@ -166,7 +167,7 @@ def doctor(
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
             if history is not None:
                 history = beside_model(history, classes=None, counting=found.counting)
-            if rate is None and log is not None and history is not None and lasting(history):
+            if rate is None and log is not None and history is not None and in_question(history):
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
         watch(f"looking at {found.title}", 0, 1)
@@ -342,7 +343,7 @@ def _write(
     as_json: str | None,
     history: "Explanation | None" = None,
 ) -> None:
-    from ..history.joined import verdict_lines, verdict_rows
+    from ..history.joined import first_lines, verdict_lines, verdict_rows
 
     verdict = [] if history is None else verdict_rows(history, diagnosis)
     if html is not None:
@@ -378,6 +379,11 @@ def _write(
     for file in (html, as_json):
         if file is not None:
             console.print(f"written: {file}", soft_wrap=True)
+    if verdict:
+        # The page is longer than a terminal: what to do stands last as well.
+        typer.echo("\nwhat to do:")
+        for line in first_lines(verdict, columns()):
+            typer.echo(printable(line))
 
 
 def _as_bad_as(severity: str, worst: "Severity | None") -> bool:
