@@ -240,6 +240,10 @@ def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
         wanted
     )
     assert {row["status"] for row in done.table} == {"finished"}
+    # What the file builds is Pre-LN, which the paper speaks of; of Peri-LN it says nothing.
+    assert " Own (Pre-LN)" in done.page.conclusion[1]
+    assert "Pre-LN, which was not compared" not in done.page.conclusion[1]
+    assert done.page.conclusion[1].endswith("; of Peri-LN it says nothing.")
     costs = {name: words for name, words in done.page.what if name.startswith("Cost of ")}
     # Gains and shifts of width 16 of a norm more on each of four sub-layers, and of one on the
     # embedding.

@@ -13,6 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, place_in_user_code, user_errors
+from ..report.words import printable
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .options import described_by
 from .shared import (
@@ -88,9 +89,9 @@ def doctor(
     weights, and tell its streams, placements and formulas alone: a model of any size in seconds.
     silence: Leave out this rule, beside those silenced in pyproject.toml. log: Explain the spikes
     and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's trainer_state.json,
-    TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print each
-    finding as a line for other programs too: github (annotations of a workflow), or gcc (file:line:
-    severity: message, for editors). rules: List all rules and exit.
+    TensorBoard's event files, W&B's, or lines of JSON (.jsonl) with a step and a loss. No TARGET is
+    needed. annotate: Print each finding as a line for other programs too: github (annotations of a
+    workflow), or gcc (file:line: severity: message, for editors). rules: List all rules and exit.
     """
     if rules:
         _list_rules()
@@ -148,9 +149,9 @@ def doctor(
         optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
-        from ..history.joined import lasting, peak_of
+        from ..history.joined import in_question, peak_of
         from ..targets import opened, opened_on_meta
-        from ..targets.logs import explained_log, explained_run
+        from ..targets.logs import beside_model, explained_log, explained_run
 
         if trust:
             from ..targets.runs import trust_target
@@ -164,7 +165,9 @@ def doctor(
         else:
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
-            if rate is None and log is not None and history is not None and lasting(history):
+            if history is not None:
+                history = beside_model(history, classes=None, counting=found.counting)
+            if rate is None and log is not None and history is not None and in_question(history):
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
         watch(f"looking at {found.title}", 0, 1)
@@ -181,6 +184,8 @@ def doctor(
                 smaller[0], version, optimizer or found.optimizer or "adam"
             )
         diagnosis = _diagnosed(found, silenced, measured, watch)
+        if history is not None:
+            history = beside_model(history, classes=diagnosis.measured.classes, counting=None)
     from ..doctor.result import worst_of
 
     compared = shlex.quote(found.compared) if found.compared else ""
@@ -338,7 +343,7 @@ def _write(
     as_json: str | None,
     history: "Explanation | None" = None,
 ) -> None:
-    from ..history.joined import verdict_lines, verdict_rows
+    from ..history.joined import first_lines, verdict_lines, verdict_rows
 
     verdict = [] if history is None else verdict_rows(history, diagnosis)
     if html is not None:
@@ -374,6 +379,11 @@ def _write(
     for file in (html, as_json):
         if file is not None:
             console.print(f"written: {file}", soft_wrap=True)
+    if verdict:
+        # The page is longer than a terminal: what to do stands last as well.
+        typer.echo("\nwhat to do:")
+        for line in first_lines(verdict, columns()):
+            typer.echo(printable(line))
 
 
 def _as_bad_as(severity: str, worst: "Severity | None") -> bool:

@@ -81,7 +81,11 @@ def run_comparison(
         announcement = _announced(
             cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when
         )
-        manifest = replace(manifest.grown(title, options.command, cells), costs=costs)
+        manifest = replace(
+            manifest.grown(title, options.command, cells),
+            costs=costs,
+            own_placement=manifest.own_placement or task_of(config).placement_as_built(corpus),
+        )
         with disk_errors(f"writing into {folder}"):
             write_configs(cells)
         manifests.write_manifest(folder, manifest)

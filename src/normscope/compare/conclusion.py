@@ -75,7 +75,9 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
     """
     others = list(
         dict.fromkeys(
-            one.row.name.group for one in configurations if one.row.placement not in NEEDS_WARMUP
+            one.row.name.group
+            for one in configurations
+            if one.row.known_placement not in NEEDS_WARMUP
         )
     )
     silent = (
@@ -93,7 +95,7 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
         for answer in (True, False)
         if (
             subjects := [
-                _subject(views, name, answer)
+                _subject(_title(configurations, name), views, name, answer)
                 for name in NEEDS_WARMUP
                 if _with_answer(views, name, answer)
             ]
@@ -103,7 +105,7 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
         own = [view for view in views if view.placement == name]
         if len(_with_answer(views, name, None)) == len(own):
             reasons = " or ".join(dict.fromkeys(view.seen for view in own))
-            clauses.append(f"{_WORDS[None]} {named(name).title}, which {reasons}")
+            clauses.append(f"{_WORDS[None]} {_title(configurations, name)}, which {reasons}")
     few = any(view.least_seeds == 1 for view in views if view.answer is not None)
     better = [
         words
@@ -125,7 +127,7 @@ def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> I
     own = [
         one
         for one in configurations
-        if one.row.placement == placement and one.learned and one.row.losses
+        if one.row.known_placement == placement and one.learned and one.row.losses
     ]
     for bare in (one for one in own if not one.row.warmup_updates):
         warm = [
@@ -133,16 +135,16 @@ def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> I
         ]
         best = min(warm, key=lambda one: one.row.mean_loss, default=None)
         if best is not None and max(best.row.losses) < min(bare.row.losses):
+            with_it, without = number(best.row.mean_loss, 2), number(bare.row.mean_loss, 2)
             yield (
-                f"{named(placement).title} trains without warm-up and was better with it at this "
-                f"rate ({number(best.row.mean_loss, 2)} nats with, {number(bare.row.mean_loss, 2)} "
-                "without)"
+                f"{_title(configurations, placement)} trains without warm-up and was better with "
+                f"it at this rate ({with_it} nats with, {without} without)"
             )
 
 
 def _views(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> Iterator[_View]:
     for placement, needed in NEEDS_WARMUP.items():
-        own = [one for one in configurations if one.row.placement == placement]
+        own = _of_placement(configurations, placement)
         if not own:
             yield _View(placement, "", _WarmupEffect.ABSENT, None, 0)
         for setting in dict.fromkeys(one.row.setting for one in own):
@@ -190,11 +192,24 @@ def _with_answer(views: Sequence[_View], placement: str, answer: bool | None) ->
     return [view for view in views if view.placement == placement and view.answer is answer]
 
 
-def _subject(views: Sequence[_View], placement: str, answer: bool | None) -> str:
+def _of_placement(
+    configurations: Sequence[ConfigurationOutcome], placement: str
+) -> list[ConfigurationOutcome]:
+    return [one for one in configurations if one.row.known_placement == placement]
+
+
+def _title(configurations: Sequence[ConfigurationOutcome], placement: str) -> str:
+    """The placement's title; of a model that has it by its own code "Own (Post-LN)"."""
+    title = named(placement).title
+    groups = {one.row.name.group for one in _of_placement(configurations, placement)}
+    return title if not groups or title in groups else f"{joined(sorted(groups))} ({title})"
+
+
+def _subject(title: str, views: Sequence[_View], placement: str, answer: bool | None) -> str:
     """The placement, and in which settings where it was trained in others too."""
     settings = [view.setting for view in _with_answer(views, placement, answer)]
     everywhere = len(settings) == sum(view.placement == placement for view in views)
-    return named(placement).title + ("" if everywhere else f" at {joined(settings)}")
+    return title if everywhere else f"{title} at {joined(settings)}"
 
 
 _NAMED = 3
@@ -202,6 +217,7 @@ _NAMED = 3
 _VERBS = {
     Outcome.LEARNED: "learned",
     Outcome.LESS: "learned less than the best",
+    Outcome.NEAR: "did hardly better than the unigram baseline",
     Outcome.BASELINE: "did no better than the unigram baseline",
     Outcome.WORSE: "did worse than the unigram baseline",
     Outcome.DIVERGED: "diverged",
@@ -344,10 +360,8 @@ def facts(
             f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration "
             "gained on it",
         ),
-        (
-            "No better",
-            f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}",
-        ),
+        ("Hardly better", f"from {LEARNED_BELOW:.0%} of it up to the baseline itself"),
+        ("No better", f"from the baseline to {WORSE_ABOVE:.0%} of it; worse: above that"),
         ("Best", "the lowest mean loss of all configurations whose every run learned"),
     ]
 

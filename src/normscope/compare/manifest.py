@@ -10,6 +10,7 @@ from ..errors import UserError, option, user_errors
 from ..files import disk_errors, write_atomically
 from ..limits.ours import SealedJson
 from ..limits.reading import parse_toml
+from ..placement import registered
 from ..runs.config import load_run_config
 from ..settings.tables import differences
 from ..tasks.protocol import AnyCorpus
@@ -70,6 +71,9 @@ class Manifest:
     measured: parameters, memory_bytes (weights, gradients, the optimiser's state, and what the
     passes of a batch keep), flops of an update, in products, and seconds of a batch on this
     machine's CPU, forward and backward: the least of a few."""
+    own_placement: str = ""
+    """The registered name of what the doctor finds in a model of the user's as it is built; ""
+    where that was not asked, or where it finds none that is sure."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -93,8 +97,8 @@ def _writable(text: str) -> str:
 _KIND = SealedJson(
     format_name="normscope-comparison",
     version=1,
-    keys=frozenset(entry.name for entry in fields(Manifest)) - {"costs"},
-    optional=frozenset({"costs"}),  # comparisons of earlier versions have none
+    keys=frozenset(entry.name for entry in fields(Manifest)) - {"costs", "own_placement"},
+    optional=frozenset({"costs", "own_placement"}),  # earlier versions have none
     again="remove it and try again: the runs are found without it",
 )
 
@@ -150,11 +154,17 @@ def read_manifest(folder: Path) -> Manifest | None:
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
             costs={name: _cost(one) for name, one in table.get("costs", {}).items()},
+            own_placement=_known(table.get("own_placement", "")),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"{file} is damaged ({type(error).__name__}: {error}); {_KIND.again}"
         ) from error
+
+
+def _known(placement: object) -> str:
+    """A name as it was kept; "" for one that nothing registers here, as another machine's own."""
+    return str(placement) if placement in registered() else ""
 
 
 def _cost(found: Mapping[str, float]) -> Mapping[str, float]:

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import UserError
 from ..files import is_of_the_disk, write_over
 from ..limits.ours import refuse_other
-from ..placement import named
+from ..placement import AsBuilt, named
 from ..processes.surroundings import is_held
 from ..provenance import provenance
 from ..report.comparison import contents
@@ -140,10 +140,14 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     names = configuration_names(list(by_arm))
     first = cells[0].config
     settings = _settings(list(by_arm))
+    # Beside runs that were given the same placement, `own` is another model with it.
+    given = {arm.placement for arm in by_arm}
+    own_placement = "" if manifest.own_placement in given else manifest.own_placement
     rows = [
         JudgedRuns(
             name=names[arm],
             placement=arm.placement,
+            named_as=own_placement if issubclass(named(arm.placement), AsBuilt) else "",
             warmup_updates=arm.warmup_updates,
             setting=settings[arm],
             seeds=tuple(_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs),

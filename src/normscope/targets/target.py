@@ -16,6 +16,7 @@ from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..measure.unchanged import restored
 from ..model import EncoderDecoder, Layout
+from .frequencies import Counting
 
 Loss = Callable[..., Tensor]
 """The output of forward, and where it has a second argument the batch -> the mean loss per token in
@@ -53,6 +54,8 @@ class Target:
     """What `normscope compare` is given to train the same model; "" where it takes it from no file
     as it is.
     """
+    counting: Counting | None = None
+    """Counts how frequent its targets are; None where it brings no batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

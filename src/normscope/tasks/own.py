@@ -120,24 +120,44 @@ class _OwnData:
         return digest([self.train.words, first, *(batch.value for batch in self.validation)])
 
     @cached_property
+    def label_entropy_nats(self) -> float | None:
+        """Of the validation's labels where the loss is a cross-entropy over them."""
+        labels = [
+            labels for batch in self.validation if (labels := labels_in(batch.value)) is not None
+        ]
+        if not labels or self.file.has_loss or any(one.is_floating_point() for one in labels):
+            return None
+        counted = torch.cat([one.flatten() for one in labels])
+        return unigram_entropy_nats(counted[counted != IGNORED].numpy())
+
+    @cached_property
     def chance_nats(self) -> float:
         """Entropy of the labels where the loss is a cross-entropy over them; else the loss of the
         model as it is built.
 
         To four digits: threads and machines differ in the last ones.
         """
-        labels = [
-            labels for batch in self.validation if (labels := labels_in(batch.value)) is not None
-        ]
-        if labels and not self.file.has_loss and not any(one.is_floating_point() for one in labels):
-            counted = torch.cat([one.flatten() for one in labels])
-            return unigram_entropy_nats(counted[counted != IGNORED].numpy())
+        if self.label_entropy_nats is not None:
+            return self.label_entropy_nats
         seed_weights(0)
         model = self.file.build()
         found = _OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(
             model
         )["nll_nats"]
         return float(f"{found:.4g}")
+
+    @cached_property
+    def placement_as_built(self) -> str:
+        """The name that the doctor finds in the model as the file builds it; "" for none that is
+        sure.
+        """
+        seed_weights(0)
+        with torch.device("cpu"):
+            model = self.file.build()
+        batch = self.validation[0].value
+        # By its name, as in `place`.
+        placement_of = import_module("normscope.transplant.naming").placement_of
+        return str(placement_of(model, lambda one: self.file.output(one, batch)))
 
     def place(self, model: nn.Module, placement: str) -> None:
         """Transplant the model, with weights as the placement draws them. Raises UserError where
@@ -315,6 +335,12 @@ class _Own(Task):
 
     def chance_nats(self, corpus: _OwnData | _RecordedData) -> float:
         return corpus.chance_nats
+
+    def placement_as_built(self, corpus: _OwnData) -> str:
+        return corpus.placement_as_built
+
+    def target_entropy_nats(self, corpus: _OwnData) -> float | None:
+        return corpus.label_entropy_nats
 
     def shapes(self, config: _OwnRunConfig) -> list[StackShape]:
         return []

@@ -199,6 +199,18 @@ class Task(ABC):
         ignores its input.
         """
 
+    def target_entropy_nats(self, corpus: Any) -> float | None:
+        """The same where it is known to be that entropy; None where something else stands in for
+        it.
+        """
+        return self.chance_nats(corpus)
+
+    def placement_as_built(self, corpus: Any) -> str:
+        """The registered name of what `own` is, as the doctor finds it in the user's model; "" for
+        a task without such a model, and where it finds none that is sure.
+        """
+        return ""
+
     @abstractmethod
     def shapes(self, config: Any) -> Sequence[StackShape]:
         """Of every stack of the model, the encoder first."""
