@@ -246,10 +246,13 @@ def _remove(folder: Path, listed: _Listed) -> None:
 
 
 def _unlink(folder: Path, listed: _Listed) -> None:
+    if folder.is_symlink():
+        return  # what it leads to is another folder, whatever a manifest there lists
     with suppress(OSError, UserError):
-        there = [entry.name for entry in os.scandir(folder) if entry.name != MARK]
+        there = {entry.name for entry in os.scandir(folder) if entry.name != MARK}
         *others, last = (listed(folder) if there else {}) or [MARK]
-        for name in [MARK, *others]:
+        # Of the names that are listed those that stand in the folder: none of them is a path.
+        for name in [MARK, *(name for name in others if name in there)]:
             with suppress(OSError):
                 (folder / name).unlink()
         if [entry.name for entry in os.scandir(folder)] == [last]:
