@@ -22,7 +22,8 @@ from normscope.cli.main import main
 from normscope.compare import pool
 from normscope.errors import UserError
 from normscope.files import UNFINISHED, remove_folder, write_over
-from normscope.limits.ours import MARK, PAGE_MARK, refuse_inside
+from normscope.limits.kinds import PAGE
+from normscope.limits.ours import MARK, refuse_inside
 from tiny import options
 
 FOREIGN = "years of work\n"
@@ -234,19 +235,32 @@ def test_what_is_read_is_not_written_over(
         refuse_inside(out, [out])
 
 
-def test_a_page_is_written_over_where_it_is_ours_or_equal(tmp_path: Path) -> None:
+BEGINNING = (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="generator" content="NormScope">\n'
+)
+"""Of a page of ours."""
+
+
+@pytest.mark.parametrize("before", ["", BEGINNING, f"{BEGINNING}<body>", "new"])
+def test_a_page_is_written_over_where_it_is_ours_or_empty_or_equal(
+    before: str, tmp_path: Path
+) -> None:
     page = tmp_path / "page.html"
-    for before, is_ours in (("", True), (PAGE_MARK, True), ("new", True), ("my page", False)):
-        page.write_text(before)
-        if is_ours:
-            write_over(page, "new")
-            assert page.read_text() == "new"
-        else:
-            with pytest.raises(
-                UserError, match=r"page\.html was not written by NormScope, and stays"
-            ):
-                write_over(page, "new")
-            assert page.read_text() == before
+    page.write_text(before)
+    write_over(page, "new", PAGE)
+    assert page.read_text() == "new"
+
+
+@pytest.mark.parametrize("before", ["my page", f"\n{BEGINNING}", f"<!-- mine -->{BEGINNING}"])
+def test_a_page_of_the_users_stays(before: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(before)
+    with pytest.raises(
+        UserError, match=r"page\.html was not written by NormScope as a page, and stays"
+    ):
+        write_over(page, "new", PAGE)
+    assert page.read_text() == before
 
 
 def test_a_folder_is_removed_entry_by_entry(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from typing import Any, Literal
 from ..data.opening import DataConfig
 from ..errors import UserError, option, user_errors
 from ..files import disk_errors, is_of_the_disk, make_folders, write_over
+from ..limits.kinds import TEXT, sealed_lines
 from ..limits.names import plain, refuse_leading_out
-from ..limits.ours import SealedJson, refuse_other, refuse_unusual, sealed_lines
+from ..limits.ours import SealedJson, refuse_other, refuse_unusual
 from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
@@ -320,9 +321,13 @@ def write_configs(cells: Iterable[Cell]) -> None:
         former = configurations(folder)
         for name in texts.keys() - former.keys():
             if not (folder / "runs" / name).exists():
-                refuse_other(folder / "logs" / f"{name}.txt")  # which is added to
+                refuse_other(folder / "logs" / f"{name}.txt", TEXT)  # which is added to
         if former | texts != former:
-            write_over(folder / "cells.json", _CONFIGURATIONS.text(former | texts))
+            write_over(
+                folder / "cells.json",
+                _CONFIGURATIONS.text(former | texts),
+                _CONFIGURATIONS.kind,
+            )
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from typing import Any
 
 from ..errors import UserError, option
 from ..files import clear_unfinished, disk_errors, is_unfinished, make_folders, write_atomically
+from ..limits.kinds import sealed_lines
 from ..limits.names import refuse_leading_out
-from ..limits.ours import MARK, SealedJson, refuse_broken_seal, sealed_lines
+from ..limits.ours import MARK, SealedJson, refuse_broken_seal
 from ..processes.surroundings import LOCK, Held, hold
 from ..settings.files import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
