@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..errors import UserError, user_errors
+from ..errors import UserError, no_end, user_errors
 from ..limits.inset import Inset
 from ..limits.kinds import FileKind
 from ..limits.ours import refuse_other, refuse_part
@@ -264,9 +264,16 @@ VERBS = {
 
 
 class WholeLines(TyperGroup):
-    """A list of verbs whose first sentences are wrapped and not cut; those of `normscope` itself
+    """Verbs, in a list whose first sentences are wrapped and not cut; those of `normscope` itself
     stand in groups.
     """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb. Raises UserError where code of the user's that it runs asks for the end of
+        the program.
+        """
+        with no_end():
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs, each with the first sentence of its help."""
