@@ -27,6 +27,12 @@ from normscope.limits.ours import MARK, refuse_inside
 from tiny import options
 
 FOREIGN = "years of work\n"
+SPEAKING = (
+    b'{"normscope": "mine",\n "normscope": "0.1", "sha256_of_this_file": "0"}\n'
+    b'<meta name="generator" content="NormScope">\n<!-- Written by `normscope doctor --card` -->\n'
+    b"# SHA-256 of the lines above: 0\n"
+)
+"""With every mark of ours, and none at the beginning."""
 _SHORT = " ".join(options("train.duration=2", "train.validate_every=2", "data.toy_pairs=60"))
 _SIZES = (
     "--set seeds=2 --set blocks=2 --set width=8 --set singular_width=4 --set tokens=4 --set "
@@ -117,6 +123,16 @@ class Drawn:
     def a_file_of_its_name(self) -> list[Path]:
         return file(self.out / self.written)
 
+    def its_own_file_behind_a_line(self) -> list[Path]:
+        paths = self.a_file_of_its_name()
+        paths[0].write_bytes(FOREIGN.encode() + (self.clean / self.written).read_bytes())
+        return paths
+
+    def a_file_that_speaks_of_us(self) -> list[Path]:
+        paths = self.a_file_of_its_name()
+        paths[0].write_bytes(SPEAKING)
+        return paths
+
     def a_link_of_its_name(self) -> list[Path]:
         return link(self.out / self.written)
 
@@ -189,7 +205,7 @@ def clean(desk: Path) -> Callable[[str], Path]:
     return made
 
 
-@pytest.mark.sampled(one_in=27)
+@pytest.mark.sampled(one_in=31)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_byte_of_the_users_changes(
