@@ -44,6 +44,27 @@ def user_errors(*kinds: type[BaseException], said: Callable[..., str] = str) -> 
         raise UserError(said(error)) from error
 
 
+@contextmanager
+def no_end() -> Iterator[None]:
+    """Makes a UserError of an end of the program that code within the block asks for.
+
+    A model's forward that calls `sys.exit(0)` would end our command as if all had been done, and a
+    notebook's kernel with it. So would any other BaseException that somebody's code defines for
+    itself; Ctrl-C, and what our own signals raise, end the command as they do elsewhere.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if type(error).__module__.partition(".")[0] == __package__:
+            raise
+        raise UserError(
+            f"code that NormScope ran ended the program: {error_line(error)}; let it return, or "
+            "raise an error that says what is wrong"
+        ) from error
+
+
 def option(name: str, value: object = None, *, python: str = "") -> str:
     """An option of the command line in a message, with the parameter that has its meaning in
     Python: either was given.

@@ -27,7 +27,6 @@ from normscope.compare.pool import PoolOptions
 from normscope.compare.state import CellState
 from normscope.data import opening
 from normscope.errors import UserError
-from normscope.limits.ours import PAGE_MARK
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.runs.config import replaced
 from normscope.runs.trained import SCORES
@@ -38,6 +37,11 @@ from normscope.train.metrics import LogMark, MetricsLog
 from tiny import flip, resealed, tiny
 
 BASE = tiny("train.duration=4")
+BEGINNING = (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="generator" content="NormScope">\n'
+)
+"""Of a page of ours."""
 
 
 def pretend(cell: Cell, updates: int) -> None:
@@ -90,7 +94,7 @@ def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def write(page: ComparisonPage, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.html").write_text(PAGE_MARK + page.title)
+        (folder / "report.html").write_text(BEGINNING + page.title)
         return folder / "report.html"
 
     monkeypatch.setattr(page, "write", write)

@@ -17,7 +17,7 @@ from normscope.compare.state import CellState
 from normscope.data.sources import arrow_files, texts_in
 from normscope.errors import UserError
 from normscope.history.explain import explain, page
-from normscope.limits.ours import sealed_lines
+from normscope.limits.kinds import sealed_lines
 from normscope.placement import registry
 from normscope.runs.config import load
 from normscope.runs.run import train_run

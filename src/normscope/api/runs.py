@@ -11,7 +11,7 @@ from torch import nn
 
 from ..decode.search import BeamConfig
 from ..decode.translate import translate_lines
-from ..errors import UserError
+from ..errors import UserError, no_end
 from ..report.notebook import fragment, picture, table
 from ..report.words import significant
 from ..runs import config as configs, trained
@@ -114,6 +114,7 @@ class Run:
 
         return panels_figure([self._panel()], columns=1)
 
+    @no_end()
     def evaluate(
         self,
         split: str = "valid",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import user_errors
+from ..limits.kinds import CHART
 from .options import described_by
 from .shared import (
     Imports,
@@ -61,7 +62,7 @@ def predict(
     from ..theory.predict import ModelSetting
 
     if plot is not None:
-        refuse_other_picture("--plot", plot)
+        refuse_other_picture("--plot", plot, CHART)
     run_imports(imports)
     values: dict[str, Any] = {
         "stack": stack,
@@ -81,7 +82,7 @@ def predict(
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))
     if plot is not None:
-        write_text("--plot", plot, prediction.svg())
+        write_text("--plot", plot, prediction.svg(), CHART)
     if as_json:
         typer.echo(json.dumps(prediction.to_dict()))
         return

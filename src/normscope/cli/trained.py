@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ..errors import UserError
+from ..limits import kinds
 from .console import note, tell
 from .options import described_by
 from .shared import Imports, Trust, as_asked, open_trained, refuse_no_place, refuse_unwritable
@@ -55,9 +56,9 @@ def evaluate(
     import json
 
     if save is not None:
-        refuse_unwritable("--save", save)
+        refuse_unwritable("--save", save, kinds.SCORES)
     if output is not None:
-        refuse_no_place("--output", output)
+        refuse_no_place("--output", output, kinds.TEXT)
     open_trained(run, imports, trust)
     from ..files import disk_errors, write_over
     from ..provenance import provenance
@@ -87,9 +88,9 @@ def evaluate(
     values = {**done.settings, **done.scores, **provenance()}
     with disk_errors("writing the scores and translations"):
         if output is not None:
-            write_over(output, "".join(line + "\n" for line in done.translations))
+            write_over(output, "".join(line + "\n" for line in done.translations), kinds.TEXT)
         if save is not None:
-            write_over(save, SCORES.text(values))
+            write_over(save, SCORES.text(values), SCORES.kind)
     if as_json:
         typer.echo(json.dumps(values))
     else:

@@ -15,6 +15,7 @@ import torch
 
 from ..errors import UserError, option
 from ..files import disk_errors, write_together
+from ..limits.kinds import CONFIGURATION
 from ..report.comparison.contents import ComparisonPage
 from ..report.words import counted, duration
 from ..runs.config import load_run_config
@@ -219,7 +220,9 @@ def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) 
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
         write_together(
-            folder / "cells", {cell.config_file.name: cell.configuration for cell in left}
+            folder / "cells",
+            {cell.config_file.name: cell.configuration for cell in left},
+            CONFIGURATION,
         )
         return [
             shlex.join(["normscope", *train_command(cell, stop_when, cell.config_file)[2:]])

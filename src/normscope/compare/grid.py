@@ -16,7 +16,9 @@ from typing import Any, Literal
 from ..data.opening import DataConfig
 from ..errors import UserError, option, user_errors
 from ..files import disk_errors, is_of_the_disk, make_folders, write_over
-from ..limits.ours import SealedJson, refuse_other, sealed_lines
+from ..limits.kinds import TEXT, sealed_lines
+from ..limits.names import plain, refuse_leading_out
+from ..limits.ours import SealedJson, refuse_other, refuse_unusual
 from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
@@ -287,15 +289,20 @@ def configurations(folder: Path) -> dict[str, Any]:
     Raises UserError.
     """
     file = folder / "cells.json"
-    return _CONFIGURATIONS.read(file) if file.exists() else {}
+    found = _CONFIGURATIONS.read(file) if file.exists() else {}
+    return {plain(name, file): text for name, text in found.items()}
+
+
+_FOLDERS = ("runs", "logs", "cells")
+"""In that of a comparison, what is written into."""
 
 
 def write_configs(cells: Iterable[Cell]) -> None:
     """Write into one file what every cell is to train, beside what stands there: on disk at once,
     however many.
 
-    Raises UserError over a file of another's, and for cells with different settings whose run
-    folder is the same.
+    Raises UserError over a file of another's, where a link leads out of the folder, and for cells
+    with different settings whose run folder is the same.
     """
     asked: dict[Path, dict[str, str]] = {}
     for cell in cells:
@@ -305,14 +312,22 @@ def write_configs(cells: Iterable[Cell]) -> None:
                 f"{cell.folder.path}: two runs that differ would be one; give each arm a folder of "
                 "its own"
             )
+        refuse_leading_out(cell.folder.path)
+        refuse_unusual(cell.log_file)
     for folder, texts in asked.items():
+        for name in _FOLDERS:
+            refuse_leading_out(folder / name)
         make_folders(folder / "logs")
         former = configurations(folder)
         for name in texts.keys() - former.keys():
             if not (folder / "runs" / name).exists():
-                refuse_other(folder / "logs" / f"{name}.txt")  # which is added to
+                refuse_other(folder / "logs" / f"{name}.txt", TEXT)  # which is added to
         if former | texts != former:
-            write_over(folder / "cells.json", _CONFIGURATIONS.text(former | texts))
+            write_over(
+                folder / "cells.json",
+                _CONFIGURATIONS.text(former | texts),
+                _CONFIGURATIONS.kind,
+            )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..errors import UserError, option, user_errors
 from ..files import disk_errors, write_atomically
+from ..limits.names import inside, plain
 from ..limits.ours import SealedJson
 from ..limits.reading import parse_toml
 from ..placement import registered
@@ -151,7 +152,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             title=str(table["title"]),
             corpus=_AboutCorpus(str(corpus["fingerprint"]), unigram, facts),
             commands=tuple(map(str, table["commands"])),
-            cells=tuple(map(str, table["cells"])),
+            cells=tuple(plain(name, file) for name in table["cells"]),
             failed={str(name): str(why) for name, why in table["failed"].items()},
             costs={name: _cost(one) for name, one in table.get("costs", {}).items()},
             own_placement=_known(table.get("own_placement", "")),
@@ -178,9 +179,10 @@ def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
     """The runs of a comparison's folder by their names, as far as there is anything of them. Raises
-    UserError.
+    UserError, also for a name that leads out of the folder.
     """
-    asked, runs = configurations(folder), [RunFolder(folder / "runs" / name) for name in names]
+    asked = configurations(folder)
+    runs = [RunFolder(inside(folder / "runs", name, folder / FILE)) for name in names]
     known = (run for run in runs if run.is_run or run.path.name in asked)
     return [
         cell_of(r, load_run_config(r) if r.is_run else _config_of(asked[r.path.name], r))

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import UserError
 from ..files import is_of_the_disk, write_over
+from ..limits import kinds
 from ..limits.ours import refuse_other
 from ..placement import AsBuilt, named
 from ..processes.surroundings import is_held
@@ -112,8 +113,8 @@ def refuse_other_report(folder: Path) -> None:
     """Raise UserError where a report of another's stands in `folder`: to be asked before long
     work.
     """
-    for name in (PAGE, RESULTS):
-        refuse_other(folder / name)
+    refuse_other(folder / PAGE, kinds.PAGE)
+    refuse_other(folder / RESULTS, kinds.RESULTS)
 
 
 def compare(
@@ -127,7 +128,7 @@ def compare(
     refuse_other_report(folder)
     page = read(cells, manifest)
     file = write(page, folder)
-    write_over(folder / RESULTS, json.dumps(results(page), indent=1) + "\n")
+    write_over(folder / RESULTS, json.dumps(results(page), indent=1) + "\n", kinds.RESULTS)
     return page, file
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from ..errors import UserError, option
 from ..files import clear_unfinished, disk_errors, is_unfinished, make_folders, write_atomically
-from ..limits.ours import MARK, SealedJson, refuse_broken_seal, sealed_lines
+from ..limits.kinds import sealed_lines
+from ..limits.names import refuse_leading_out
+from ..limits.ours import MARK, SealedJson, refuse_broken_seal
 from ..processes.surroundings import LOCK, Held, hold
 from ..settings.files import CONFIG_FILE, is_run, refuse_no_run
 from ..settings.tables import read_toml
@@ -70,8 +72,10 @@ class RunFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the run for this process; its folder is made if need be. Raises UserError naming who
-        has it.
+        has it, and for a link that would have the run written, or removed, elsewhere.
         """
+        for name in ("checkpoints", "vocabularies", "metrics.jsonl", "tensorboard"):
+            refuse_leading_out(self.path / name)
         with ExitStack() as held:
             try:
                 with disk_errors(f"opening the run folder {self.path}"):

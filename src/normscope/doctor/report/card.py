@@ -20,7 +20,7 @@ _PIXELS_A_SIGN, _EDGE_PIXELS, _LONGEST_SIGNS = 6.5, 6, 60
 
 
 def card(diagnosis: Record, badge_name: str) -> str:
-    """The card in Markdown. badge_name: where the badge lies as seen from the card."""
+    """What stands in the card, in Markdown. badge_name: where the badge lies as seen from it."""
     rows = [(stack_title(stack), " · ".join(stack_words(stack))) for stack in diagnosis.stacks]
     weights = "trained" if diagnosis.trained else "initial"
     rows += [
@@ -34,7 +34,6 @@ def card(diagnosis: Record, badge_name: str) -> str:
     ]
     return "\n".join(
         [
-            "<!-- Written by `normscope doctor --card`; the command writes it anew. -->",
             f"![{_plain(': '.join(_halves(diagnosis)))}]({badge_name})",
             "",
             "| normalisation | |",

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ...files import make_folders, write_over
+from ...limits import kinds
 from ...limits.ours import refuse_other
 from .. import notebook
 from ..chart import Panel
@@ -49,11 +50,12 @@ def write(comparison: ComparisonPage, folder: Path) -> Path:
     explored = explorer(comparison)
     drawn = pictures(comparison, explored)
     page = folder / PAGE
-    for file in (page, *(folder / f"{name}.svg" for name in drawn)):
-        refuse_other(file)
+    refuse_other(page, kinds.PAGE)
+    for name in drawn:
+        refuse_other(folder / f"{name}.svg", kinds.CHART)
     for name, svg in drawn.items():
-        write_over(folder / f"{name}.svg", svg)
-    write_over(page, _page(comparison, explored, drawn))
+        write_over(folder / f"{name}.svg", svg, kinds.CHART)
+    write_over(page, _page(comparison, explored, drawn), kinds.PAGE)
     return page
 
 
