@@ -22,7 +22,7 @@ from ..optim import OPTIMIZERS
 from ..placement import named
 from ..processes.surroundings import Held, hold
 from ..runs.config import refuse_other_configuration, replaced, resolve
-from ..runs.trained import SCORES
+from ..runs.trained import read_scores
 from ..settings.tables import spelled, to_toml
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
@@ -102,12 +102,12 @@ class Cell:
         found = {}
         for file in sorted(self.folder.path.glob("evaluation-*.json")):
             try:
-                scores = SCORES.read(file)
+                scores = read_scores(file)
             except UserError as error:
                 if is_of_the_disk(error):
                     raise
             else:
-                found[str(scores["split"])] = scores
+                found[scores["split"]] = scores
         return found
 
     def is_evaluated(self, split: str) -> bool:
@@ -115,10 +115,11 @@ class Cell:
         are of.
         """
         try:
-            last = self.folder.events()[-1:]
+            last = self.folder.ending()
         except UserError:
             return False  # its training says what is damaged
-        best = last[0].get("best_update") if last and last[0]["event"] == "finished" else None
+        is_finished = last is not None and last["event"] == "finished"
+        best = last.get("best_update") if last is not None and is_finished else None
         return best is not None and self.evaluations().get(split, {}).get("update") == best
 
     def evaluation_commands(self, split: str | None) -> list[list[str]]:
