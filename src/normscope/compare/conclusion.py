@@ -320,10 +320,11 @@ def facts(
     has.
     """
     config = configs[0]
-    train, task = config.train, task_of(config)
+    task = task_of(config)
     lengths = dict.fromkeys(parse_duration(one.train.duration) for one in configs)
     duration = " or ".join(f"{float(length):g} {unit}" for length, unit in lengths)
-    batches = "1 batch" if train.accumulation == 1 else f"{train.accumulation} batches"
+    accumulation = config.train.accumulation
+    batches = "1 batch" if accumulation == 1 else f"{accumulation} batches"
     return [
         *corpus_facts,
         ("Model", task.described(config)),
@@ -334,7 +335,7 @@ def facts(
             "table",
         ),
         ("Loss", task.loss_words(config)),
-        ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
+        ("Precision", _precision(configs)),
         ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
         (
             "Unigram baseline",
@@ -352,6 +353,15 @@ def facts(
         ),
         ("Best", "the lowest mean loss of all configurations whose every run learned"),
     ]
+
+
+def _precision(configs: Sequence[RunConfig]) -> str:
+    """Of the first run that a machine has been found for."""
+    for config in configs:
+        train = config.train
+        if "auto" not in (train.precision, train.device):
+            return f"{train.precision} on {train.device}, {train.threads} thread(s) per run"
+    return "as the machine that trains has it"
 
 
 def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
 from ..processes.surroundings import Held, hold
-from ..runs.config import refuse_other_configuration, replaced, resolve
+from ..runs.config import for_another_machine, refuse_other_configuration, replaced, resolve
 from ..runs.trained import read_scores
 from ..settings.tables import spelled, to_toml
 from ..tasks.registry import task_of
@@ -168,10 +168,10 @@ class Grid:
         for (placement, warmup_updates), peak_lr, optimizer in axes:
             yield Arm(registered_name(placement), warmup_updates, peak_lr, optimizer)
 
-    def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
+    def cells(self, base: RunConfig, folder: Path, *, elsewhere: bool = False) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
 
-        Raises UserError for values a configuration does not allow, and where a run folder holds
+        elsewhere: another machine trains them, to which what is `auto` is left. Raises UserError for values a configuration does not allow, and where a run folder holds
         something else.
         """
         cells = []
@@ -189,7 +189,7 @@ class Grid:
                     if base.train.threads == "auto"
                     else base.train.threads,
                 )
-                config = resolve(config, run)
+                config = for_another_machine(config, run) if elsewhere else resolve(config, run)
                 refuse_other_configuration(run, config)
                 cells.append(Cell(arm, seed, run, config))
         return cells

@@ -48,8 +48,8 @@ class TrainConfig:
     does.
     """
     threads: int | Literal["auto"] = "auto"
-    """CPU threads; auto for one per core. The same number gives the same bits, another number does
-    not.
+    """CPU threads; auto for one per core, and no more than OMP_NUM_THREADS says. The same number
+    gives the same bits, another number does not.
     """
     input_workers: int | Literal["auto"] = "auto"
     """Processes that prepare the batches of the next updates; 0 for none, auto for 2 on CUDA and
