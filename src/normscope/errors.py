@@ -6,6 +6,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -139,6 +140,14 @@ def installation(extra: str) -> str:
 
 _OF_TRAINING = frozenset({"tokenizers", "sacremoses", "sacrebleu", "sentencex", "tensorboard"})
 """What only `data`, training and its logs take: the extra "train"."""
+
+
+def is_installed_for_training() -> bool:
+    """Whether every library of the extra "train" is there; none of them is imported."""
+    try:
+        return all(find_spec(library) is not None for library in _OF_TRAINING)
+    except (ModuleNotFoundError, ValueError):  # of a library that is there in part
+        return False
 
 
 def not_installed(error: ModuleNotFoundError) -> str:

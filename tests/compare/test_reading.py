@@ -14,6 +14,7 @@ from normscope.compare.page import compare, configuration_names
 from normscope.data.opening import toy_corpus
 from normscope.report.comparison.contents import BlockPlace, Name
 from normscope.tasks.translation import TRANSLATION
+from normscope.train.record import record_of
 from tiny import tiny, write_events
 
 
@@ -107,10 +108,9 @@ def test_a_stop_behind_the_last_update_lengthens_the_axis(tmp_path: Path) -> Non
 def test_configurations_that_start_with_the_same_gradients_share_a_profile() -> None:
     def runs(*norms: float) -> Any:
         names = [f"encoder.blocks.0.w_{i}" for i in range(2)]
-        return [
-            (None, [{"event": "initialisation", "gradient_norms": dict.fromkeys(names, norm)}])
-            for norm in norms
-        ]
+        before = {"event": "initialisation", "update": 0}
+        every = [before | {"gradient_norms": dict.fromkeys(names, norm)} for norm in norms]
+        return [(None, record_of([event])) for event in every]
 
     names = [
         Name("Post-LN", "no warm-up"),
@@ -161,10 +161,10 @@ def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> N
         return [
             (
                 None,
-                [
+                record_of(
                     line | {"update": u, "epoch": u / 2, "target_tokens": n}
                     for u, n in enumerate(row, 1)
-                ],
+                ),
             )
             for row in tokens
         ]
@@ -175,7 +175,7 @@ def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> N
         "epoch": [0.5, 1.0, 1.5],
         "cumulative learning rate": [0.5, 1.0, 1.5],
     }
-    assert clock([(None, [])]) == {}
+    assert clock([(None, record_of([]))]) == {}
 
 
 def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:
@@ -191,8 +191,10 @@ def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:
         }
         return {"event": "monitor", "update": update} | norms | other
 
-    runs: Any = [(None, [monitored(1, 1.0), monitored(9, 2.0)]), (None, [monitored(9, 4.0)])]
-    (found,) = later_profiles([(Name("Pre-LN"), runs), (Name("Post-LN"), [(None, [])])])
+    logs = [[monitored(1, 1.0), monitored(9, 2.0)], [monitored(9, 4.0)]]
+    runs: Any = [(None, record_of(log)) for log in logs]
+    empty: Any = [(None, record_of([]))]
+    (found,) = later_profiles([(Name("Pre-LN"), runs), (Name("Post-LN"), empty)])
     assert found.update == 9
     assert [str(block) for block in found.blocks] == ["encoder 1", "decoder 2"]
     assert [list(row) for row in found.seeds_norms] == [[4.0, 10.0], [8.0, 20.0]]

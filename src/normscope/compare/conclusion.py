@@ -2,6 +2,7 @@
 its runs share.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,9 +11,10 @@ from ..optim import parse_duration
 from ..placement import AsBuilt, StandIn, named
 from ..placement.printing import formula
 from ..report.comparison.contents import Status
-from ..report.words import counted, joined, number, significant
+from ..report.words import counted, joined, number, short_name, significant
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
+from ..train.record import RunRecord
 from .verdict import (
     LEARNED_BELOW,
     MOST_OF_THE_GAIN,
@@ -258,10 +260,10 @@ def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
     """Who did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats) did no better than the
     unigram baseline".
     """
-    titles = [one.row.name.group for one in configurations]
+    titles = Counter(one.row.name.group for one in configurations)
     by_verb: dict[str, list[str]] = {}
     for one in configurations:
-        name = str(one.row.name) if titles.count(one.row.name.group) > 1 else one.row.name.group
+        name = str(one.row.name) if titles[one.row.name.group] > 1 else one.row.name.group
         loss = f" ({number(one.row.mean_loss, 2)} nats)" if one.row.losses else ""
         by_verb.setdefault(_verb(one), []).append(name + loss)
     order = [*_VERBS.values(), _SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN]
@@ -334,10 +336,11 @@ def facts(
     has.
     """
     config = configs[0]
-    train, task = config.train, task_of(config)
+    task = task_of(config)
     lengths = dict.fromkeys(parse_duration(one.train.duration) for one in configs)
     duration = " or ".join(f"{float(length):g} {unit}" for length, unit in lengths)
-    batches = "1 batch" if train.accumulation == 1 else f"{train.accumulation} batches"
+    accumulation = config.train.accumulation
+    batches = "1 batch" if accumulation == 1 else f"{accumulation} batches"
     return [
         *corpus_facts,
         ("Model", task.described(config)),
@@ -348,7 +351,7 @@ def facts(
             "table",
         ),
         ("Loss", task.loss_words(config)),
-        ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
+        ("Precision", _precision(configs)),
         ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
         (
             "Unigram baseline",
@@ -364,6 +367,15 @@ def facts(
         ("No better", f"from the baseline to {WORSE_ABOVE:.0%} of it; worse: above that"),
         ("Best", "the lowest mean loss of all configurations whose every run learned"),
     ]
+
+
+def _precision(configs: Sequence[RunConfig]) -> str:
+    """Of the first run that a machine has been found for."""
+    for config in configs:
+        train = config.train
+        if "auto" not in (train.precision, train.device):
+            return f"{train.precision} on {train.device}, {train.threads} thread(s) per run"
+    return "as the machine that trains has it"
 
 
 def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
@@ -383,6 +395,21 @@ def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
             "a run that goes on may still learn",
         )
     ]
+
+
+def facts_of_absence(records: Sequence[tuple[str, RunRecord]]) -> list[tuple[str, str]]:
+    """What logs do not hold that this version logs, and what they hold that it does not know, where
+    some do; records: by the name of their run."""
+    rows = []
+    for name, record in records:
+        told = [f"no {absent}" for absent in record.absent]
+        others = sum(record.unknown.values())
+        if others:
+            kinds = short_name(joined(sorted(record.unknown)))
+            told.append(f"{counted(others, 'event')} of a kind that is not known here ({kinds})")
+        if told:
+            rows.append((f"Log of {name}", f"{'; '.join(told)}; the rest is shown"))
+    return rows
 
 
 def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:

@@ -23,8 +23,8 @@ from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
 from ..processes.surroundings import Held, hold
-from ..runs.config import refuse_other_configuration, replaced, resolve
-from ..runs.trained import SCORES
+from ..runs.config import for_another_machine, refuse_other_configuration, replaced, resolve
+from ..runs.trained import read_scores
 from ..settings.tables import spelled, to_toml
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
@@ -104,12 +104,12 @@ class Cell:
         found = {}
         for file in sorted(self.folder.path.glob("evaluation-*.json")):
             try:
-                scores = SCORES.read(file)
+                scores = read_scores(file)
             except UserError as error:
                 if is_of_the_disk(error):
                     raise
             else:
-                found[str(scores["split"])] = scores
+                found[scores["split"]] = scores
         return found
 
     def is_evaluated(self, split: str) -> bool:
@@ -117,10 +117,11 @@ class Cell:
         are of.
         """
         try:
-            last = self.folder.events()[-1:]
+            last = self.folder.ending()
         except UserError:
             return False  # its training says what is damaged
-        best = last[0].get("best_update") if last and last[0]["event"] == "finished" else None
+        is_finished = last is not None and last["event"] == "finished"
+        best = last.get("best_update") if last is not None and is_finished else None
         return best is not None and self.evaluations().get(split, {}).get("update") == best
 
     def evaluation_commands(self, split: str | None) -> list[list[str]]:
@@ -169,10 +170,10 @@ class Grid:
         for (placement, warmup_updates), peak_lr, optimizer in axes:
             yield Arm(registered_name(placement), warmup_updates, peak_lr, optimizer)
 
-    def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
+    def cells(self, base: RunConfig, folder: Path, *, elsewhere: bool = False) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
 
-        Raises UserError for values a configuration does not allow, and where a run folder holds
+        elsewhere: another machine trains them, to which what is `auto` is left. Raises UserError for values a configuration does not allow, and where a run folder holds
         something else.
         """
         cells = []
@@ -190,7 +191,7 @@ class Grid:
                     if base.train.threads == "auto"
                     else base.train.threads,
                 )
-                config = resolve(config, run)
+                config = for_another_machine(config, run) if elsewhere else resolve(config, run)
                 refuse_other_configuration(run, config)
                 cells.append(Cell(arm, seed, run, config))
         return cells

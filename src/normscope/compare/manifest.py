@@ -12,7 +12,7 @@ from ..limits.names import inside, plain
 from ..limits.ours import SealedJson
 from ..limits.reading import parse_toml
 from ..placement import registered
-from ..runs.config import load_run_config
+from ..runs.config import left_open, load_run_config
 from ..settings.tables import differences
 from ..tasks.protocol import AnyCorpus
 from ..tasks.registry import config_of, task_of
@@ -223,9 +223,11 @@ def refuse_unlike(
     others, manifest, folder: of the comparison. fingerprint: of the corpus of the runs that are to
     join it.
     """
-    unlike = (
-        differences(others[0].config, cells[0].config, apart_from=_MAY_DIFFER) if others else []
-    )
+    unlike = list[str]()
+    if others:
+        there, here = others[0].config, cells[0].config
+        may_differ = (*_MAY_DIFFER, *left_open(there), *left_open(here))
+        unlike = differences(there, here, apart_from=may_differ)
     if others and fingerprint != manifest.corpus.fingerprint:
         unlike.append(
             f"fingerprint of the corpus: {manifest.corpus.fingerprint} there, {fingerprint} now"

@@ -12,6 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import UserError
 from ..files import is_of_the_disk, write_over
 from ..limits import kinds
@@ -21,10 +24,17 @@ from ..processes.surroundings import is_held
 from ..provenance import provenance
 from ..report.comparison import contents
 from ..report.comparison.page import PAGE, write
-from ..report.words import learning_rate
-from ..train.run_folder import Event
+from ..report.words import learning_rate, short_name
+from ..train.record import RunRecord, record_of
 from . import curves
-from .conclusion import conclusion, facts, facts_of_costs, facts_of_stopping, formula_in
+from .conclusion import (
+    conclusion,
+    facts,
+    facts_of_absence,
+    facts_of_costs,
+    facts_of_stopping,
+    formula_in,
+)
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command
@@ -151,21 +161,26 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
             named_as=own_placement if issubclass(named(arm.placement), AsBuilt) else "",
             warmup_updates=arm.warmup_updates,
             setting=settings[arm],
-            seeds=tuple(_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs),
+            seeds=tuple(_seed_result(cell, record, failed.get(cell.name)) for cell, record in runs),
         )
         for arm, runs in by_arm.items()
     ]
     found = judged(rows, unigram)
     ran = [
-        curves.EndedRun(arm, result, events)
+        curves.EndedRun(arm, result, record)
         for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
-        for (_, events), result in zip(runs, row.seeds, strict=True)
+        for (_, record), result in zip(runs, row.seeds, strict=True)
     ]
     by_rate, shared_lrs = curves.rate_curves(ran, names)
     drawn = curves.best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
     drawn = curves.lowest([one for one in ran if one.arm in drawn], _MOST_BEST)
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
+    named_records = [
+        (f"{names[arm]}, seed {cell.seed}", record)
+        for arm, runs in by_arm.items()
+        for cell, record in runs
+    ]
     same_length = len({cell.config.train.duration for cell in cells}) == 1
     same = ", data and number of updates" if same_length else " and data"
     return contents.ComparisonPage(
@@ -198,6 +213,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
                 seeds=list(map(len, by_arm.values())),
             ),
             *facts_of_stopping(rows),
+            *facts_of_absence(named_records),
             *facts_of_costs(manifest.costs),
         ],
         formulas=[
@@ -214,20 +230,20 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
 
 def _by_arm(
     cells: Sequence[Cell], failed: Mapping[str, str]
-) -> tuple[dict[Arm, list[tuple[Cell, list[Event]]]], dict[str, str]]:
-    """The runs of each configuration with their events, and those that failed: one whose log is
-    damaged did.
+) -> tuple[dict[Arm, list[tuple[Cell, RunRecord]]], dict[str, str]]:
+    """The runs of each configuration with what they have logged, and those that failed: one whose
+    log is damaged did.
     """
-    by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
+    by_arm: dict[Arm, list[tuple[Cell, RunRecord]]] = defaultdict(list)
     failures = dict(failed)
     for cell in cells:
         try:
-            events = cell.folder.events()
+            record = cell.folder.record()
         except UserError as error:
             if is_of_the_disk(error):
                 raise  # a page without the run would say that it failed
-            events, failures[cell.name] = [], str(error)
-        by_arm[cell.arm].append((cell, events))
+            record, failures[cell.name] = record_of([]), str(error)
+        by_arm[cell.arm].append((cell, record))
     return by_arm, failures
 
 
@@ -270,34 +286,39 @@ def _configuration(
     )
 
 
-def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> contents.SeedResult:
-    last: Event = events[-1] if events else {"event": contents.Status.MISSING.value, "update": 0}
+def _seed_result(cell: Cell, record: RunRecord, failure: str | None) -> contents.SeedResult:
+    last = record.last or {"event": contents.Status.MISSING.value, "update": 0}
     status = _status(last["event"], cell)
     if status not in (contents.Status.UNFINISHED, contents.Status.MISSING):
         failure = None  # it has gone on since
-    losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
+    rates = record.column("update", "lr")
     return contents.SeedResult(
         seed=cell.seed,
         status=status if failure is None else contents.Status.FAILED,
         updates=last["update"],
         valid_loss_nats=math.nan
         if status is contents.Status.NON_FINITE
-        else (losses[-1] if losses else None),
-        scores=_scores(cell, events),
-        summed_lr=math.fsum(event["lr"] for event in events if event["event"] == "update"),
+        else _last_finite(record.column("validation", "nll_nats")),
+        scores=_scores(cell, record),
+        summed_lr=math.fsum(rates[np.isfinite(rates)]),
         message=failure or last.get("reason", ""),
     )
 
 
-def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
+def _last_finite(column: NDArray[np.float64]) -> float | None:
+    """None where there is none."""
+    known = column[np.isfinite(column)]
+    return float(known[-1]) if len(known) else None
+
+
+def _scores(cell: Cell, record: RunRecord) -> dict[str, float]:
     """Scores of every split that the best checkpoint was evaluated on, and the last of those made
     while training.
     """
-    in_training = [
-        event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event
-    ]
-    found = {"BLEU, valid, while training": in_training[-1]} if in_training else {}
-    for split, scores in cell.evaluations().items():
+    in_training = _last_finite(record.column("validation", "bleu"))
+    found = {} if in_training is None else {"BLEU, valid, while training": in_training}
+    for name, scores in cell.evaluations().items():
+        split = short_name(name)
         for key, heading in (
             ("bleu", f"BLEU, {split}"),
             ("bleu_tokenised", f"BLEU, {split}, tokenised"),
