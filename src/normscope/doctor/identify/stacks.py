@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ...errors import UserError, in_one_line
+from ...measure.autocast import give_back
 from ...measure.unchanged import looked_at
 from ...placement import StackShape
 from ..find.branches import Branch, BranchKind
@@ -261,6 +262,9 @@ def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
     except UserError:  # says already which file and what to do
         raise
     except Exception as error:
+        # What casts its input itself may be in need of it.
+        if give_back():
+            return recorded_pass(model, inputs)
         raise ValueError(f"the forward pass raised {in_one_line(error)}") from error
     found = list(tensors_in(trace.output))
     if not any(tensor.is_floating_point() for tensor in found):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from ...measure.autocast import without_autocast
 from ...measure.unchanged import left_unchanged
 from ..find.streams import Stream
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
@@ -36,6 +37,7 @@ from .sums import branch_sums, with_gain
 _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
 
 
+@without_autocast()
 def examined(
     model: nn.Module,
     inputs: Inputs,

@@ -55,9 +55,9 @@ def _ways_back(graph: Graph, found: RecordedPlace, before: set[int]) -> Iterator
 
 
 def precision(graph: Graph, branch: Branch) -> torch.dtype | None:
-    """The narrowest dtype that a branch's matrix products are made in; None without any."""
+    """The narrowest dtype that a branch asks for its matrix products; None without any."""
     values = [graph.values[n] for n in branch.computed]
-    made = [v.tensor.dtype for v in values if v.op in PRODUCTS or FUSED in v.op]
+    made = [v.asked_dtype or v.tensor.dtype for v in values if v.op in PRODUCTS or FUSED in v.op]
     return min(
         (dtype for dtype in made if dtype.is_floating_point),
         key=lambda dtype: dtype.itemsize,

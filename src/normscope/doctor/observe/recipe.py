@@ -58,9 +58,11 @@ def recipe_of(
     causal = False
     if attending is not None:
         with_last = attending.reads[0], attending.output, -1
-        causal = not bool(
-            moved_rows(graph, *with_last, torch.Generator().manual_seed(0))[:-1].any()
-        )
+        try:
+            moved = moved_rows(graph, *with_last, torch.Generator().manual_seed(0))
+        except UNREPEATABLE:
+            return None
+        causal = not bool(moved[:-1].any())
     recipe = StackRecipe(
         width=stream.width,
         tokens=max(keys, default=in_sequence or len(x)),

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ...measure.autocast import as_asked_around
+
 Inputs = Mapping[str, Any] | Sequence[Any] | Tensor | Callable[[nn.Module], Any]
 """What a model's forward is called with, by keyword (a mapping), by position (a sequence, or one
 tensor), or a function that runs the model and returns its output."""
@@ -19,11 +21,12 @@ tensor), or a function that runs the model and returns its output."""
 
 def call_with(model: nn.Module, inputs: Inputs) -> Any:
     """The model's output for these inputs."""
-    if callable(inputs):
-        return inputs(model)
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
+    with as_asked_around():
+        if callable(inputs):
+            return inputs(model)
+        if isinstance(inputs, Mapping):
+            return model(**inputs)
+        return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
 
 
 def loss_of_output(
