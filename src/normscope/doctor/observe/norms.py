@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from ..find.streams import Stream
 from ..find.terms import Term, ordered
 from ..measured import NormGain, NormUse
@@ -187,6 +188,8 @@ def _gain(graph: Graph, number: int) -> NormGain | None:
     value = graph.values[number]
     leaves = [leaf for leaf in graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
     if len(leaves) != 1 or leaves[0].tensor.numel() != value.tensor.numel() or value.tensor.is_meta:
+        return None
+    if not (has_arithmetic(value.tensor) and has_arithmetic(leaves[0].tensor)):
         return None
     total, own = (tensor.detach().double().flatten() for tensor in (value.tensor, leaves[0].tensor))
     return NormGain(

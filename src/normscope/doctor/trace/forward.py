@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ...measure.autocast import as_asked_around
+from ...measure.passes import has_arithmetic
 
 Inputs = Mapping[str, Any] | Sequence[Any] | Tensor | Callable[[nn.Module], Any]
 """What a model's forward is called with, by keyword (a mapping), by position (a sequence, or one
@@ -102,12 +103,11 @@ def floating(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     masks = {
         name
         for name, buffer in model.named_buffers()
-        if buffer.is_floating_point() and _is_mask(buffer)
+        if has_arithmetic(buffer) and _is_mask(buffer)
     }
     for name, parameter in [*model.named_parameters(), *model.named_buffers()]:
-        usual = parameter.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
         is_plain = not parameter.is_meta and parameter.layout == torch.strided and parameter.numel()
-        if usual and is_plain and name not in masks:
+        if has_arithmetic(parameter) and is_plain and name not in masks:
             yield name, parameter.data  # not `detach()`, whose version autograd would see change
 
 
@@ -153,9 +153,12 @@ def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
     """Of a stack, by the kind of attention, where its keys are tokens; only masks that hide any."""
     if callable(inputs):
         return {}
-    unnamed = _marks_one_id(inputs)
     if not isinstance(inputs, Mapping):
+        unnamed = _marks_one_id(inputs)
         return {"attention": unnamed} if unnamed is not None and not crosses else {}
+    # Beside a mask of a known name, others are of something else, such as of places for images.
+    is_named = any(isinstance(inputs.get(name), Tensor) for name in (*_REAL, *_PADDED))
+    unnamed = None if is_named else _marks_one_id(inputs)
     masks = {}
     for name in (*_REAL, *_PADDED):
         given = inputs.get(name)
@@ -216,7 +219,7 @@ def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     for path, module in model.named_modules():
         own = dict(module.named_parameters(recurse=False))
         if own and all(parameter.ndim <= 1 or parameter.numel() == 1 for parameter in own.values()):
-            found |= {joined(path, name): parameter for name, parameter in own.items()}
+            found |= {joined(path, name): p for name, p in own.items() if has_arithmetic(p)}
     return found
 
 

@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 
 import torch
 
+from ....measure.passes import has_arithmetic
 from ...identify.stacks import wired_like
 from ...record import Stack
 from ...result import Severity
@@ -195,7 +196,7 @@ def _bias(
         for name, w in weights.items()
         if name.rpartition(".")[0] == path and name != f"{path}.{last}"
     ]
-    found = [vector.detach() for vector in beside if vector.shape == (width,)]
+    found = [v.detach() for v in beside if v.shape == (width,) and has_arithmetic(v)]
     return found[0] if len(found) == 1 else None
 
 
@@ -206,7 +207,7 @@ def _columns(matrices: list[torch.Tensor], width: int) -> torch.Tensor | None:
     reading = [
         matrix.detach().double()
         for matrix in matrices[:-1]
-        if matrix.ndim == 2 and width in matrix.shape
+        if matrix.ndim == 2 and width in matrix.shape and has_arithmetic(matrix)
     ]
     if not reading:
         return None
