@@ -196,11 +196,11 @@ def _gain(graph: Graph, number: int) -> NormGain | None:
         name=leaves[0].names[-1],
         total=float(total.mean()),
         own=float(own.mean()),
-        own_size=float(own.square().mean().sqrt()),
-        negative=float((own < 0).double().mean()),
         constant=bool((own == own[0]).all()),
         # In bfloat16, 1 + w keeps three digits.
         adds_one=float((total - own - 1).abs().max()) < 0.01,
+        total_size=float(total.square().mean().sqrt()),
+        total_negative=float((total < 0).double().mean()),
     )
 
 
