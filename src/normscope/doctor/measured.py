@@ -271,6 +271,10 @@ class ModelMeasurements:
     """Names of the parameters that no operation of the forward pass read, and no pass in training
     mode goes through.
     """
+    takes_more: bool = field(default=True, metadata=INNER)
+    """Whether the model takes inputs that it was not given, for which parts of it may wait, or that
+    is not known.
+    """
     unregistered: int = field(default=0, metadata=INNER)
     """How many tensors that ask for a gradient the pass read that are no parameters of the
     model.

@@ -23,7 +23,7 @@ from ..find.streams import Stream
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
 from ..record import Stack, norm_over, with_measured
-from ..trace.forward import Inputs, call_with, tokens_in
+from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
@@ -114,6 +114,7 @@ def _watched(
     stacks = with_reach(graph, streams, with_attention(graph, streams, stacks, inputs))
     measured = ModelMeasurements(
         unused_parameters=_idle(model, inputs, graph),
+        takes_more=takes_more(model, inputs),
         unregistered=unregistered_parameters(model, graph.trace),
         flat_gates=flat_gates(graph.trace),
         norm_gains=norm_gains(graph),

@@ -3,6 +3,7 @@ trained, tokens, masks, and logits."""
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,34 @@ def call_with(model: nn.Module, inputs: Inputs) -> Any:
         if isinstance(inputs, Mapping):
             return model(**inputs)
         return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
+
+
+_NO_INPUT = re.compile("mask|cache|past|position")
+"""In the names of arguments that say something of other inputs, and bring none of their own."""
+
+
+def takes_more(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether a forward takes inputs beside these, as those of images that a batch has none of; so
+    also where that is not known.
+    """
+    if callable(inputs):
+        return True
+    try:
+        parameters = inspect.signature(model.forward).parameters
+    except (TypeError, ValueError):
+        return True
+    if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters.values()):
+        return True
+    if isinstance(inputs, Mapping):
+        given = [*inputs]
+    else:
+        given = [*parameters][: 1 if isinstance(inputs, Tensor) else len(inputs)]
+    return any(
+        name not in given
+        and not isinstance(one.default, bool | int | float | str)
+        and not _NO_INPUT.search(name)
+        for name, one in parameters.items()
+    )
 
 
 def loss_of_output(
