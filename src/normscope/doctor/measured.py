@@ -60,6 +60,8 @@ class NormUse:
     """
     detached: bool = False
     """Whether no gradient passes through its statistics."""
+    keeps_mean: bool = False
+    """Whether it divides by the deviation about a mean that it leaves in."""
     features: int | None = None
     """The one that holds the features: matrices after it contract that alone; None where that does
     not show.

@@ -86,6 +86,7 @@ def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
         and _is_unit(graph, norm, with_gain(graph, number)),
         detached=norm is not None
         and any(graph.values[n].op == "detach" for n in graph.between(reads, number)),
+        keeps_mean=norm is not None and norm.keeps_mean,
         features=_features(graph, number),
     )
 

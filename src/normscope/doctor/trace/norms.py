@@ -77,6 +77,8 @@ class NormFunction:
     """
     over: tuple[int, ...] = (-1,)
     """The dimensions of its source that statistics are taken over, counted from the end."""
+    keeps_mean: bool = False
+    """Whether it divides by the deviation about a mean that it leaves in, x / √(Var x + ε)."""
 
     @property
     def is_curve(self) -> bool:
@@ -233,14 +235,35 @@ def _behaviour(norm: _Norm, x: Tensor, source: int) -> NormFunction | None:
     size = float(rows.mean())
     if not size or not isfinite(size) or not _close(_odd(norm, 2 * large), y):
         return None
-    # Every token comes out equally long: dividing by a sum is no norm.
-    if not _close(rows, rows.mean().expand(rows.shape)) or not _is_by_token(norm, large):
+    moved = large + 30
+    z, by_token = _odd(norm, moved), _is_by_token(norm, large)
+    keeps_mean = by_token and _keeps_mean(y, moved, z)
+    # Every token comes out equally long, its mean aside: dividing by a sum is no norm.
+    rows = _deviations(y) if keeps_mean else rows
+    if not by_token or not _close(rows, rows.mean().expand(rows.shape)):
         return _over_others(norm, large, y, source)
-    kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
+    kind: Literal["layer", "rms"] = "layer" if _close(z, y) else "rms"
     # Of two features, standardised ones are equally long by any measure, so that only here they
     # are.
     standard = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
-    return NormFunction(source, kind, _epsilon(norm, standard, size), size, size)
+    size = float(rows.mean())
+    epsilon = _epsilon(norm, standard, size)
+    return NormFunction(source, kind, epsilon, size, size, keeps_mean=keeps_mean)
+
+
+def _keeps_mean(y: Tensor, moved: Tensor, z: Tensor) -> bool:
+    """Whether z, which tokens with a mean come out as, is along them and of the same deviation as
+    y, which tokens without one come out as; and so longer.
+    """
+    deviations = _deviations(z)
+    along = functional.cosine_similarity(z, moved.double(), dim=-1)
+    grown = z.square().mean(-1) / deviations.square()
+    is_along = float(along.min()) > 1 - 1e-3 and float(grown.min()) > 1.1
+    return is_along and _close(_deviations(y), deviations)
+
+
+def _deviations(x: Tensor) -> Tensor:
+    return x.std(-1, correction=0)
 
 
 def _over_others(norm: _Norm, x: Tensor, y: Tensor, source: int) -> NormFunction | None:
