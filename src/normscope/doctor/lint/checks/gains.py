@@ -8,7 +8,6 @@ Embeddings are looked at beside what is added to their rows before the first blo
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
 
 from ...measured import NormGain, Table
 from ...result import Severity
@@ -128,16 +127,11 @@ def gain_convention(patient: Patient) -> Iterator[Fault]:
     if not patient.trained or len(gains) < _FEWEST_GAINS:
         return
     told = _by_losses(patient)
-    if told is None:
-        yield from _by_places(gains)
-    elif told:
-        yield told
+    yield from _by_places(gains) if told is None else told
 
 
-def _by_losses(patient: Patient) -> Fault | Literal[False] | None:
-    """What the losses with all gains off by 1 say: False where gains are right, None where they say
-    nothing.
-    """
+def _by_losses(patient: Patient) -> list[Fault] | None:
+    """What the losses with all gains off by 1 say; None where they say nothing."""
     seen = patient.observed
     told = [
         (share, by)
@@ -150,10 +144,10 @@ def _by_losses(patient: Patient) -> Fault | Literal[False] | None:
     nats, rewired = seen.shifted_loss_nats[by], seen.rewired_loss_nats
     # Another placement may explain more.
     if share < 0 or (rewired is not None and rewired <= nats):
-        return False
+        return []
     gains = seen.norm_gains
     step = "1 added to" if by > 0 else "1 taken from"
-    return Fault(
+    fault = Fault(
         severity=Severity.ERROR if share >= MUCH_LOWER else Severity.WARNING,
         where=gains,
         message=f"the gains of {len(gains)} norms are off by 1: they multiply by "
@@ -161,6 +155,7 @@ def _by_losses(patient: Patient) -> Fault | Literal[False] | None:
         f"a token, and {nats:.2f} with {step} each of them",
         fix=_convention(by, adds_one=all(gain.adds_one for gain in gains)),
     )
+    return [fault]
 
 
 def _by_places(gains: Sequence[NormGain]) -> Iterator[Fault]:
