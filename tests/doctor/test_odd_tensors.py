@@ -155,6 +155,68 @@ def test_a_branch_that_ends_in_other_numbers_gets_no_gradient(name):
     assert "dead-sublayer" in [finding.id for finding in found.findings]
 
 
+class Giving(nn.Module):
+    """A model, and what is made of its logits."""
+
+    def __init__(self, made_of: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.model, self.made_of = Model(lambda: Stack(pre, pre, blocks=2, final=1)), made_of
+
+    def forward(self, ids: Tensor) -> Any:
+        return self.made_of(self.model(ids))
+
+
+GIVEN: dict[str, Callable[[Tensor], Any]] = {
+    "numbers of 8 bits": lambda logits: logits.to(EIGHT_BITS),
+    "nothing and logits": lambda logits: (torch.zeros(0, 3), logits),
+    "nothing under a name": lambda logits: {"logits": logits[:, :0], "states": logits},
+    "whole numbers and logits": lambda logits: [logits.argmax(-1), logits],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_is_given_beside_logits_is_no_hindrance(name):
+    found = normscope.diagnose(Giving(GIVEN[name]), (IDS,), advise=False)
+    assert [stack.placement for stack in found.stacks] == ["pre-ln"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("made_of", "said"),
+    [
+        (torch.fft.fft, "returned complex numbers only"),
+        (lambda logits: logits > 0, "returned integers only"),
+        (lambda logits: logits[:, :0], "no tensor of two dimensions or more"),
+        (lambda logits: logits[..., :0], "no tensor of two dimensions or more"),
+    ],
+)
+def test_an_output_that_no_loss_can_be_taken_of_is_refused_in_a_line(made_of, said):
+    with pytest.raises(ValueError, match=said) as refused:
+        normscope.diagnose(Giving(made_of), (IDS,), advise=False)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_buffers_and_parameters_of_every_kind_are_no_hindrance():
+    model = Model(lambda: Stack(pre, pre, blocks=2, final=1))
+    for number, kind in enumerate((EIGHT_BITS, COMPLEX, torch.bool, torch.float64)):
+        model.register_buffer(f"some_{number}", torch.ones(3).to(kind))
+        model.register_buffer(f"none_{number}", torch.ones(0).to(kind))
+    model.unused = nn.Parameter(torch.ones(3, dtype=COMPLEX))
+    model.empty = nn.Parameter(torch.ones(0, WIDTH))
+    found = normscope.diagnose(model, (IDS,), advise=False)
+    assert [stack.placement for stack in found.stacks] == ["pre-ln"]
+
+
+@pytest.mark.parametrize("shape", [(0, 7), (2, 0)])
+def test_a_batch_of_nothing_is_refused_in_a_line(shape):
+    model = Model(lambda: Stack(pre, pre, blocks=2, final=1))
+    with pytest.raises(ValueError, match="no residual stream found") as refused:
+        normscope.diagnose(model, (torch.zeros(shape, dtype=torch.long),), advise=False)
+    assert "\n" not in str(refused.value)
+
+
 class Attending(nn.Module):
     """Attention by a function of queries, keys and values."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -268,7 +269,8 @@ def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
         raise ValueError(f"the forward pass raised {in_one_line(error)}") from error
     found = list(tensors_in(trace.output))
     if not any(tensor.is_floating_point() for tensor in found):
-        what = "integers only" if found else f"no tensor, but {type(trace.output).__name__}"
+        numbers = "complex numbers" if any(map(torch.is_complex, found)) else "integers"
+        what = f"{numbers} only" if found else f"no tensor, but {type(trace.output).__name__}"
         raise ValueError(
             f"the forward pass returned {what}; the model must give hidden states, logits or a loss"
         )

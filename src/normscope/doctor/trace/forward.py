@@ -99,12 +99,12 @@ def main_tensor(output: Any) -> Tensor | None:
     """The logits where the output names some, else its first floating-point tensor with two
     dimensions or more.
 
-    None where there is no such tensor.
+    None where there is no such tensor with any entries.
     """
     logits = named_in(output, "logits")
-    if isinstance(logits, Tensor):
+    if isinstance(logits, Tensor) and logits.numel():
         return logits
-    found = tensors_in(output, inside_objects=False)
+    found = (tensor for tensor in tensors_in(output, inside_objects=False) if tensor.numel())
     return next(
         (tensor for tensor in found if tensor.is_floating_point() and tensor.ndim >= 2), None
     )
