@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..choosing.rates import BestOfSmaller
+from ..measure.autocast import without_autocast
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint, reasons
@@ -60,6 +61,7 @@ class Diagnosis(Record):
         return diagnosis_html(self)
 
 
+@without_autocast()
 def diagnose(
     model: nn.Module,
     batch: Inputs,
@@ -80,7 +82,8 @@ def diagnose(
     """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do
     without one.
 
-    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises
+    Weights, gradients, buffers, modes and random states are bit for bit as they were. What the
+    forward pass does under autocast is read in the precision of the weights. Raises
     ValueError for a model that cannot be looked at, a loss that is not finite, an unknown optimiser
     or rule, or a rate that is not positive.
     """
@@ -126,6 +129,7 @@ def diagnose(
     return _linted(patient, silenced, target, trained=trained)
 
 
+@without_autocast()
 def structure(
     model: nn.Module,
     batch: Inputs,

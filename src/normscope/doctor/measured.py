@@ -60,6 +60,8 @@ class NormUse:
     """
     detached: bool = False
     """Whether no gradient passes through its statistics."""
+    keeps_mean: bool = False
+    """Whether it divides by the deviation about a mean that it leaves in."""
     features: int | None = None
     """The one that holds the features: matrices after it contract that alone; None where that does
     not show.
@@ -204,13 +206,13 @@ class NormGain:
     """Mean of what the output is multiplied with."""
     own: float
     """Mean of the parameter's entries, which are 1 less where the forward pass adds 1."""
-    own_size: float
-    """Their root mean square."""
-    negative: float
-    """The share of them below 0."""
     constant: bool
     """Whether they are all alike, as at the start of any training."""
     adds_one: bool
+    total_size: float
+    """Root mean square of what the output is multiplied with."""
+    total_negative: float
+    """The share of that below 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +273,10 @@ class ModelMeasurements:
     """Names of the parameters that no operation of the forward pass read, and no pass in training
     mode goes through.
     """
+    takes_more: bool = field(default=True, metadata=INNER)
+    """Whether the model takes inputs that it was not given, for which parts of it may wait, or that
+    is not known.
+    """
     unregistered: int = field(default=0, metadata=INNER)
     """How many tensors that ask for a gradient the pass read that are no parameters of the
     model.
@@ -282,6 +288,10 @@ class ModelMeasurements:
     rewired_loss_nats: float | None = field(default=None, metadata=INNER)
     """The loss on the same batch were the stacks that are wired as Pre-LN wired as Post-LN, or the
     other way round; None where that was not looked for, or is not known."""
+    shifted_loss_nats: Mapping[int, float] = field(default_factory=dict, metadata=INNER)
+    """The loss on the same batch with 1 added to every gain of a norm, under 1, and with 1 taken
+    away, under -1; empty where that was not looked for.
+    """
     flat_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Parameters whose σ or tanh has next to no slope left, with the share of their entries of
     which that holds.
@@ -321,6 +331,11 @@ class ModelMeasurements:
     """The innermost modules that write into data in place, each with the number of what it is
     then.
     """
+
+    @property
+    def gain_names(self) -> set[str]:
+        """Names of the parameters that norms are multiplied with."""
+        return {gain.name for gain in self.norm_gains}
 
     @property
     def predicts_next(self) -> bool:

@@ -224,9 +224,12 @@ def inner_norms(
 
 
 def _product_before(graph: Graph, number: int) -> int:
-    """The last matrix product on the way to a value, or where that way forks."""
-    while graph.values[number].op not in PRODUCTS and len(graph.predecessors[number]) == 1:
-        (number,) = graph.predecessors[number]
+    """The last matrix product on the way to a value, where that way forks along its largest part.
+
+    A rotation takes a value apart and puts it together again, with tables that are smaller.
+    """
+    while graph.values[number].op not in PRODUCTS and graph.predecessors[number]:
+        number = max(graph.predecessors[number], key=lambda n: graph.values[n].tensor.numel())
     return number
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
@@ -374,7 +375,8 @@ def _multiply(graph: Graph, found: _Factor, value: TracedValue, through: int) ->
             given.origin == Origin.TRAINABLE
             and given.tensor.numel() < graph.values[through].shape[-1]
         )
-        number = float(given.tensor) if given.tensor.numel() == 1 else nan
+        is_number = given.tensor.numel() == 1 and not given.tensor.is_complex()
+        number = float(given.tensor) if is_number else nan
     if number == number and number:
         found.constant *= number if value.op == "mul" else 1 / number
 
@@ -413,7 +415,8 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
         rows = _rows(whole.shape[-2], whole)
         raw = logits = whole.index_select(-2, rows).float()
         scores = None if place.scores is None else graph.values[place.scores].tensor
-        if scores is not None and scores.numel() == whole.numel():
+        known = scores is not None and has_arithmetic(scores)
+        if known and scores is not None and scores.numel() == whole.numel():
             raw = scores.reshape(whole.shape).index_select(-2, rows).float() * after.constant
         return rows, raw, logits
     query, key = (graph.values[n].tensor for n in (place.queries, place.keys))

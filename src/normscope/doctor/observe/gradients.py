@@ -316,14 +316,12 @@ def _opened(
     """Move what gets a gradient, look who else gets one then, and move that too, until every
     sub-layer has opened.
     """
-    direction = {name: -gradient.sign() for name, gradient in gradients.items()}
+    direction = {name: -gradient.sgn() for name, gradient in gradients.items()}
     opened: set[str] = set()
     for _ in range(ROUNDS):
         with moved(weights, direction, _STEP):
             new = {
-                name: -gradient.sign()
-                for name, gradient in again().items()
-                if name not in direction
+                name: -gradient.sgn() for name, gradient in again().items() if name not in direction
             }
         opened |= new.keys()
         direction |= new

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
@@ -77,6 +78,8 @@ def _reach(
     ):
         return False, ()
     if any(graph.values[n].shape[:-1] != shape or not graph.depends(wanted, n) for n in reads):
+        return False, ()
+    if not all(has_arithmetic(graph.values[n].tensor) for n in (wanted, *reads)):
         return False, ()
     if all(keeps_rows(graph, n, branch.output) for n in reads):
         return False, ()
