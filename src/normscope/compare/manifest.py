@@ -12,7 +12,7 @@ from ..limits.ours import SealedJson
 from ..limits.reading import parse_toml
 from ..runs.config import load_run_config
 from ..settings.tables import differences
-from ..tasks.protocol import AnyCorpus
+from ..tasks.protocol import AnyCorpus, StartingWeights
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -70,6 +70,9 @@ class Manifest:
     measured: parameters, memory_bytes (weights, gradients, the optimiser's state, and what the
     passes of a batch keep), flops of an update, in products, and seconds of a batch on this
     machine's CPU, forward and backward: the least of a few."""
+    weights: Mapping[str, StartingWeights] = field(default_factory=dict)
+    """By the name of a placement, with which weights its runs begin, where the configuration does
+    not say it."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -93,8 +96,8 @@ def _writable(text: str) -> str:
 _KIND = SealedJson(
     format_name="normscope-comparison",
     version=1,
-    keys=frozenset(entry.name for entry in fields(Manifest)) - {"costs"},
-    optional=frozenset({"costs"}),  # comparisons of earlier versions have none
+    keys=frozenset(entry.name for entry in fields(Manifest)) - {"costs", "weights"},
+    optional=frozenset({"costs", "weights"}),  # comparisons of earlier versions have none
     again="remove it and try again: the runs are found without it",
 )
 
@@ -150,6 +153,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             cells=tuple(map(str, table["cells"])),
             failed={str(name): str(why) for name, why in table["failed"].items()},
             costs={name: _cost(one) for name, one in table.get("costs", {}).items()},
+            weights={name: _start(one) for name, one in table.get("weights", {}).items()},
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
@@ -164,6 +168,13 @@ def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
     ):
         raise ValueError(f"what a placement takes is four numbers above 0, got {found}")
     return found
+
+
+def _start(found: Mapping[str, str]) -> StartingWeights:
+    """As it was kept. Raises AttributeError, TypeError or ValueError for what is none."""
+    if not all(isinstance(words, str) for words in found.values()):
+        raise ValueError(f"starting weights are told in words, got {found}")
+    return StartingWeights(**found)
 
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:

@@ -23,7 +23,14 @@ from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate
 from ..train.run_folder import Event
 from . import curves
-from .conclusion import conclusion, facts, facts_of_costs, facts_of_stopping, formula_in
+from .conclusion import (
+    conclusion,
+    facts,
+    facts_of_costs,
+    facts_of_stopping,
+    facts_of_weights,
+    formula_in,
+)
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command
@@ -194,6 +201,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
             ),
             *facts_of_stopping(rows),
             *facts_of_costs(manifest.costs),
+            *facts_of_weights(manifest.weights),
         ],
         formulas=[
             (named(p).title, formula_in(p, first))
