@@ -78,6 +78,7 @@ MAY_IMPORT = {
         "settings",
         "tasks",
         "train",
+        "transplant",
     },
     "catalogue": {"placement", "report"},
     # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn

@@ -4,7 +4,7 @@ another placement.
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -106,7 +106,7 @@ def transplant(
     to: str,
     *,
     inputs: Inputs | None = None,
-    initialise: Literal["draw", "keep"] = "draw",
+    initialise: Literal["draw", "keep"] | None = None,
     stack: str | None = None,
     optimizer: Optimizer | None = None,
 ) -> nn.Module:
@@ -117,9 +117,11 @@ def transplant(
     transplanted model of transformers, has written: then the model gets the weights that lie there.
     inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
     tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
-    initialise: "draw" draws the sub-layers' matrices from torch's generator as the placement wants
-    them, and puts norms back to where they start; "keep" leaves trained weights alone, and
-    `model.transplanted.change` says how much the outputs changed, 0 where they are the same bits.
+    initialise: "draw" draws the plain matrices of attention and feed-forward from torch's generator
+    as the placement wants them, and puts norms back to where they start, but for what is frozen;
+    "keep" leaves all weights alone, and `model.transplanted.change` says how much the outputs
+    changed, 0 where they are the same bits. Without it, a model that shows a sign of having been
+    trained keeps its weights, and others are drawn; `model.transplanted.reason` says why.
     stack: the name of the residual stream that is meant, where a model has several that are not an
     encoder and its decoder. optimizer: one that was made before, of the model's parameters: it gets
     what the placement adds as a group with the settings of its first one, and where weights are
@@ -144,12 +146,21 @@ def transplant(
     if folder is not None:
         restore(model, folder, inputs)
     else:
-        surgery.transplant(model, named(to), inputs, initialise=initialise, stack=stack)
+        known = bool(optimizer and optimizer.state)
+        surgery.transplant(
+            model,
+            named(to),
+            inputs,
+            initialise=initialise,
+            stack=stack,
+            trained="its optimizer has taken steps" if known else "",
+        )
     if optimizer is not None:
         added = [one for one in model.parameters() if id(one) not in before]
         if added:
             optimizer.add_param_group({**optimizer.param_groups[0], "params": added})
-        if folder is not None or initialise == "draw":
+        done: Any = model.transplanted
+        if folder is not None or done.initialise == "draw":
             optimizer.state.clear()
     return model
 

@@ -12,6 +12,7 @@ from ..placement import AsBuilt, StandIn, named
 from ..placement.printing import formula
 from ..report.comparison.contents import Status
 from ..report.words import counted, joined, number, short_name, significant
+from ..tasks.protocol import StartingWeights
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train.record import RunRecord
@@ -428,3 +429,29 @@ def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, 
             words += f": {memory:.2f} times the memory and {time:.2f} times the time"
         rows.append((f"Cost of {named(name).title}", words))
     return rows
+
+
+def facts_of_weights(weights: Mapping[str, StartingWeights]) -> list[tuple[str, str]]:
+    """With which weights each placement begins, and which of them differ in more than the
+    placement.
+    """
+    titles = {name: named(name).title for name in weights}
+    rows = [(f"Weights of {titles[name]}", one.told) for name, one in weights.items()]
+    confounded = not_comparable(weights)
+    return [*rows, ("Not comparable", confounded)] if confounded else rows
+
+
+def not_comparable(weights: Mapping[str, StartingWeights]) -> str:
+    """Which placements differ from the model as it is built in more than the placement, in words;
+    "" for none.
+    """
+    unlike = [
+        f"{named(name).title} ({one.unlike_own})" for name, one in weights.items() if one.unlike_own
+    ]
+    if not unlike or AsBuilt.name not in weights:
+        return ""
+    return (
+        f"{AsBuilt.title} beside {'; '.join(unlike)}: these matrices start with entries of so many "
+        "times the size that the model's own code draws, so that a difference is of placement and "
+        "initial weights together"
+    )

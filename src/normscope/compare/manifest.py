@@ -14,7 +14,7 @@ from ..limits.reading import parse_toml
 from ..placement import registered
 from ..runs.config import left_open, load_run_config
 from ..settings.tables import differences
-from ..tasks.protocol import AnyCorpus
+from ..tasks.protocol import AnyCorpus, StartingWeights
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
@@ -75,6 +75,9 @@ class Manifest:
     own_placement: str = ""
     """The registered name of what the doctor finds in a model of the user's as it is built; ""
     where that was not asked, or where it finds none that is sure."""
+    weights: Mapping[str, StartingWeights] = field(default_factory=dict)
+    """By the name of a placement, with which weights its runs begin, where the configuration does
+    not say it."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -98,8 +101,9 @@ def _writable(text: str) -> str:
 _KIND = SealedJson(
     format_name="normscope-comparison",
     version=1,
-    keys=frozenset(entry.name for entry in fields(Manifest)) - {"costs", "own_placement"},
-    optional=frozenset({"costs", "own_placement"}),  # earlier versions have none
+    keys=frozenset(entry.name for entry in fields(Manifest))
+    - {"costs", "weights", "own_placement"},
+    optional=frozenset({"costs", "weights", "own_placement"}),  # earlier versions have none
     again="remove it and try again: the runs are found without it",
 )
 
@@ -155,6 +159,7 @@ def read_manifest(folder: Path) -> Manifest | None:
             cells=tuple(plain(name, file) for name in table["cells"]),
             failed={str(name): str(why) for name, why in table["failed"].items()},
             costs={name: _cost(one) for name, one in table.get("costs", {}).items()},
+            weights={name: _start(one) for name, one in table.get("weights", {}).items()},
             own_placement=_known(table.get("own_placement", "")),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -175,6 +180,13 @@ def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
     ):
         raise ValueError(f"what a placement takes is four numbers above 0, got {found}")
     return found
+
+
+def _start(found: Mapping[str, str]) -> StartingWeights:
+    """As it was kept. Raises AttributeError, TypeError or ValueError for what is none."""
+    if not all(isinstance(words, str) for words in found.values()):
+        raise ValueError(f"starting weights are told in words, got {found}")
+    return StartingWeights(**found)
 
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:

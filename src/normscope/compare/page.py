@@ -33,6 +33,7 @@ from .conclusion import (
     facts_of_absence,
     facts_of_costs,
     facts_of_stopping,
+    facts_of_weights,
     formula_in,
 )
 from .grid import Arm, Cell
@@ -215,6 +216,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
             *facts_of_stopping(rows),
             *facts_of_absence(named_records),
             *facts_of_costs(manifest.costs),
+            *facts_of_weights(manifest.weights),
         ],
         formulas=[
             (named(p).title, formula_in(p, first))

@@ -134,6 +134,25 @@ class AttentionMeasurements:
     """Whether what is weighed depends on its place."""
 
 
+MatrixPart = Literal["", "query", "key", "value", "output", "ffn_in", "ffn_out"]
+"""What a weight matrix is for, in the words of initialisation; "" where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixUse:
+    """A plain weight matrix of a sub-layer, (out, in) or one for each expert, or some of its rows:
+    data is multiplied with its entries as they are.
+    """
+
+    parameter: str
+    """Its name in the model."""
+    part: MatrixPart
+    rows: tuple[int, ...] = ()
+    """Of its outputs those that are for it; none where all are."""
+    outputs_last: bool = False
+    """Whether its last dimension is that of its outputs, as transformers' Conv1D keeps it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SublayerMeasurements:
     """One sub-layer F at work."""
@@ -159,6 +178,8 @@ class SublayerMeasurements:
     """Those of `parameters` that data is multiplied with in products and convolutions, and those
     that such a matrix is made from. Biases and the gains of norms are not among them: theory's
     gradients are those of matrices."""
+    uses: tuple[MatrixUse, ...] = field(default=(), metadata=INNER)
+    """The plain ones among `matrices`, in their order; none where that was not looked for."""
     gradient_norm: float | None = None
     """Frobenius norm of the loss's gradient with respect to those of `matrices` that are trained;
     None without a loss or any such matrix."""

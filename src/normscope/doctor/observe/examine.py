@@ -34,6 +34,7 @@ from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
+from .uses import with_uses
 
 _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
 
@@ -100,6 +101,15 @@ def examined_without_gradients(model: nn.Module, inputs: Inputs) -> _Examination
     _refuse_meta(model)
     _, _, stacks, measured = _watched(model, inputs)
     return stacks, measured
+
+
+def examined_for_drawing(model: nn.Module, inputs: Inputs) -> tuple[Stack, ...]:
+    """The same stacks, with what the matrices of each sub-layer are for. Raises ValueError as
+    `find_stacks` does.
+    """
+    _refuse_meta(model)
+    graph, streams, stacks, _ = _watched(model, inputs)
+    return with_uses(graph, streams, stacks)
 
 
 def _watched(

@@ -32,7 +32,8 @@ _SHOWS = 1e-6
 _NOTHING = 1e-30
 """Weights below are 0: masks that add -100 leave 4e-44."""
 
-_SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
+SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
+"""Operations by which tokens are sent somewhere, or chosen."""
 
 
 def with_reach(
@@ -85,7 +86,7 @@ def _reach(
         return False, ()
     # Where tokens are sent by what they are, another token changes the places of the others.
     if any(
-        graph.values[inside].op in _SENDING for n in reads for inside in graph.between(n, wanted)
+        graph.values[inside].op in SENDING for n in reads for inside in graph.between(n, wanted)
     ):
         return False, ()
     turned = _is_turned(graph, shape)
