@@ -170,7 +170,10 @@ def rooms() -> dict[str, Size]:
 
 
 def _row(name: str, size: Size) -> str:
-    return f"{name:45}{size.files:6}{size.lines:9,}{size.nodes:11,}{size.nodes_a_line:9.1f}{size.median_docstring:11.0f}"
+    return (
+        f"{name:45}{size.files:6}{size.lines:9,}{size.nodes:11,}{size.nodes_a_line:9.1f}"
+        f"{size.median_docstring:11.0f}"
+    )
 
 
 def main() -> None:

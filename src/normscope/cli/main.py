@@ -84,7 +84,7 @@ Where to start:
       Train several placements on your own data and write a report.
 
 All verbs: normscope --help. One verb: normscope compare --help. Names complete in your shell after \
-normscope --install-completion."""
+normscope --install-completion."""  # noqa: E501
 """What a newcomer reads who types `normscope` alone."""
 
 

@@ -127,13 +127,9 @@ class Cell:
         """
         if split is None or self.is_evaluated(split):
             return []
-        words = [
-            "--split",
-            split,
-            "--save",
-            str(self.evaluation_file(split)),
-            *["--trust"] * bool(self.config.imports),
-        ]
+        words = ["--split", split, "--save", str(self.evaluation_file(split))]
+        if self.config.imports:
+            words.append("--trust")
         return [["-m", "normscope", "evaluate", str(self.folder.path), *words]]
 
 

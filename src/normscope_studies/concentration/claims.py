@@ -125,9 +125,10 @@ def _bounded_claim(
     means = {place: float(delta.mean) for place, delta in deltas.items()}
     worst = max(means, key=lambda place: means[place])
     needed = max(float(one[f"epsilon_{side}"].mean) for one in found.values())
-    sign, sides, source = "|Z - EZ| > ε EZ", "two-sided", "with both sides: corrected"
-    if side == "above":
-        sign, sides, source = "Z > (1 + ε) EZ", "one-sided", "definition 1"
+    above = side == "above"
+    sign = "Z > (1 + ε) EZ" if above else "|Z - EZ| > ε EZ"
+    sides = "one-sided" if above else "two-sided"
+    source = "definition 1" if above else "with both sides: corrected"
     return judged(
         name=f"Bounded, {sides}: {name}",
         statement=f"‖x‖² is ({config.epsilon:g}, {config.delta:g})-bounded: Pr[{sign}] ≤ δ.",

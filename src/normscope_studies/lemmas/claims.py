@@ -143,7 +143,9 @@ def pre_ln(config: measure.LemmasConfig, q: Estimate) -> list[Claim]:
     """The paper's bounds in both ways to count, the digests' and the value between them; q: by
     completed blocks.
     """
-    blocks, after, most = config.blocks, part(q, slice(1, None)), PREDICTED_WITHIN
+    blocks = config.blocks
+    after = part(q, slice(1, None))
+    most = PREDICTED_WITHIN
     bounds_X2, stated_X2 = completed_bounds(blocks), counted_bounds(blocks)
     outside = [answer is False for answer in each_between(part(q, slice(blocks)), *stated_X2.T)]
     firsts = zip(q.mean[:4], stated_X2[:4, 0], strict=False)
