@@ -1,7 +1,7 @@
 """The house in numbers: its size in syntax nodes, lines and files, its docstrings and its nouns.
 
 `python tests/anatomy.py` prints them, `--rooms` a row a room, `--homonyms` the nouns that several
-modules define. Sizes are there to be looked at and have no limit; what a test holds stands in
+modules define. The whole has no limit; a file and a function have one. What a test holds stands in
 `test_anatomy.py` and `test_architecture.py`.
 """
 
