@@ -341,13 +341,15 @@ import torch
 import normscope
 from normscope.cli.main import command_line
 
-model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2)
+layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+model = torch.nn.TransformerEncoder(layer, 2)
 inputs = torch.randn(2, 5, 16)
 normscope.transplant(model, "pre-ln", inputs=inputs)
 print(repr(normscope.diagnose(model, inputs)))
 doctor = ["doctor", "{file}:build"]
 with_batches = ["doctor", "{file}:model_alone"]
-for words in (["placements"], ["predict", "pre-ln"], ["choose", "--blocks", "12"], doctor, with_batches, ["--help"]):
+told = (["placements"], ["predict", "pre-ln"], ["choose", "--blocks", "12"])
+for words in (*told, doctor, with_batches, ["--help"]):
     with suppress(SystemExit):
         command_line(*words[:1])(words)
     print("came through:", words[0])

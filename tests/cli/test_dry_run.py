@@ -68,7 +68,9 @@ def test_a_shell_runs_each_line_as_one_command(printed: Callable[..., str], tmp_
     assert lines.count("\n") == 2
 
 
-def test_the_machine_that_trains_says_what_is_left_to_it(printed: Callable[..., str], tmp_path: Path) -> None:
+def test_the_machine_that_trains_says_what_is_left_to_it(
+    printed: Callable[..., str], tmp_path: Path
+) -> None:
     words = shlex.split(printed(tmp_path).splitlines()[0])
     file, run = Path(words[2]), Path(words[4])
     asked = load(file).train
@@ -123,6 +125,4 @@ def test_what_is_left_open_is_no_difference_between_runs(tmp_path: Path) -> None
     refuse_unlike(cells(), there, manifest, fingerprint, tmp_path)
     refuse_unlike(there, cells(), manifest, fingerprint, tmp_path)
     with pytest.raises(UserError, match=r"train\.precision: 'fp32' there, 'bf16' now"):
-        refuse_unlike(
-            cells('train.precision="bf16"'), cells(), manifest, fingerprint, tmp_path
-        )
+        refuse_unlike(cells('train.precision="bf16"'), cells(), manifest, fingerprint, tmp_path)

@@ -299,7 +299,9 @@ def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
         flip(file, bit)
         with pytest.raises(
             UserError,
-            match=rf"^{file} is damaged .*; remove it and try again: the runs are found without it$",
+            match=(
+                rf"^{file} is damaged .*; remove it and try again: the runs are found without it$"
+            ),
         ) as error:
             former_manifest(tmp_path / "out", lambda config: pytest.fail("the file says it"))
         assert "\n" not in str(error.value)

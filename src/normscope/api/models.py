@@ -63,8 +63,7 @@ def diagnose(
     weights. wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
     configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
     rule to leave out, or several.
-    watch: told of each stage as it begins, of how many of its parts are done, and of how many there
-    are.
+    watch: told of each stage as it begins, with how many of its parts are done and how many it has.
 
     A model with weights that are infinite or NaN is looked at with 0 in their place, without
     gradients or advice, and the rule that finds them is the only one that is asked.
@@ -73,31 +72,50 @@ def diagnose(
     ValueError for a model that cannot be looked at or that no inputs can be drawn for, a loss that
     is not finite, an unknown optimiser, placement or rule, or a rate that is not positive.
     """
-    if batch is None:
-        try:
-            batch, drawn_loss = sampled(
-                model, SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
-            )
-        except UserError as error:
-            raise ValueError(str(error)) from error
-        loss = loss or drawn_loss
+    batch, loss = _batch_and_loss(model, batch, loss, tokens, sequences, seed)
     return diagnosed(
         model,
         batch,
-        loss=loss or own_loss(model, batch),
+        loss=loss,
         optimizer=optimizer,
         wanted_rate=wanted_rate,
         wanted_warmup_updates=wanted_warmup_updates,
         loading=loading,
-        wanted_placement=named(wanted_placement).name
-        if wanted_placement
-        else configured_placement(model),
+        wanted_placement=_name_of(wanted_placement) or configured_placement(model),
         clip_norm=clip_norm,
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,
         advise=advise,
         watch=watch,
     )
+
+
+def _batch_and_loss(
+    model: nn.Module,
+    batch: Inputs | None,
+    loss: Callable[..., Tensor] | None,
+    tokens: int,
+    sequences: int,
+    seed: int,
+) -> tuple[Inputs, Callable[..., Tensor] | None]:
+    """Returns what was given, or random inputs and their loss; without a loss, what the model
+    computes itself from inputs that have labels, and None for others.
+
+    Raises ValueError where no inputs can be drawn.
+    """
+    if batch is None:
+        drawing = SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
+        try:
+            batch, drawn_loss = sampled(model, drawing)
+        except UserError as error:
+            raise ValueError(str(error)) from error
+        loss = loss or drawn_loss
+    return batch, loss or own_loss(model, batch)
+
+
+def _name_of(placement: str | None) -> str | None:
+    """Returns the name that a placement is registered by. Raises ValueError for an unknown one."""
+    return named(placement).name if placement else None
 
 
 @checked

@@ -53,11 +53,15 @@ def choose(
     names = shared.placement_names(placements or ())
     with user_errors(ValueError):
         case = ModelToTrain(
-            model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens
-        )  # type: ignore[arg-type]
+            model=model,  # type: ignore[arg-type]
+            blocks=blocks,
+            width=width,
+            optimizer=optimizer,
+            tokens=tokens,
+        )
         found = chosen(case, () if names == ["all"] else names)
     if as_json:
-        from ..choosing.choice import plain
+        from ..choosing.recommending import plain
 
         typer.echo(json.dumps(plain(found), ensure_ascii=False, indent=1))
         return

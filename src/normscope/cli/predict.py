@@ -70,8 +70,6 @@ def predict(
         "loops": loops,
         "width": width,
         "heads": heads,
-    }
-    values |= {
         "tokens": tokens,
         "vocabulary": vocabulary,
         "setting": setting,
@@ -81,6 +79,11 @@ def predict(
     with user_errors(ValueError):
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))
+    _show(prediction, as_json=as_json, plot=plot)
+
+
+def _show(prediction: "Prediction", *, as_json: bool, plot: Path | None) -> None:
+    """Writes the curves where they were asked for, and prints the prediction."""
     if plot is not None:
         write_text("--plot", plot, prediction.svg(), CHART)
     if as_json:

@@ -130,13 +130,9 @@ class Cell:
         """
         if split is None or self.is_evaluated(split):
             return []
-        words = [
-            "--split",
-            split,
-            "--save",
-            str(self.evaluation_file(split)),
-            *["--trust"] * bool(self.config.imports),
-        ]
+        words = ["--split", split, "--save", str(self.evaluation_file(split))]
+        if self.config.imports:
+            words.append("--trust")
         return [["-m", "normscope", "evaluate", str(self.folder.path), *words]]
 
 
@@ -216,55 +212,75 @@ def grid_of(
     placement and a warm-up in updates, instead of every combination of the two. Raises UserError
     where two places give an axis differently.
     """
-    defaults, task = list[str](), task_of(base)
-
-    def values(
-        title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None
-    ) -> list[Any]:
-        given = [
-            (f"{option(name)} gives {_listed(several)}", list(several))
-            for name, several in options.items()
-            if several is not None
-        ]
-        if key in places:
-            value = attrgetter(key)(base)
-            given.append((f"{places[key]} gives {key} = {value}", [value]))
-        for (one, these), (other, those) in itertools.combinations(given, 2):
-            if set(these) != set(those):
-                raise UserError(f"{one}, but {other}: leave one of them out")
-        if not given:
-            defaults.append(f"{title} {_listed(default)}")
-        return given[0][1] if given else list(default)
-
-    whole = placements is not None and list(placements) == ["all"]
-    named_ones = (
-        task.defined(base) if whole else placements and [registered_name(one) for one in placements]
-    )
-    pairs = arms and [(registered_name(placement), updates) for placement, updates in arms]
-    of_arms = [None, None] if pairs is None else [[pair[part] for pair in pairs] for part in (0, 1)]
+    task = task_of(base)
+    axes = _Axes(base, places)
+    named_ones: Sequence[str] | None = None
+    if placements is not None:
+        every_one = list(placements) == ["all"]
+        named_ones = task.defined(base) if every_one else list(map(registered_name, placements))
+    pairs = arm_placements = arm_warmups = None
+    if arms is not None:
+        pairs = [(registered_name(placement), updates) for placement, updates in arms]
+        arm_placements = [placement for placement, _ in pairs]
+        arm_warmups = [updates for _, updates in pairs]
     spelled_ones = optimizers and [spelled(name, OPTIMIZERS) for name in optimizers]
-    every = values(
-        "placements", "model.placement", task.compared, arms=of_arms[0], placements=named_ones
+    every = axes.values(
+        "placements", "model.placement", task.compared, arms=arm_placements, placements=named_ones
     )
-    warmups = values(
+    warmups = axes.values(
         "warm-ups in updates",
         "schedule.warmup_updates",
         (0, 200),
-        arms=of_arms[1],
+        arms=arm_warmups,
         warmup_updates=warmups_updates,
     )
+    rates = axes.values("peak learning rate", "optimizer.peak_lr", (3e-3,), peak_lr=peak_lrs)
+    names = axes.values("optimiser", "optimizer.name", ("adam",), optimizers=spelled_ones)
     grid = Grid(
         placements_and_warmups=tuple(itertools.product(every, warmups) if pairs is None else pairs),
-        peak_lrs=tuple(
-            values("peak learning rate", "optimizer.peak_lr", (3e-3,), peak_lr=peak_lrs)
-        ),
-        optimizers=tuple(values("optimiser", "optimizer.name", ("adam",), optimizers=spelled_ones)),
+        peak_lrs=tuple(rates),
+        optimizers=tuple(names),
         seeds=seeds,
         # One thread a run unless the configuration says otherwise: the grid fills the cores with
         # runs.
         threads=base.train.threads if "train.threads" in places else 1,
     )
-    return grid, defaults
+    return grid, axes.defaults
+
+
+class _Axes:
+    """What options and a configuration give of a grid's axes.
+
+    places: by dotted key, what sets it in the configuration.
+    """
+
+    def __init__(self, base: RunConfig, places: Mapping[str, str]) -> None:
+        self.base = base
+        self.places = places
+        self.defaults: list[str] = []
+        """Axes that nothing gave, with the values that they have."""
+
+    def values(
+        self, title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None
+    ) -> list[Any]:
+        """Returns the values of an axis. Raises UserError where two places give it differently.
+
+        key: of the configuration's own value. options: what each gives, None where it does not.
+        """
+        given = []
+        for name, several in options.items():
+            if several is not None:
+                given.append((f"{option(name)} gives {_listed(several)}", list(several)))
+        if key in self.places:
+            value = attrgetter(key)(self.base)
+            given.append((f"{self.places[key]} gives {key} = {value}", [value]))
+        for (one, these), (other, those) in itertools.combinations(given, 2):
+            if set(these) != set(those):
+                raise UserError(f"{one}, but {other}: leave one of them out")
+        if not given:
+            self.defaults.append(f"{title} {_listed(default)}")
+            return list(default)
+        return given[0][1]
 
 
 def _listed(values: Sequence[Any]) -> str:

@@ -230,9 +230,8 @@ def change(folder: RunFolder, config: RunConfig) -> None:
     if not changed:
         return
     if "duration" in changed and folder.is_finished:
-        remove_end(
-            folder.metrics_file
-        )  # first: a run is never finished with a length that it does not have
+        # First: a run is never finished with a length that it does not have.
+        remove_end(folder.metrics_file)
     folder.write_config(tomli_w.dumps(table | {"train": table["train"] | changed}))
 
 

@@ -233,9 +233,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (Sequence, Collection, Iterable):
         if isinstance(value, str | bytes | Mapping | type) or not hasattr(value, "__iter__"):
             return False
-        known = (
-            value if inner and isinstance(value, list | tuple) else ()
-        )  # others may be long, or be read once
+        # Others may be long, or be read once.
+        known = value if inner and isinstance(value, list | tuple) else ()
         return all(any(_fits(one, member) for member in members_of(inner[0])) for one in known)
     if origin is tuple:
         return isinstance(value, list | tuple) and len(value) == len(inner)

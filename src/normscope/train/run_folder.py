@@ -124,7 +124,9 @@ class RunFolder:
             if self.config_file.is_file():
                 refuse_broken_seal(
                     self.config_file,
-                    again="put it back as it was; to train with other settings, choose another folder",
+                    again=(
+                        "put it back as it was; to train with other settings, choose another folder"
+                    ),
                 )
             return read_toml(self.config_file)
 

@@ -164,9 +164,12 @@ def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(
     undrawn = replace(comparison.valid_curves[1])
     found = explorer(
         replace(
-            comparison, valid_curves=[comparison.valid_curves[0]], undrawn_curves=[undrawn], rate_curves=[rates]
+            comparison,
+            valid_curves=[comparison.valid_curves[0]],
+            undrawn_curves=[undrawn],
+            rate_curves=[rates],
         )
-    )  # fmt: skip
+    )
     data = json.loads(encoded(found))
     assert [arm["shown"] for arm in data["arms"]] == [True, False, True, True, True]
     (panel,) = found["loss-by-rate"]

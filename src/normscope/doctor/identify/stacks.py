@@ -24,16 +24,9 @@ from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
 from ..trace.operations import Trace
 from ..trace.recording import recorded
-from .fitting import (
-    StreamFormula,
-    commonest,
-    ends_with_norm,
-    fits,
-    observed_sublayer,
-    sublayers,
-    without_end,
-)
+from .fitting import ends_with_norm, fits, sublayers
 from .lanes import written_out
+from .observed import StreamFormula, commonest, observed_sublayer, without_end
 
 SEVERAL_HEADS = 2
 _MIXING = ("attention", "convolution", "mixer")

@@ -46,7 +46,8 @@ def recipe_of(
     memories = [other for other in others if any(other.values >> at & 1 for at in read)]
     x = graph.values[places[0]].tensor
     if len(memories) > 1 or x.ndim < 2 or x.shape[-1] != stream.width:
-        return None  # one of another width is still flattened, as what a product with weights over depth gives
+        # One of another width is still flattened, as what a product with weights over depth gives.
+        return None
     weights = {
         number: branch_weights(graph, branch) for number, branch in enumerate(stream.branches)
     }
