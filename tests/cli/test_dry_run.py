@@ -1,4 +1,4 @@
-"""What a dry run of a comparison prints and writes is for shells, and for machines not known yet."""
+"""A dry run of a comparison prints and writes for shells, and for machines not known yet."""
 
 import shlex
 import subprocess

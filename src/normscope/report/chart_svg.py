@@ -29,8 +29,12 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "claimed": {"ls": (0, (1.2, 1.8)), "marker": "", "lw": 1.7},
 }
 VARIANTS: Sequence[tuple[Any, str]] = (
-    ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
-)  # fmt: skip
+    ("-", "o"),
+    ((0, (4, 1.6)), "s"),
+    ((0, (1.2, 1.4)), "^"),
+    ((0, (5, 1.5, 1.2, 1.5)), "D"),
+    ((0, (9, 2)), "v"),
+)
 """Dashes and markers of measured curves: by their variant, and one further for each round of the
 hues.
 """

@@ -46,9 +46,20 @@ def _prose(text: str) -> Markup:
 
 VENDOR = Path(__file__).parent / "vendor" / "uplot"
 _PARTS = (
-    "numbers", "data", "state", "smooth", "paths", "chart", "pointer", "legend", "figure", "controls", "export",
-    "tables", "main",
-)  # fmt: skip
+    "numbers",
+    "data",
+    "state",
+    "smooth",
+    "paths",
+    "chart",
+    "pointer",
+    "legend",
+    "figure",
+    "controls",
+    "export",
+    "tables",
+    "main",
+)
 """Files of `js/` in the order in which they stand in the page."""
 
 

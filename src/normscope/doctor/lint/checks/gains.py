@@ -41,9 +41,12 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
                 if added
                 else ""
             ),
-            fix="start these parameters at 0, as the forward pass multiplies by 1 + w"
-            if added
-            else "start them at 1; a size that is meant belongs into the weights that read the norm",
+            fix=(
+                "start these parameters at 0, as the forward pass multiplies by 1 + w"
+                if added
+                else "start them at 1; a size that is meant belongs into the weights that read "
+                "the norm"
+            ),
         )
     shut = _most_or_a_row(patient, gains, lambda gain: gain.total == 0)
     shut = [] if _open_by_design(patient, shut) else shut
