@@ -131,18 +131,45 @@ def test_what_cannot_be_asked_of_one_is_said(tmp_path: Path) -> None:
             opened_on_meta(str(target), [], tokens=16, sequences=2)
 
 
+@pytest.mark.parametrize("with_configuration", [True, False])
 def test_a_folder_of_the_verb_is_opened_where_its_target_is_no_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    with_configuration: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """By the configuration that is written beside the weights, or by the class of an older one."""
     sizes = ("n_layer=2", "n_embd=32", "n_head=4", "vocab_size=96")
     words = [word for size in sizes for word in ("--set", size)]
     out = str(tmp_path / "peri")
     assert not said(
         monkeypatch, capsys, "transplant", "GPT2Config", "--to", "peri-ln", "--out", out, *words
     )[0]
+    with pytest.raises(ValueError, match="has no `quant_method` attribute"):
+        transformers.GPT2LMHeadModel.from_pretrained(out)
+    if not with_configuration:
+        (Path(out) / "config.json").unlink()
     found = opened(out, [], **SAMPLE)
     assert type(found.model).__name__ == "GPT2LMHeadModel"
     assert found.model.transplanted.placement == "peri-ln"
+
+
+def test_a_checkpoint_that_the_verb_moved_is_opened_with_its_own_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A body without a head, whose family has heads."""
+    sizes = {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(**sizes, intermediate_size=64)
+    transformers.LlamaModel(config).save_pretrained(tmp_path / "given")
+    words = ["transplant", str(tmp_path / "given"), "--to", "peri-ln", "--out", str(tmp_path / "o")]
+    assert said(monkeypatch, capsys, *words)[0] == 0
+    found = opened(str(tmp_path / "o"), [], **SAMPLE)
+    assert type(found.model).__name__ == "LlamaModel"
+    code, told = said(
+        monkeypatch, capsys, "transplant", str(tmp_path / "o"), *words[2:4], "--out", "x"
+    )
+    assert code == 2
+    assert "transplanted already: call untransplant(model) first, or give the model that" in told
 
 
 @pytest.mark.parametrize("target", ["ran.py:build", "ran:build", "../other", "/x", None, 5])

@@ -133,6 +133,7 @@ def test_without_any_gain_or_bias_a_training_shows_in_the_largest_singular_value
     model = trained(copy.deepcopy(fresh), 60)
     normscope.transplant(fresh, "pre-ln", inputs=ids())
     assert fresh.transplanted.initialise == "draw"
+    assert fresh.transplanted.resized.startswith("output from 0, query ")
     normscope.transplant(model, "pre-ln", inputs=ids())
     assert model.transplanted.initialise == "keep"
     assert "the largest singular value of blocks." in model.transplanted.reason

@@ -87,11 +87,12 @@ class Transplanted:
         """The parts whose entries were drawn in another size than they had, each with the factors,
         in words; "" where there are none.
         """
+        opened = dict.fromkeys(one.part for one in self.drawn if one.before == 0 < one.after)
         factors: dict[str, list[float]] = {}
         for one in self.drawn:
             if one.before > 0:
                 factors.setdefault(one.part, []).append(one.after / one.before)
-        told = []
+        told = [f"{part} from 0" for part in opened]
         for part, every in factors.items():
             low, high = min(every), max(every)
             if high > 1 + _ALIKE or low < 1 - _ALIKE:

@@ -30,7 +30,7 @@ class Passes:
 
         Raises TransplantRefused where it raises, or gives NaN.
         """
-        with torch.no_grad(), looked_at(self.model), self._left():
+        with looked_at(self.model), self._put_back():
             found = [one.clone() for one in tensors_in(self._run(), inside_objects=False)]
         # A loss of no targets is NaN, and says nothing of the rest.
         told = [one for one in found if one.is_floating_point() and one.ndim] or found
@@ -45,29 +45,31 @@ class Passes:
 
     def with_gradients(self) -> None:
         """One pass in evaluation mode. Raises TransplantRefused where it raises."""
-        with self._left(), torch.enable_grad():
+        with left_unchanged(self.model), self._put_back(), torch.enable_grad():
             self._run()
 
     @contextmanager
     def as_in_training(self) -> Iterator[None]:
         """Everything within finds the model in training, with gradients."""
-        with self._left(), torch.enable_grad():
+        with left_unchanged(self.model), self._put_back(), torch.enable_grad():
             for module in self.model.modules():
                 module.training = True
             yield
 
     @contextmanager
-    def _left(self) -> Iterator[None]:
-        before = [(one, _version(one), one.detach().clone()) for one in self._parameters]
-        with left_unchanged(self.model, [*self.model.buffers()]):
-            try:
-                yield
-            finally:
-                changed = [kept for kept in before if _version(kept[0]) != kept[1]]
-                with torch.no_grad():
-                    for parameter, _, value in changed:
-                        parameter.copy_(value)
-            self._parameters = [parameter for parameter, _, _ in changed]
+    def _put_back(self) -> Iterator[None]:
+        """At the end the numbers that were written into are those of the beginning."""
+        tensors = [*self.model.buffers(), *self._parameters]
+        before = [(one, _version(one), one.detach().clone()) for one in tensors]
+        try:
+            yield
+        finally:
+            written = [kept for kept in before if kept[1] < 0 or _version(kept[0]) != kept[1]]
+            with torch.no_grad():
+                for tensor, _, value in written:
+                    tensor.copy_(value)
+        changed = {id(tensor) for tensor, _, _ in written}
+        self._parameters = [one for one in self._parameters if id(one) in changed]
 
     def _run(self) -> Any:
         try:
@@ -83,6 +85,7 @@ class Passes:
 
 
 def _version(x: Tensor) -> int:
+    """How often it has been written into; -1 where that is not counted."""
     return -1 if x.is_inference() else x._version
 
 

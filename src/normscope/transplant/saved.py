@@ -28,8 +28,8 @@ _SHARDS = "model.safetensors.index.json"
 def save(model: nn.Module, folder: Path, **told: Any) -> None:
     """Write a transplanted model's weights and its recipe into a new folder, whole or not at all.
 
-    told: what else the recipe's file is to say. Raises UserError for a folder that cannot be
-    written.
+    A model of transformers gets its configuration beside them, from which it can be built. told:
+    what else the recipe's file is to say. Raises UserError for a folder that cannot be written.
     """
     transplanted: Any = model.transplanted
     recipe = {**transplanted.recipe, **told}
@@ -38,6 +38,10 @@ def save(model: nn.Module, folder: Path, **told: Any) -> None:
         write_atomically(
             inside / RECIPE_FILE, json.dumps(recipe, ensure_ascii=False, indent=1) + "\n"
         )
+        config: Any = getattr(model, "config", None)
+        if hasattr(config, "to_json_string"):
+            table = {**json.loads(config.to_json_string()), "architectures": [type(model).__name__]}
+            write_atomically(inside / "config.json", json.dumps(table, indent=1) + "\n")
 
 
 def is_saved(folder: Path) -> bool:

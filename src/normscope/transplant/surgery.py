@@ -54,7 +54,10 @@ def transplant(
     doctor does not name the placement in every block afterwards; then the model is as it was.
     """
     if hasattr(model, "transplanted"):
-        raise TransplantRefused("the model is transplanted already: call untransplant(model) first")
+        raise TransplantRefused(
+            "the model is transplanted already: call untransplant(model) first, or give the model "
+            "that it was made of"
+        )
     try:
         with ExitStack() as undo:
             operation = _Operation(model, target, inputs, stack, undo)
