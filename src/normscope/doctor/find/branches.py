@@ -207,6 +207,9 @@ def inner_norms(
             name, by_head = "output", graph.values[source].rows > graph.values[reads[0]].rows
         elif attends:
             name = "score" if any(graph.depends(n, number) for n in scores) else "value"
+        if name == "score":
+            product = _product_before_rotation(graph, source)
+            by_head = graph.values[source].rows > graph.values[product].rows
         found.append(InnerPlace(name, by_head))
         sizes.append(graph.values[number].shape[-1:])
     # Where all queries share one key, its norm has no more rows than it, and yet is that of a head.
@@ -224,9 +227,17 @@ def inner_norms(
 
 
 def _product_before(graph: Graph, number: int) -> int:
-    """The last matrix product on the way to a value, where that way forks along its largest part.
+    """The last matrix product on the way to a value, or where that way forks."""
+    while graph.values[number].op not in PRODUCTS and len(graph.predecessors[number]) == 1:
+        (number,) = graph.predecessors[number]
+    return number
 
-    A rotation takes a value apart and puts it together again, with tables that are smaller.
+
+def _product_before_rotation(graph: Graph, number: int) -> int:
+    """The last matrix product on the way to queries or keys, where that way forks along its largest
+    part.
+
+    A rotation takes them apart and puts them together again, with tables that are smaller.
     """
     while graph.values[number].op not in PRODUCTS and graph.predecessors[number]:
         number = max(graph.predecessors[number], key=lambda n: graph.values[n].tensor.numel())
