@@ -171,8 +171,8 @@ class Grid:
     def cells(self, base: RunConfig, folder: Path, *, elsewhere: bool = False) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
 
-        elsewhere: another machine trains them, to which what is `auto` is left. Raises UserError for values a configuration does not allow, and where a run folder holds
-        something else.
+        elsewhere: another machine trains them, to which what is `auto` is left. Raises UserError
+        for values a configuration does not allow, and where a run folder holds something else.
         """
         cells = []
         for seed in range(base.seed, base.seed + self.seeds):
