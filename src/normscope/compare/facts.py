@@ -113,5 +113,13 @@ def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, 
         if cost is not first:
             memory, time = (cost[key] / first[key] for key in ("memory_bytes", "seconds"))
             words += f": {memory:.2f} times the memory and {time:.2f} times the time"
-        rows.append((f"Cost of {named(name).title}", words))
+        rows.append((f"Cost of {_title(name)}", words))
     return rows
+
+
+def _title(placement: str) -> str:
+    """As it is registered, or the name of one whose file has not been imported."""
+    try:
+        return named(placement).title
+    except ValueError:
+        return short_name(placement)
