@@ -329,6 +329,8 @@ def test_bytes_of_a_command_line_that_are_no_text_are_written_as_escapes(
         {"weights": {"post-ln": {"told": 1}}},
         {"weights": {"post-ln": {"told": "drawn", "other": "x"}}},
         {"weights": {"post-ln": {}}},
+        {"costs": {"post-ln": {"parameters": True, "memory_bytes": 1, "flops": 1, "seconds": 1}}},
+        {"costs": {"post-ln": {"parameters": 1, "memory_bytes": 1e308, "flops": 1, "seconds": 1}}},
     ],
 )
 def test_a_manifest_that_does_not_mean_anything_is_refused(

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from normscope.compare.curves import block_squares, clock, gradient_profiles, later_profiles
+from normscope.compare.curves import (
+    block_squares,
+    clock,
+    gradient_profiles,
+    later_profiles,
+    schedule,
+)
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import Manifest, about
 from normscope.compare.page import compare, configuration_names
@@ -198,3 +204,26 @@ def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:
     assert found.update == 9
     assert [str(block) for block in found.blocks] == ["encoder 1", "decoder 2"]
     assert [list(row) for row in found.seeds_norms] == [[4.0, 10.0], [8.0, 20.0]]
+
+
+@pytest.mark.parametrize(("duration", "most"), [(6, 6), (1000, 1000), (10**6, 1001)])
+def test_a_schedule_that_no_run_has_followed_yet_is_drawn_from_its_formula(
+    duration: int, most: int, tmp_path: Path
+) -> None:
+    """Of a long one some updates: its ends and the peak of the rate among them."""
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 4),), peak_lrs=(0.1,), optimizers=("adam",), seeds=1
+    )
+    settings = (f"train.duration={duration}", 'schedule.decay="linear"')
+    (cell,) = grid.cells(tiny(*settings), tmp_path)
+    drawn = schedule(Name("Pre-LN"), [(cell, record_of([]))])
+    assert len(drawn.updates) <= most
+    assert {1, 4, duration} <= set(drawn.updates)
+    if duration <= 1000:
+        assert list(drawn.updates) == list(range(1, duration + 1))
+    start = max(1, duration - cell.config.schedule.decay_from_updates)
+    rates = [
+        0.1 * min(1, update / 4) * min(1, (duration + 1 - update) / start)
+        for update in drawn.updates
+    ]
+    assert drawn.seeds_values[0] == pytest.approx(rates, rel=1e-12)

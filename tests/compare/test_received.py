@@ -269,3 +269,17 @@ def test_a_run_by_itself_is_reported_in_a_line_too(
     assert "metrics.jsonl:2: no run writes this line" in (
         run.path / "report" / "report.html"
     ).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["no-such-placement", "\x1b[2J"])
+def test_what_a_placement_takes_that_is_not_registered_is_told_by_its_name(
+    name: str, made: tuple[Path, list[Cell]]
+) -> None:
+    write_logs(made, log(1, 2, 3, 4))
+    cost = {"parameters": 1, "memory_bytes": 1, "flops": 1, "seconds": 1}
+    before = resealed(made[0] / "comparison.json", costs={name: cost})
+    what = dict(read(*opened(made[0])).what)
+    resealed(made[0] / "comparison.json", **before)
+    (told,) = [row for row in what if row.startswith("Cost of ")]
+    assert told.isprintable()
+    assert name == "\x1b[2J" or told == f"Cost of {name}"

@@ -26,7 +26,7 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
 from . import manifest as manifests
-from .conclusion import not_comparable
+from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
 from .pool import PoolOptions, at_once, train_all, train_command

@@ -5,6 +5,10 @@ at any time.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from ..errors import UserError, option, user_errors
 from ..files import disk_errors, write_atomically
@@ -18,6 +22,7 @@ from ..tasks.protocol import AnyCorpus, StartingWeights
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
+from ..train.events import LARGEST, first_fault
 from .grid import Arm, Cell, configurations
 
 FILE = "comparison.json"
@@ -173,12 +178,26 @@ def _known(placement: object) -> str:
     return str(placement) if placement in registered() else ""
 
 
+_Above0 = Annotated[float, Field(gt=0, le=LARGEST)]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Cost(TypedDict):
+    parameters: _Above0
+    memory_bytes: _Above0
+    flops: _Above0
+    seconds: _Above0
+
+
+_COST: TypeAdapter[_Cost] = TypeAdapter(_Cost)
+
+
 def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
-    """As it was kept. Raises AttributeError, TypeError or ValueError for what is no cost."""
-    if found.keys() != {"parameters", "memory_bytes", "flops", "seconds"} or not all(
-        n > 0 for n in found.values()
-    ):
-        raise ValueError(f"what a placement takes is four numbers above 0, got {found}")
+    """As it was kept. Raises ValueError for what is no cost."""
+    try:
+        _COST.validate_python(found)
+    except ValidationError as error:
+        raise ValueError(f"what a placement takes: {first_fault(error)}") from None
     return found
 
 

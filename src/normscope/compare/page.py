@@ -27,14 +27,13 @@ from ..report.comparison.page import PAGE, write
 from ..report.words import learning_rate, short_name
 from ..train.record import RunRecord, record_of
 from . import curves
-from .conclusion import (
-    conclusion,
+from .conclusion import conclusion, formula_in
+from .facts import (
     facts,
     facts_of_absence,
     facts_of_costs,
     facts_of_stopping,
     facts_of_weights,
-    formula_in,
 )
 from .grid import Arm, Cell
 from .manifest import Manifest
@@ -113,6 +112,8 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+_RunsOfArms = dict[Arm, list[tuple[Cell, RunRecord]]]
+"""The runs of each configuration, with what they have logged."""
 RESULTS = "results.json"
 _MOST_DRAWN, _MOST_BEST = 12, 40
 """Configurations that one figure over updates draws; of more, the best of each curve over the rate,
@@ -150,7 +151,6 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     unigram = manifest.corpus.unigram_nats
     by_arm, failed = _by_arm(cells, manifest.failed)
     names = configuration_names(list(by_arm))
-    first = cells[0].config
     settings = _settings(list(by_arm))
     # Beside runs that were given the same placement, `own` is another model with it.
     given = {arm.placement for arm in by_arm}
@@ -173,15 +173,9 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         for (_, record), result in zip(runs, row.seeds, strict=True)
     ]
     by_rate, shared_lrs = curves.rate_curves(ran, names)
-    drawn = curves.best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
-    drawn = curves.lowest([one for one in ran if one.arm in drawn], _MOST_BEST)
+    drawn = _drawn(ran, has_rates=bool(by_rate))
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
-    named_records = [
-        (f"{names[arm]}, seed {cell.seed}", record)
-        for arm, runs in by_arm.items()
-        for cell, record in runs
-    ]
     same_length = len({cell.config.train.duration for cell in cells}) == 1
     same = ", data and number of updates" if same_length else " and data"
     return contents.ComparisonPage(
@@ -207,19 +201,9 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         },
         undrawn_curves=[curves.curve(name, runs, "validation") for name, runs in left_out],
         later_profiles=curves.later_profiles(named_runs),
-        what=[
-            *facts(
-                [cell.config for cell in cells],
-                manifest.corpus.facts,
-                seeds=list(map(len, by_arm.values())),
-            ),
-            *facts_of_stopping(rows),
-            *facts_of_absence(named_records),
-            *facts_of_costs(manifest.costs),
-            *facts_of_weights(manifest.weights),
-        ],
+        what=_what(cells, manifest, by_arm, rows),
         formulas=[
-            (named(p).title, formula_in(p, first))
+            (named(p).title, formula_in(p, cells[0].config))
             for p in dict.fromkeys(arm.placement for arm in by_arm)
         ],
         commands=[
@@ -230,13 +214,38 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     )
 
 
-def _by_arm(
-    cells: Sequence[Cell], failed: Mapping[str, str]
-) -> tuple[dict[Arm, list[tuple[Cell, RunRecord]]], dict[str, str]]:
+def _drawn(ran: Sequence[curves.EndedRun], *, has_rates: bool) -> set[Arm]:
+    """The configurations that the figures over updates draw."""
+    arms = {one.arm for one in ran}
+    if has_rates and len(arms) > _MOST_DRAWN:
+        arms = curves.best_of_each(ran)
+    return curves.lowest([one for one in ran if one.arm in arms], _MOST_BEST)
+
+
+def _what(
+    cells: Sequence[Cell], manifest: Manifest, by_arm: _RunsOfArms, rows: Sequence[JudgedRuns]
+) -> list[tuple[str, str]]:
+    """The rows of the table of what was compared. rows: of the configurations, as in `by_arm`."""
+    records = [
+        (f"{row.name}, seed {cell.seed}", record)
+        for row, runs in zip(rows, by_arm.values(), strict=True)
+        for cell, record in runs
+    ]
+    seeds = [len(runs) for runs in by_arm.values()]
+    return [
+        *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=seeds),
+        *facts_of_stopping(rows),
+        *facts_of_absence(records),
+        *facts_of_costs(manifest.costs),
+        *facts_of_weights(manifest.weights),
+    ]
+
+
+def _by_arm(cells: Sequence[Cell], failed: Mapping[str, str]) -> tuple[_RunsOfArms, dict[str, str]]:
     """The runs of each configuration with what they have logged, and those that failed: one whose
     log is damaged did.
     """
-    by_arm: dict[Arm, list[tuple[Cell, RunRecord]]] = defaultdict(list)
+    by_arm: _RunsOfArms = defaultdict(list)
     failures = dict(failed)
     for cell in cells:
         try:

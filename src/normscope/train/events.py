@@ -111,6 +111,8 @@ _WORDS = {
     "dict_type": "a table",
     "finite_number": "a finite number",
     "float_type": "a number",
+    "extra_forbidden": "is not known",
+    "greater_than": "above {gt:g}",
     "greater_than_equal": "at least {ge:g}",
     "int_from_float": "a whole number",
     "int_type": "a whole number",
@@ -121,7 +123,7 @@ _WORDS = {
     "union_tag_not_found": "does not say which event it is",
 }
 """Of faults, by the names that pydantic gives them."""
-_SENTENCES = ("json_invalid", "missing", "union_tag_not_found")
+_SENTENCES = ("extra_forbidden", "json_invalid", "missing", "union_tag_not_found")
 """Of these, those that say what is and not what must be."""
 
 
