@@ -98,15 +98,15 @@ def _examined(
         return _structure(asked, target, silenced, watch), None
     found, history, rate = _beside_its_training(asked, target)
     watch(f"looking at {found.title}", 0, 1)
-    optimizer = optimizer or found.optimizer or "adam"
+    taken = optimizer or found.optimizer or "adam"
     diagnosis = _measured(
         found,
         silenced,
         watch,
-        optimizer=optimizer,
+        optimizer=taken,
         wanted_rate=rate,
         advise=not asked.no_advice,
-        smaller=_best_of_smaller(asked, target, optimizer),
+        smaller=_best_of_smaller(asked, target, taken),
     )
     if history is not None:
         from ..targets.logs import beside_model
