@@ -28,6 +28,7 @@ from normscope_studies.engine.judging import (
     lies_within,
     tally,
     verdict_of,
+    verdict_of_a_bound,
 )
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
@@ -254,3 +255,16 @@ def test_one_that_does_not_hold_outweighs_those_that_cannot_tell():
         None,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("slack", "verdict"),
+    [(1.0, Verdict.REPRODUCED), (99.0, Verdict.REPRODUCED), (155.0, Verdict.VACUOUS)],
+)
+def test_a_bound_far_from_what_it_bounds_is_held_and_vacuous(
+    slack: float, verdict: Verdict
+) -> None:
+    assert verdict_of_a_bound({"a": True}, slack) is verdict
+    # One that does not hold is never vacuous.
+    assert verdict_of_a_bound({"a": False}, slack) is Verdict.CONTRADICTED
+    assert verdict_of_a_bound({"a": None}, slack) is Verdict.UNDECIDED

@@ -306,6 +306,7 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
             holds={"all": _above(sweeps, "paper_bound")},
             greatest=1 - chance,
             beside=_looseness(wide, "paper_bound", ",.0f"),
+            slack=_least_slack(wide, "paper_bound"),
         ),
         claim(
             f"Theorem 1, {side.title}: the scale",
@@ -351,6 +352,7 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
             holds={name: _above([wide[name], deep[name]], "corrected_bound") for name in wide},
             greatest={name: 1 - p for name, p in chances.items()},
             beside=_looseness(wide, "corrected_bound", ".1f"),
+            slack=_least_slack(wide, "corrected_bound"),
         ),
         claim(
             f"Corrected, {side.title}: the value",
@@ -368,6 +370,11 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
 def _above(sweeps: Sequence[Sweep], kind: str) -> Estimate:
     """Share of gradients above the bound, over seeds: those of one seed share weights."""
     return estimate(np.mean([sweep.above_SXQ(kind).mean((1, 2)) for sweep in sweeps], axis=0))
+
+
+def _least_slack(wide: Mapping[str, Sweep], kind: str) -> float:
+    """Returns how many times the gradient the bound is, where it is nearest to it."""
+    return min(sweep.slack(kind)[0] for sweep in wide.values())
 
 
 def _looseness(wide: Mapping[str, Sweep], kind: str, digits: str) -> str:
