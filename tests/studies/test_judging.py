@@ -229,9 +229,19 @@ def test_cases_of_a_family_count_for_less_than_as_many_that_stand_alone() -> Non
 
 
 def test_verdicts_have_one_order_and_a_tone_each():
-    assert [verdict.tone for verdict in Verdict] == ["good", "mixed", "plain", "bad"]
+    assert {str(verdict): str(verdict.tone) for verdict in Verdict} == {
+        "reproduced": "good",
+        "reproduced under conditions": "mixed",
+        "reproduced in part": "mixed",
+        "held, but vacuous": "mixed",
+        "undecided": "plain",
+        "too small to tell": "plain",
+        "contradicted": "bad",
+    }
     found = [Verdict.CONTRADICTED, Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.UNDECIDED]
     assert tally(found) == "1 reproduced, 2 undecided, 1 contradicted"
+    every = tally(reversed(Verdict))
+    assert every == ", ".join(f"1 {verdict}" for verdict in Verdict)
     assert tally([]) == ""
 
 
