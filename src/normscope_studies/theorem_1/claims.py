@@ -163,8 +163,8 @@ def _each_element(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]
     chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
     return claim(
         f"Theorem 1, {side.title}: each element",
-        f"No element of the gradient of the last W₂ has a square above O({side.element_text}), "
-        f"with probability {chance:.3f} at least.",
+        f"No element of the gradient of the last W₂ is larger than O(√({side.element_text})), with "
+        f"probability {chance:.3f} at least.",
         source=f"Xiong et al. 2020, appendix E, eq. ({side.element_equation}), with the constants "
         "of its proof",
         value="share of gradients with an element above it",
