@@ -42,6 +42,7 @@ PAGES = [
             "pretraining",
             "exchange",
             "python",
+            "transplant",
         )
     ),
 ]
@@ -57,6 +58,7 @@ LONG = ("comparing", "own-models", "own-placements", "predicting", "studies", "p
 NEEDS = {
     "docs/exchange.md": ("transformers", "ctranslate2"),
     "docs/own-models.md": ("sklearn",),
+    "docs/transplant.md": ("transformers",),
 }
 """Optional libraries that a page's examples are about."""
 ONE_THREAD = ["--set", "train.threads=1"]
@@ -73,7 +75,10 @@ SMALLER = {
     "--seeds 3": "--seeds 1",
     "--warmup-updates 0,200 --peak-lr 3e-4:3e-1:7": "--warmup-updates 0 --peak-lr 3e-4:3e-1:2",
 }
-FAILS = ("normscope doctor my_model.py:build --rate 5e-4 --html report.html",)
+FAILS = (
+    "normscope doctor my_model.py:build --rate 5e-4 --html report.html",
+    "normscope doctor letters.py:build --log log.jsonl",
+)
 """Commands whose exit code is 1: a finding is what they show."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from normscope import signals
 from normscope.signals import HANDLED, Stopped, StopRequest, ending_in_one_line, raising_stopped
 
 
@@ -56,19 +57,74 @@ def test_an_error_that_the_end_of_an_import_became_is_an_end_too() -> None:
         half_an_import()
 
 
-def test_a_signal_in_a_destructor_stops_the_work_all_the_same() -> None:
-    class Swallowing:
-        def __del__(self) -> None:
-            os.kill(os.getpid(), signal.SIGTERM)
+class Swallowing:
+    """Sends a signal where Python swallows what its handler raises."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Failing:
+    def __del__(self) -> None:
+        raise RuntimeError("told to the hook for what cannot be raised")
+
+
+@pytest.mark.parametrize("again_seconds", [0.0, 0.02])
+def test_a_signal_in_a_destructor_stops_the_work_all_the_same(
+    monkeypatch, again_seconds: float
+) -> None:
+    """With no wait it arrives again while the hook still runs that was told of the first one."""
+    monkeypatch.setattr(signals, "_AGAIN_SECONDS", again_seconds)
+    went_on = []
 
     def work() -> None:
         with raising_stopped():
             Swallowing()
             time.sleep(60)
+            went_on.append(True)
 
     with pytest.raises(Stopped):
         work()
+    assert not went_on
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_signal_while_python_tells_of_an_error_it_swallowed_stops_the_work(monkeypatch) -> None:
+    told, went_on = [], []
+
+    def interrupted_hook(what: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        told.append(what)
+
+    def work() -> None:
+        with raising_stopped():
+            Failing()
+            time.sleep(60)
+            went_on.append(True)
+
+    monkeypatch.setattr(sys, "unraisablehook", interrupted_hook)
+    with pytest.raises(Stopped):
+        work()
+    assert len(told) == 1
+    assert not went_on
+
+
+def test_work_that_is_over_before_the_signal_is_sent_again_is_stopped_too(monkeypatch) -> None:
+    monkeypatch.setattr(signals, "_AGAIN_SECONDS", 60.0)
+    with pytest.raises(Stopped), raising_stopped():
+        Swallowing()
+
+
+def test_no_signal_is_sent_again_after_the_end(monkeypatch) -> None:
+    monkeypatch.setattr(signals, "_AGAIN_SECONDS", 0.0)
+    arrived = []
+    signal.signal(signal.SIGTERM, lambda number, frame: arrived.append(number))
+    sender = signals._Sender()
+    sender._send(signal.SIGTERM)
+    assert arrived == [signal.SIGTERM]
+    sender.end()
+    sender._send(signal.SIGTERM)
+    assert arrived == [signal.SIGTERM]
 
 
 def test_another_error_stays_what_it_is() -> None:

@@ -9,9 +9,10 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -20,7 +21,9 @@ closed.
 """
 
 _AGAIN_SECONDS = 0.02
-"""Until the destructor that swallowed a signal has surely ended."""
+"""Until the destructor that swallowed a signal has most likely ended; if it has not, the signal is
+sent once more.
+"""
 
 _Handler = Callable[[int, FrameType | None], None]
 
@@ -78,47 +81,84 @@ class StopRequest:
         self._restore()
 
 
+class _Sender:
+    """Sends signals to this process a moment after it was asked to, and none after its `end`."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._ended = False
+        self._sending = threading.Lock()
+
+    def send_soon(self, number: int) -> None:
+        """Send a signal _AGAIN_SECONDS from now, from another thread."""
+        threading.Thread(target=self._send, args=(number,), daemon=True).start()
+
+    def _send(self, number: int) -> None:
+        time.sleep(_AGAIN_SECONDS)
+        with self._sending:
+            if not self._ended:
+                os.kill(self._process, number)
+
+    def end(self) -> None:
+        """Send nothing more; what is being sent has been sent when this returns."""
+        self._ended = True
+        with self._sending:
+            pass
+
+
 @contextmanager
 def raising_stopped() -> Iterator[None]:
     """Context in which a signal of HANDLED raises Stopped; a second one acts as outside of it.
 
     Where Python swallows that, as it does in a destructor or a hook of a fork, the signal is sent
-    again a moment later.
+    again a moment later, until it is not swallowed. Work that returns before that is followed by
+    Stopped.
     """
     owner, noted = os.getpid(), list[int]()
-    outer_hook, sent_again = sys.unraisablehook, list[threading.Timer]()
+    outer_hook, sender = sys.unraisablehook, _Sender()
+    owed: int | None = None  # the signal that was swallowed and has not arrived again
 
     def stop(number: int, frame: FrameType | None) -> None:
-        _put_back(previous)
-        if (
-            os.getpid() != owner
-        ):  # a forked process that has not said what it does with signals ends as any other
+        nonlocal owed
+        if os.getpid() != owner:
+            # A forked process that has not said what it does with signals ends as any other.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         noted.append(number)
+        if _runs_in(frame, swallowed.__code__):
+            # What is raised in the hook is lost for certain: no hook is told of it.
+            owed = number
+            sender.send_soon(number)
+            return
+        owed = None
+        _put_back(previous)
         raise Stopped(number)
 
     def swallowed(what: Any) -> None:
+        nonlocal owed
         if not isinstance(what.exc_value, Stopped) or os.getpid() != owner:
             outer_hook(what)
             return
+        owed = noted[-1]
         _handle(stop)
-        sent_again.append(threading.Timer(_AGAIN_SECONDS, os.kill, (owner, noted[-1])))
-        sent_again[-1].daemon = True
-        sent_again[-1].start()
+        sender.send_soon(owed)
 
     previous = _handle(stop)
     sys.unraisablehook = swallowed
     try:
         yield
     except Exception as error:
-        if noted:  # what was under way has made an error of its own of it, as an import that is cut short may
+        if noted:
+            # What was under way has made an error of its own of it, as an import that is cut short
+            # may.
             raise Stopped(noted[0]) from error
         raise
+    else:
+        if owed is not None:
+            raise Stopped(owed)
     finally:
         sys.unraisablehook = outer_hook
-        for timer in sent_again:
-            timer.cancel()
+        sender.end()
         _put_back(previous)
 
 
@@ -144,6 +184,15 @@ def _handle(handler: _Handler) -> dict[int, Any]:
     # `nohup` and `disown -h` have a process ignore SIGHUP so that it outlives its terminal.
     wanted = [n for n in HANDLED if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in wanted}
+
+
+def _runs_in(frame: FrameType | None, code: CodeType) -> bool:
+    """Whether `frame` is a call of `code`, or was called by one, however far below."""
+    while frame is not None:
+        if frame.f_code is code:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _put_back(previous: dict[int, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from normscope.errors import UserError
 from normscope.files import write_over
+from normscope.limits.kinds import CLAIMS
 from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
@@ -286,10 +287,10 @@ def markdown(rows: Sequence[_ClaimRow], results: Path, out: Path) -> str:
     lines = [
         "# The paper's claims, one by one",
         "",
-        "Made by `normscope study paper` from the data of the other studies. What nobody has run "
-        "has its command. The verdict is of what was tested, which may be less than what is "
-        "claimed, such as a direction where a number is published, and says how far off was "
-        "allowed.",
+        "Made by `normscope study paper` from the data of the other studies. What no result "
+        "here has is not run, and has its command. The verdict is of what was tested, which may "
+        "be less than what is claimed, such as a direction where a number is published, and says "
+        "how far off was allowed.",
     ]
     for one in (*tables(rows, results, out), conditions(rows, results, out)):
         written = ([_written(cell).replace("|", "&#124;") for cell in row] for row in one.rows)
@@ -346,7 +347,7 @@ def run(config: _PaperConfig, pieces: Pieces) -> Findings:
     claims, studies = listed()
     found = rows(claims[: config.claims or None], studies, results)
     # A link starts from where the page is, as it is reached.
-    write_over(pieces.folder / "claims.md", markdown(found, results, pieces.folder))
+    write_over(pieces.folder / "claims.md", markdown(found, results, pieces.folder), CLAIMS)
     return Findings(
         conditions={
             "Source": "Xiong et al. 2020, arXiv:2002.04745; “corrected” is what its proofs bear",

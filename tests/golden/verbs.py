@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from .answers import Desk, defined
 from .recording import Items
@@ -124,11 +123,10 @@ def choices(tree: Path) -> Items:
 
         return item
 
-    def inner(name: str) -> Any:
-        return defined("normscope.choosing", name)
-
     def evidence(desk: Desk) -> None:
-        desk.json("evidence", json.loads(inner("packed")(inner("collect")(desk.tree / "results"))))
+        collect = defined("normscope_studies.manual", "collect")
+        packed = defined("normscope.choosing", "packed")
+        desk.json("evidence", json.loads(packed(collect(desk.tree / "results"))))
 
     return {"evidence": evidence, **{name: case(words) for name, words in _CASES.items()}}
 

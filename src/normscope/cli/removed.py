@@ -1,0 +1,82 @@
+"""Verbs and options that the command line once had, and what to use instead of each."""
+
+from collections.abc import Sequence
+
+from ..errors import UserError
+
+_LADDER = "`normscope compare --peak-lr 3e-4:3e-2:8`, which trains every arm at each of eight rates"
+_PAGES = "`python -m normscope_studies.manual docs` in a clone, which writes the manual's pages"
+_ONE_MACHINE = (
+    "runs are processes of this machine, as many at a time as --processes says; a cluster's "
+    "scheduler starts the same command without --engine"
+)
+_ONE_CHECKPOINT = "one checkpoint is taken as it is: --checkpoint best, last or an update's number"
+_ONE_PROCESS = "a run is trained by one process, and larger models in a trainer of your own"
+_PREDICTED_CHANGE = "`normscope predict pre-ln --update adam`, which tells the change by an update"
+
+REMOVED = {
+    # Verbs.
+    "convert-placement": "use `normscope export RUN FOLDER`, then `normscope transplant FOLDER "
+    "--to PLACEMENT --keep --out OUT`",
+    "finetune": "use `normscope export RUN FOLDER`, then run_glue.py of transformers on FOLDER",
+    "import": "take the checkpoint as it is: `normscope doctor FOLDER` or `normscope transplant "
+    "FOLDER --to PLACEMENT --out OUT`; to train it, load it in a file of yours for `normscope "
+    "train FILE.py:build`",
+    "re-place": "use `normscope export RUN FOLDER`, then `normscope transplant FOLDER --to "
+    "PLACEMENT --keep --out OUT`",
+    "tune": f"use {_LADDER}",
+    "watch": "use `normscope report FOLDER` at any time, also while runs train",
+    # Studies.
+    "study adaptive": "use `normscope compare --placements "
+    "pre-to-post,branch-norm,pre-ln,post-ln --peak-lr 3e-4:3e-2:8`",
+    "study amplification": f"use {_PREDICTED_CHANGE}; normscope.coordinate_check measures it",
+    "study amplification-theory": f"use {_PREDICTED_CHANGE}",
+    "study amplification-trainings": "use `normscope study advice`",
+    "study conditioning": "use `normscope train --set train.monitor_every=100`, which measures a "
+    "model over depth while it trains",
+    "study figure-5": "use `normscope compare --set task=masked-lm --set model.preset=bert`, "
+    "`normscope export RUN FOLDER`, and run_glue.py of transformers on FOLDER",
+    "study flag": "use `normscope doctor CHECKPOINT`, whose rule contradicts-training it tried",
+    "study probes": "nothing takes its place",
+    "study real-text": "use `normscope study figure-3` for gradients and `normscope study "
+    "hidden-state` for hidden states",
+    "study streams": "use `normscope study converged --set "
+    '\'warmups=["pre-ln:0.1","x0-residual:0.1"]\'`, with the placements that you want',
+    "study transfer": "use `normscope study rate-transfer`",
+    # Options; what is said of `study` holds for every study.
+    "compare --engine": f"leave it out: {_ONE_MACHINE}",
+    "compare --trials": f"use {_LADDER}",
+    "compare --trials-together": "use --processes, the number of runs at a time",
+    "compare --tune": f"use {_LADDER}",
+    "demo --engine": f"leave it out: {_ONE_MACHINE}",
+    "study --engine": f"leave it out: {_ONE_MACHINE}",
+    "study depth --blocks": "use --set blocks=N",
+    "study depth --initialisation": "use --set initialisation=NAME",
+    "study depth --placements": 'use --set \'placements=["pre-ln","post-ln"]\'',
+    "study depth --seeds": "use --set seeds=N",
+    "study depth --width": "use --set width=N",
+    "doctor --probe": "leave it out: the doctor names a rate without it; to try rates, use "
+    f"{_LADDER}",
+    "choose --write-docs": f"use {_PAGES}",
+    "placements --write-docs": f"use {_PAGES}",
+    "predict --exponents": "use --blocks 64 and then --blocks 1024, and compare the two",
+    "predict --placement": "leave it out and name placements alone: `normscope predict pre-ln`",
+    "train --devices": f"leave it out: {_ONE_PROCESS}",
+    "train --restarts": "leave it out: the same command resumes a run that was stopped",
+    "evaluate --average": f"leave it out: {_ONE_CHECKPOINT}",
+    "export --average": f"leave it out: {_ONE_CHECKPOINT}",
+    "generate --average": f"leave it out: {_ONE_CHECKPOINT}",
+    "translate --average": f"leave it out: {_ONE_CHECKPOINT}",
+}
+"""What was removed, as it was typed after `normscope`, and what to do instead."""
+
+
+def refuse_removed(verbs: Sequence[str], word: str) -> None:
+    """Raise UserError where `word`, a verb or an option, was once there after these verbs.
+
+    verbs: those before it, such as ("study", "lemmas"); what was removed from all verbs of a group
+    stands at the group's own name.
+    """
+    for known in (" ".join([*verbs, word]), " ".join([*verbs[:1], word])):
+        if known in REMOVED:
+            raise UserError(f"`normscope {known}` was removed; {REMOVED[known]}")
