@@ -378,9 +378,8 @@ def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path)
 def judged(one: dict[str, Any], data: dict[str, Any], verdict: str) -> tuple[str, str]:
     """The verdict on a claim of the list whose study says `verdict`, and where it holds."""
     claim = {"name": "C", "statement": "s", "found": "f", "verdict": verdict, "conditions": ""}
-    listed = replace(
-        CLAIMS[0], **{"tested": "", "part": "", "least_bleu": 0.0, "claim": "C", **one}
-    )
+    fields = {"tested": "", "part": "", "least_bleu": 0.0, "claim": "C"} | one
+    listed = replace(CLAIMS[0], **fields)
     row = _row(
         listed,
         MeasuredBy(command="c", conditions=[]),
