@@ -155,7 +155,8 @@ def test_what_no_study_judges_names_a_test_that_there_is_or_says_why_nothing_tes
             assert row.tested, test
         ((cells,), *_) = (made.rows for made in page_tables([row], RESULTS, RESULTS / "paper"))
         words = (row.tested, test, HELD) if test else ("nothing", row.listed.untested, NOT_TESTED)
-        assert cells[3:] == [*words[:2], Marked(words[2], Tone.PLAIN), "–"]
+        verdict = Marked(words[2], Tone.PLAIN)
+        assert cells[2:] == [verdict, row.listed.published, *words[:2], "–"]
 
 
 def test_each_row_has_what_stands_in_the_data_of_its_study() -> None:
@@ -318,6 +319,8 @@ def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path
     config = _PaperConfig(results=str(made))
     _, page = run_study(STUDY, config, Pieces(out), command="normscope study paper", scale="cpu")
     html = page.read_text("utf-8")
+    assert ">Numbers</h2>" in html
+    assert ">Figures</h2>" not in html
     # Once more with its conditions.
     links = 1 + sum(c.study == "theorem1" for c in CLAIMS)
     assert html.count('<a href="../made/theorem1/README.md">theorem1</a>') == links
@@ -360,8 +363,8 @@ def test_cells_that_link_and_judge() -> None:
     )
     ((cells,), _) = (made.rows for made in page_tables([row], RESULTS, RESULTS / "paper"))
     assert cells[-1] == Link("figure3", "../figure3/README.md")
-    assert isinstance(cells[5], Marked)
-    assert (cells[5].text, cells[5].note) == (row.verdict_words, row.where)
+    assert isinstance(cells[2], Marked)
+    assert (cells[2].text, cells[2].note) == (row.verdict_words, row.where)
     bar = replace(row, found="|x|")
     assert "&#124;x&#124;" in written([bar])
 
