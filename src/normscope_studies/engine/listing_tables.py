@@ -45,7 +45,7 @@ def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
         row.verdict_words, Tone.PLAIN if row.verdict is None else row.verdict.tone, row.where
     )
     measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
-    claimed = [one.place, one.statement, verdict, one.published]
+    claimed: list[TableCell] = [one.place, one.statement, verdict, one.published]
     return [*claimed, row.tested or "nothing", row.found or row.command, measured]
 
 
