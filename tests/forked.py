@@ -16,15 +16,18 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from normscope.__main__ import main
+
+if TYPE_CHECKING:
+    from normscope.engines.seam import Job
 
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(["warm"])
@@ -131,25 +134,25 @@ def pool_forks() -> Iterator[None]:
     They do not end with their parent: a test that kills it has the runs started as the product
     starts them.
     """
-    from normscope.compare import pool
+    from normscope.engines import local
 
-    def forked(cell: Any, words: Sequence[str]) -> Forked:
-        assert list(words[:2]) == ["-m", "normscope"]
-        cell.log_file.touch()
-        environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
-        given = cell.configuration.encode()
+    def forked(job: "Job", more: Mapping[str, str]) -> Forked:
+        assert list(job.words[:2]) == ["-m", "normscope"]
+        job.log.touch()
+        environment = dict(os.environ) | {"OMP_NUM_THREADS": "1"} | dict(more)
         return Forked(
             _normscope,
-            words[2:],
+            job.words[2:],
             environment,
-            Path.cwd(),
-            given,
-            out=cell.log_file,
-            err=cell.log_file,
+            job.directory,
+            job.configuration.encode(),
+            out=job.log,
+            err=job.log,
         )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "process_of", forked)
+        patch.setattr(local, "forks", lambda job: False)
+        patch.setattr(local, "begun", forked)
         yield
 
 

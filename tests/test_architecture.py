@@ -86,10 +86,14 @@ MAY_IMPORT = {
     # as a report draws.
     "history": {"doctor", "optim", "report"},
     "monitor": {"doctor", "measure", "report"},
+    # Where runs train, each a command of its own: of the room of runs it needs no more than their
+    # words.
+    "engines": {"files", "processes", "settings", "signals"},
     # What `compare` and `demo` run on: grids of runs.
     "compare": {
         "adapters",
         "data",
+        "engines",
         "files",
         "measure",
         "model",
@@ -126,7 +130,7 @@ MAY_IMPORT = {
         "targets",
         "tasks",
     }
-    | {"compare", "theory", "train", "transplant"},
+    | {"compare", "engines", "theory", "train", "transplant"},
     "cli": {
         "adapters",
         "api",
@@ -151,7 +155,7 @@ MAY_IMPORT = {
         "tasks",
         "theory",
     }
-    | {"compare", "history", "monitor", "train", "transplant"},
+    | {"compare", "engines", "history", "monitor", "train", "transplant"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {

@@ -22,7 +22,6 @@ from normscope.placement import named
 CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
 HEADING = "### Removed before the first release"
 APP: Any = get_command(command_line())
-OF_EVERY_STUDY = "study --engine"
 
 Call = Callable[..., tuple[object, str, str]]
 
@@ -56,10 +55,9 @@ def options_of(at: Any) -> set[str]:
 
 @pytest.mark.parametrize("removed", REMOVED)
 def test_what_was_removed_answers_in_one_line_with_what_to_use(call: Call, removed: str) -> None:
-    typed = "study lemmas --engine" if removed == OF_EVERY_STUDY else removed
     wanted = f"error: `normscope {removed}` was removed; {REMOVED[removed]}\n"
-    assert call(*typed.split()) == (2, "", wanted)
-    assert call(*typed.split(), "x", "--help") == (2, "", wanted)
+    assert call(*removed.split()) == (2, "", wanted)
+    assert call(*removed.split(), "x", "--help") == (2, "", wanted)
 
 
 def test_an_option_that_was_removed_is_known_with_its_value_and_from_a_verb_below(

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from normscope.cli import main as cli
+from normscope.compare import pool
+from normscope.engines.seam import Engine
 from normscope.errors import UserError
 from normscope_studies.engine import ladders
 from normscope_studies.engine.discovery import studies
@@ -179,10 +181,10 @@ def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(
 def test_so_many_runs_train_at_a_time_as_the_user_says(
     study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], at_once: int
 ):
-    def run_cells(cells: object, *, at_once: int, **options: object) -> None:
-        raise UserError(f"{at_once} at a time")
+    def run_cells(cells: object, *, engine: Engine, **options: object) -> None:
+        raise UserError(f"{engine.at_once} at a time")
 
     monkeypatch.setattr(ladders, "run_cells", run_cells)
-    monkeypatch.setattr(ladders, "available_cores", lambda: 1)
+    monkeypatch.setattr(pool, "available_cores", lambda: 1)
     code, _, err = study("optimizers", "--scale", "smoke", *words, "--out", tmp_path / "out")
     assert (code, err.splitlines()[-1]) == (2, f"error: {at_once} at a time")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from normscope.compare.grid import Grid, configurations, write_configs
-from normscope.compare.pool import process_of, train_command
+from normscope.compare.pool import job_of, train_command
+from normscope.engines.seam import process_of
 from normscope.errors import UserError
 from normscope.runs.config import load, replaced
 from normscope.runs.run import train_run
@@ -56,10 +57,8 @@ def test_the_command_of_a_cell_reads_the_configuration_that_its_process_is_given
     command = train_command(cell, config=Path("/dev/stdin"))
     assert command[:3] == ["-m", "normscope", "train"]
     assert command[4:] == ["--run", str(cell.folder.path)]
-    assert (
-        process_of(cell, ["-c", "import sys; print(open(sys.argv[1]).read())", command[3]]).wait()
-        == 0
-    )
+    reading = ["-c", "import sys; print(open(sys.argv[1]).read())", command[3]]
+    assert process_of(job_of(cell, reading), {}).wait() == 0
     assert load(cell.log_file) == cell.config
 
 

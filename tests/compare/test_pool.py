@@ -21,6 +21,7 @@ from normscope.compare import pool
 from normscope.compare.grid import Cell, Grid, alone
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
+from normscope.engines.local import OnThisMachine
 from normscope.processes import surroundings
 from normscope.signals import Interrupted
 from tiny import tiny
@@ -77,7 +78,7 @@ def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> 
         if seen[-1] == ["waiting for another process", "finished"]:
             lock.__exit__(None, None, None)
 
-    states = run_cells([held, free], at_once=1, watch=watch)
+    states = run_cells([held, free], engine=OnThisMachine(1), watch=watch)
     assert [state.status for state in states] == ["finished", "finished"]
     assert ["waiting for another process", "finished"] in seen
 
@@ -85,7 +86,7 @@ def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> 
 def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cells) -> None:
     (state,) = run_cells(
         cells(FINISH),
-        at_once=1,
+        engine=OnThisMachine(1),
         evaluate=lambda cell: [
             ["-c", "raise SystemExit('no memory')", "evaluate"],
             ["-c", "", "another"],
@@ -99,7 +100,7 @@ def test_a_failed_evaluation_leaves_the_training_and_says_what_failed(cells: Cel
 def test_a_failed_training_is_not_evaluated(cells: Cells) -> None:
     (state,) = run_cells(
         cells("raise SystemExit('no room')"),
-        at_once=1,
+        engine=OnThisMachine(1),
         evaluate=lambda cell: [["-c", "raise SystemExit('asked')", "evaluate"]],
         watch=quietly,
     )
@@ -111,7 +112,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_run(
 ) -> None:
     made = cells(FINISH, seeds=2)
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    states = run_cells(made, at_once=1, watch=quietly)
+    states = run_cells(made, engine=OnThisMachine(1), watch=quietly)
     messages = {(state.status, state.message) for state in states}
     assert messages == {("failed", "its process could not be started: No such file or directory")}
 
@@ -130,7 +131,7 @@ def test_a_signal_ends_every_run_and_is_named(
             os.kill(os.getpid(), number)
 
     with pytest.raises(Interrupted) as stop:
-        run_cells(cells(ENDLESS, seeds=2), at_once=2, watch=watch)
+        run_cells(cells(ENDLESS, seeds=2), engine=OnThisMachine(2), watch=watch)
     assert stop.value.exit_code == code
     assert [state.status for state in last] == ["stopped", "stopped"]
 
@@ -148,22 +149,22 @@ def test_a_look_that_a_signal_interrupts_is_that_signal_and_no_failing_disk(
             raise InterruptedError(errno.EINTR, "Interrupted system call")
 
     with pytest.raises(Interrupted if asked else InterruptedError):
-        run_cells(cells(ENDLESS), at_once=1, watch=watch)
+        run_cells(cells(ENDLESS), engine=OnThisMachine(1), watch=watch)
 
 
 PARENT = """
 import sys, time
 from pathlib import Path
-from types import SimpleNamespace
-from normscope.compare.pool import process_of
+from normscope.engines.seam import Job, process_of
 child = "import sys; from normscope.processes.surroundings import hold_lifeline; hold_lifeline()\\n"
 child += "import signal, time; ended = lambda *_: sys.exit(open(sys.argv[1], 'w').close())\\n"
 child += "signal.signal(signal.SIGTERM, ended)\\n"
 child += "print('under way', flush=True); time.sleep(60)"
-config = SimpleNamespace(train=SimpleNamespace(threads=1))
-cell = SimpleNamespace(config=config, configuration="", log_file=Path(sys.argv[2]))
-process = process_of(cell, ["-c", child, sys.argv[1]])
-while not cell.log_file.stat().st_size:
+here, log = Path.cwd(), Path(sys.argv[2])
+words = ["-c", child, sys.argv[1]]
+job = Job(name="", words=words, configuration="", directory=here, folder=here, log=log, threads=1)
+process = process_of(job, {})
+while not log.stat().st_size:
     time.sleep(0.01)
 print(process.pid, flush=True)
 time.sleep(60)
@@ -232,7 +233,7 @@ def test_a_halted_run_is_named_and_ends_with_the_others(cells: Cells) -> None:
 
     pids: list[int] = []
     with pytest.raises(Interrupted):
-        run_cells(made, at_once=1, watch=look)
+        run_cells(made, engine=OnThisMachine(1), watch=look)
     assert [status for status, _ in seen] == ["running", "halted", "running", "halted", "stopped"]
     said = f"process {pids[0]} was halted by a signal; kill -CONT {pids[0]} lets it go on"
     assert [words.endswith(said) for _, words in seen] == [False, True, False, True, False]

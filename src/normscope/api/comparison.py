@@ -9,6 +9,7 @@ from ..compare.compare import opened, run_comparison
 from ..compare.grid import Cell, grid_of
 from ..compare.page import read
 from ..compare.pool import PoolOptions
+from ..engines.choosing import engine_settings
 from ..errors import UserError
 from ..placement import named
 from ..report.comparison.contents import ComparisonPage as Page, RunCurve
@@ -119,6 +120,8 @@ def compare(
     seeds: int = 1,
     evaluate: str | None = None,
     processes: int = 0,
+    engine: str = "local",
+    engine_set: Mapping[str, Any] | None = None,
     stop_when: str | None = None,
     title: str | None = None,
     watch: Callable[[list[Any]], None] = lambda states: None,
@@ -138,7 +141,9 @@ def compare(
 
     out: folder for the runs and the report; in the folder of a former comparison, it grows. By
     default runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of
-    each run. processes: number of runs at a time; 0 for one on each core. stop_when: with decided,
+    each run. processes: number of runs at a time; 0 for as many as there is room for. engine: where
+    the runs train, such as local for this machine. engine_set: settings of the engine, such as
+    gpus_per_run. stop_when: with decided,
     end a run early once its validation loss is not below the unigram baseline at 3 validations in a
     row, or at N with decided:N, after the peak of its schedule. By default such a run goes on.
     title: title of the report. By default Comparison of norm placements. watch: called twice a
@@ -149,24 +154,32 @@ def compare(
     saved.
     """
     base, places = _base(config, settings)
-    grid, defaults = grid_of(
-        base,
-        places,
-        placements=_several(placements, str),
-        warmups_updates=_several(warmup_updates, int),
-        arms=arms,
-        peak_lrs=_several(peak_lr, float),
-        optimizers=_several(optimizers, str),
-        seeds=seeds,
-    )
+    axes = _axes(placements, warmup_updates, peak_lr, optimizers)
+    grid, defaults = grid_of(base, places, **axes, arms=arms, seeds=seeds)
     folder = _usual_folder(config) if out is None else Path(out)
     options = PoolOptions(
         command=f"normscope.compare(…, out={str(folder)!r})",
+        engine=engine_settings(engine, engine_set),
         processes=processes,
         stop_when=StopRule.of(stop_when),
         watch=watch,
     )
     return _trained(grid.cells(base, folder), folder, options, evaluate, title, defaults)
+
+
+def _axes(
+    placements: str | Sequence[str] | None,
+    warmup_updates: int | Sequence[int] | None,
+    peak_lr: float | Sequence[float] | None,
+    optimizers: str | Sequence[str] | None,
+) -> dict[str, Any]:
+    """The axes of a grid as lists, by the names that `grid_of` has for them."""
+    return {
+        "placements": _several(placements, str),
+        "warmups_updates": _several(warmup_updates, int),
+        "peak_lrs": _several(peak_lr, float),
+        "optimizers": _several(optimizers, str),
+    }
 
 
 def _base(

@@ -22,6 +22,7 @@ from .options import described_by, taking
 
 if TYPE_CHECKING:
     from ..compare.grid import Cell
+    from ..engines.choosing import EngineSettings
 
 _Number = TypeVar("_Number", int, float)
 _DIGITS = 3
@@ -54,6 +55,8 @@ class _CompareOptions:
     imports: shared.Imports = field(default_factory=list)
     evaluate: str | None
     processes: int
+    engine: str
+    engine_set: shared.EngineSettingOptions = field(default_factory=list)
     stop_when: shared.StopWhen
     dry_run: bool = False
     title: str | None
@@ -106,8 +109,11 @@ def compare(asked: _CompareOptions) -> None:
     _compare(
         cells,
         folder,
-        asked.processes,
-        asked.stop_when,
+        _GridOptions(
+            processes=asked.processes,
+            engine=shared.engine_asked(asked.engine, asked.engine_set),
+            stop_when=asked.stop_when,
+        ),
         evaluate=asked.evaluate,
         title=asked.title,
         defaults=defaults,
@@ -124,7 +130,14 @@ def _write_down(cells: "list[Cell]", folder: Path, stop_when: str | None) -> Non
 
 @described_by(shared.COMPARE)
 @shared.resumable()
-def demo(*, out: Path = Path("demo"), processes: int, stop_when: shared.StopWhen) -> None:
+def demo(
+    *,
+    out: Path = Path("demo"),
+    processes: int,
+    engine: str,
+    engine_set: shared.EngineSettingOptions = [],  # noqa: B006
+    stop_when: shared.StopWhen,
+) -> None:
     """Train Post-LN and Pre-LN with warm-up and without: about two minutes on two cores.
 
     The runs learn to translate the embedded toy language; the report is demo/report.html.
@@ -138,7 +151,12 @@ def demo(*, out: Path = Path("demo"), processes: int, stop_when: shared.StopWhen
     """
     from ..compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
 
-    _compare(DEMO_GRID.cells(demo_config(), out), out, processes, stop_when, title=DEMO_TITLE)
+    options = _GridOptions(
+        processes=processes,
+        engine=shared.engine_asked(engine, engine_set),
+        stop_when=stop_when,
+    )
+    _compare(DEMO_GRID.cells(demo_config(), out), out, options, title=DEMO_TITLE)
 
 
 @described_by()
@@ -170,9 +188,16 @@ def report(
     print_summary(page, file)
 
 
-def _compare(
-    cells: "list[Cell]", folder: Path, processes: int, stop_when: str | None, **asked: Any
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GridOptions:
+    """How the runs of a grid are trained, whichever they are."""
+
+    processes: int
+    engine: "EngineSettings"
+    stop_when: str | None
+
+
+def _compare(cells: "list[Cell]", folder: Path, given: _GridOptions, **asked: Any) -> None:
     from ..compare.compare import run_comparison
     from ..compare.pool import PoolOptions
     from ..train import StopRule
@@ -180,8 +205,9 @@ def _compare(
     with GridDisplay(stderr()) as display:
         options = PoolOptions(
             command=shlex.join(["normscope", *sys.argv[1:]]),
-            processes=processes,
-            stop_when=StopRule.of(stop_when),
+            engine=given.engine,
+            processes=given.processes,
+            stop_when=StopRule.of(given.stop_when),
             watch=display,
             say=note,
         )

@@ -26,7 +26,7 @@ _LEAST_LETTERS, _MOST_LETTERS = 6, 16
 """Of a sparkline; where there is no room for the first, there is none."""
 _LOOKED_FOR = (
     "halted", "running", "translating", "failed", "non-finite", "decided", "stopped",
-    "waiting for another process", "waiting", "finished",
+    "waiting for another process", "queued", "waiting", "finished",
 )  # fmt: skip
 """States of runs, those first that a reader looks for where not all rows fit."""
 _OTHER_LINES = 7

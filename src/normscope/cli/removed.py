@@ -6,10 +6,6 @@ from ..errors import UserError
 
 _LADDER = "`normscope compare --peak-lr 3e-4:3e-2:8`, which trains every arm at each of eight rates"
 _PAGES = "`python -m normscope_studies.manual docs` in a clone, which writes the manual's pages"
-_ONE_MACHINE = (
-    "runs are processes of this machine, as many at a time as --processes says; a cluster's "
-    "scheduler starts the same command without --engine"
-)
 _ONE_PROCESS = "a run is trained by one process, and larger models in a trainer of your own"
 _PREDICTED_CHANGE = "`normscope predict pre-ln --update adam`, which tells the change by an update"
 
@@ -43,12 +39,9 @@ REMOVED = {
     '\'warmups=["pre-ln:0.1","x0-residual:0.1"]\'`, with the placements that you want',
     "study transfer": "use `normscope study rate-transfer`",
     # Options; what is said of `study` holds for every study.
-    "compare --engine": f"leave it out: {_ONE_MACHINE}",
     "compare --trials": f"use {_LADDER}",
     "compare --trials-together": "use --processes, the number of runs at a time",
     "compare --tune": f"use {_LADDER}",
-    "demo --engine": f"leave it out: {_ONE_MACHINE}",
-    "study --engine": f"leave it out: {_ONE_MACHINE}",
     "study depth --blocks": "use --set blocks=N",
     "study depth --initialisation": "use --set initialisation=NAME",
     "study depth --placements": 'use --set \'placements=["pre-ln","post-ln"]\'',

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -22,6 +22,9 @@ from ..limits.ours import refuse_other, refuse_part
 from ..settings.files import GivenConfig, given_config, named_files, refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
+
+if TYPE_CHECKING:
+    from ..engines.choosing import EngineSettings
 
 COMPARE = "api/comparison.py:compare"
 """What describes the options of verbs that train several runs."""
@@ -121,6 +124,14 @@ SettingOptions = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as model.width=256."),
 ]
+EngineSettingOptions = Annotated[
+    list[str],
+    typer.Option(
+        "--engine-set",
+        metavar="KEY=VALUE",
+        help="Change one setting of the engine, such as gpus_per_run=0.5.",
+    ),
+]
 StopWhen = Annotated[str | None, typer.Option(metavar="decided[:N]")]
 Imports = Annotated[
     list[str],
@@ -162,6 +173,16 @@ def open_trained(run: Path, imports: list[str], trust: bool) -> None:
         from ..runs.config import trust_run
 
         trust_run(run)
+
+
+def engine_asked(name: str, given: Iterable[str]) -> "EngineSettings":
+    """What the command line says of the engine. Raises UserError where there is no such engine or
+    setting.
+    """
+    from ..engines.choosing import engine_settings
+    from ..settings.tables import read_overrides
+
+    return engine_settings(name, read_overrides(given))
 
 
 @contextmanager

@@ -11,7 +11,14 @@ import typer
 
 from .console import StageDisplay, note, stderr, tell
 from .options import described_by
-from .shared import Imports, WholeLines, resumable, run_imports
+from .shared import (
+    EngineSettingOptions,
+    Imports,
+    WholeLines,
+    engine_asked,
+    resumable,
+    run_imports,
+)
 
 study_app = typer.Typer(
     cls=WholeLines,
@@ -40,14 +47,18 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
         out: Path | None = None,
         processes: int = 0,
+        engine: str = "local",
+        engine_set: EngineSettingOptions = [],  # noqa: B006
         imports: Imports = [],  # noqa: B006
     ) -> None:
         """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper, or
         another that the study's page in the manual names. settings: Change one setting of the
         scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
+        engine: Where the trainings run, such as local for this machine.
         """
         import torch
 
+        asked = engine_asked(engine, engine_set)
         run_imports(imports)
         torch.set_num_threads(1)  # the same bits on every number of cores
         with StageDisplay(stderr()) as display:
@@ -56,6 +67,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
                 settings=settings,
                 out=out or Path("runs") / name,
                 processes=processes,
+                engine=asked,
                 watch=display,
                 say=note,
                 command=shlex.join(["normscope", *sys.argv[1:]]),

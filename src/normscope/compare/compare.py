@@ -8,6 +8,7 @@ nothing.
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from . import manifest as manifests
 from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
-from .pool import PoolOptions, at_once, train_all, train_command
+from .pool import PoolOptions, engine_for, train_all, train_command
 from .state import CellState, looked_at
 
 _LONG_SECONDS = 1.0
@@ -68,7 +69,7 @@ def run_comparison(
     """
     config = cells[0].config
     corpus = corpus_of(config, evaluate)
-    with alone(folder):
+    with closing(engine_for(config, options.engine, options.processes)) as engine, alone(folder):
         # This raises where the corpus has no use for the task.
         objective = task_of(config).objective(config, corpus, torch.device("cpu"))
         updates = durations(objective, config.train)(config.train.duration)
@@ -80,9 +81,8 @@ def run_comparison(
         refuse_other_report(folder)
         costs = _costs_of(cells, corpus, manifest.costs)
         weights = _weights_of(cells, manifest.weights)
-        together = at_once(options.processes, config)
         announcement = _announced(
-            cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when
+            cells, corpus, updates=updates, at_once=engine.at_once, stop_when=options.stop_when
         )
         manifest = replace(
             manifest.grown(title, options.command, cells),
@@ -98,7 +98,7 @@ def run_comparison(
         for note in _notes(config, corpus, weights):
             options.say(f"note: {note}")
         options.say(announcement)
-        states, stopped = train_all(cells, updates, options, evaluate)
+        states, stopped = train_all(cells, updates, engine, options, evaluate)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
         manifest = replace(manifest, failed={**manifest.failed, **failed})
         manifests.write_manifest(folder, manifest)
@@ -151,14 +151,14 @@ def _announced(
     corpus: AnyCorpus,
     *,
     updates: int,
-    at_once: int,
+    at_once: int | None,
     stop_when: StopRule | None = None,
 ) -> str:
     """A line that says how many runs there are, how long each is, and about how long all of them
     take.
 
-    at_once: how many run at a time. stop_when: ends runs early. Raises UserError where a run has
-    been trained for longer than that.
+    at_once: how many run at a time; None where that is not known. stop_when: ends runs early.
+    Raises UserError where a run has been trained for longer than that.
     """
     states = looked_at(cells, updates, stop_when)
     for state in states:
@@ -175,6 +175,8 @@ def _announced(
         runs += f", {finished} of them finished"
     if not left:
         return runs
+    if at_once is None:
+        return f"{runs}; as many at a time as there is room for"
     said = f"{runs}; {at_once} at a time"
     config = cells[0].config
     if config.train.device != "cpu":

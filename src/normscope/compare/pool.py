@@ -1,17 +1,17 @@
-"""Train many runs as processes of this machine, and tell what each is doing."""
+"""Train many runs, on whichever engine, and tell what each is doing."""
 
 import itertools
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from tempfile import TemporaryFile
+from pathlib import Path
 
+from ..engines.choosing import LOCAL, EngineSettings, Needs
+from ..engines.seam import Engine, Future, Job
 from ..errors import UserError, option
-from ..processes.surroundings import halted, interpreter, is_held, with_lifeline
+from ..processes.surroundings import halted, is_held
 from ..signals import Interrupted, StopRequest
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
@@ -25,6 +25,8 @@ _WATCH_SECONDS, _WATCH_SHARE = 0.5, 0.02
 """Between two looks at all runs, and the most of the time that these take: very many are looked at
 more seldom.
 """
+_SAVED = "after every run under way has saved"
+_OUTLIVED = "; runs in the queue go on, and the same command looks after them again"
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
@@ -35,8 +37,10 @@ class PoolOptions:
 
     command: str
     """That was given, as the grid's folder keeps it."""
+    engine: EngineSettings = LOCAL
+    """Where they are trained."""
     processes: int = 0
-    """Runs at a time, 0 for cores / threads of a run."""
+    """Runs at a time, 0 for as many as the engine has room for."""
     stop_when: StopRule | None = None
     """Ends runs early."""
     watch: Callable[[list[CellState]], None] = lambda states: None
@@ -56,8 +60,8 @@ class _Work:
     commands: list[list[str]]
     words: list[str] = field(default_factory=list)
     """Of the command that runs."""
-    process: subprocess.Popen[bytes] | None = None
-    """None where it could not be started."""
+    future: Future | None = None
+    """None where it could not be started, and once it has ended."""
 
     @property
     def trains(self) -> bool:
@@ -83,59 +87,55 @@ def train_command(
     ]
 
 
-def process_of(cell: Cell, words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A process that works on a cell's run, in the threads of the run. Raises OSError where it
-    cannot be started.
+def job_of(cell: Cell, words: Sequence[str]) -> Job:
+    """What works on a cell's run, in the threads of the run.
 
-    words: what follows the Python interpreter; what they say is added to the cell's log. It finds
-    the configuration at its standard input. Should this process be killed, that one saves and ends.
+    words: what follows the Python interpreter; what they say is added to the cell's log, and they
+    find the configuration at their standard input.
     """
-    threads = str(
-        allowed_threads() if cell.config.train.threads == "auto" else cell.config.train.threads
+    return Job(
+        name=cell.name,
+        words=words,
+        configuration=cell.configuration,
+        directory=Path.cwd(),
+        folder=cell.folder.path,
+        log=cell.log_file,
+        threads=_threads_of(cell.config),
     )
-    with cell.log_file.open("ab") as log, TemporaryFile() as given:
-        # Whole before there is a process to read it, and gone with it, whichever of the two is
-        # killed.
-        given.write(cell.configuration.encode())
-        given.seek(0)
-        # A session of its own, so that Ctrl-C reaches the runs through us alone and each can save.
-        return subprocess.Popen(
-            [*interpreter(), *words],
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            stdin=given,
-            env=with_lifeline(
-                os.environ | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), threads)
-            ),
-            start_new_session=True,
-        )
 
 
-def at_once(processes: int, config: RunConfig) -> int:
-    """Runs at a time: `processes`, or for 0 as many as the cores have room for, given the threads
-    of one.
-    """
+def _threads_of(config: RunConfig) -> int:
     threads = config.train.threads
-    return processes or max(1, available_cores() // (threads if threads != "auto" else 1))
+    return allowed_threads() if threads == "auto" else threads
+
+
+def engine_for(config: RunConfig, settings: EngineSettings, processes: int) -> Engine:
+    """The engine that trains runs of a configuration.
+
+    processes: runs at a time; 0 for as many as there is room for, given what one takes. Raises
+    UserError where the engine is not there.
+    """
+    needs = Needs(threads=_threads_of(config), device=config.train.device, cores=available_cores())
+    return settings.opened(needs, processes)
 
 
 def run_cells(
     cells: Iterable[Cell],
     *,
-    at_once: int,
+    engine: Engine,
     evaluate: Callable[[Cell], list[list[str]]] | None = None,
     updates: int | None = None,
     stop_when: StopRule | None = None,
     watch: Callable[[list[CellState]], None],
 ) -> list[CellState]:
-    """Train every cell that is not over, `at_once` at a time. A cell that another process trains is
-    waited for.
+    """Train every cell that is not over, as many at a time as the engine has room for. A cell that
+    another process trains is waited for.
 
     evaluate: commands to run after a cell's training, as words after the Python interpreter.
     updates: those of every cell's whole run; None for what its configuration says. stop_when: ends
     runs early; without it, one that was ended so goes on. watch: called with the states of all,
     twice a second at most. Raises Interrupted after a signal that asks for an end, when every run
-    under way has saved. Should this process be killed, its runs save and end too.
+    under way has saved, or is left going by an engine that is outlived.
     """
     states = looked_at(cells, updates, stop_when)
     waiting = [
@@ -146,26 +146,26 @@ def run_cells(
     try:
         with StopRequest() as stop, _unless_asked_to(stop):
             while (waiting or running) and stop.signal_number is None:
-                for work in _free(waiting, at_once - len(running)):
+                most = len(waiting) if engine.at_once is None else engine.at_once - len(running)
+                for work in _free(waiting, most):
                     waiting.remove(work)
                     running.append(work)
-                    _start(work)
+                    _start(work, engine)
                 if (begun := time.monotonic()) >= next_watch:
                     for state in (work.state for work in running):
-                        if state.status in ("running", "halted"):
-                            state.begin(halted(state.cell.folder.path))
+                        _look_at(state)
                     watch(states)
                     next_watch = begun + max(
                         _WATCH_SECONDS, (time.monotonic() - begun) / _WATCH_SHARE
                     )
                 time.sleep(_POLL_SECONDS)
-                running = [work for work in running if _advance(work)]
+                running = [work for work in running if _advance(work, engine)]
         if stop.signal_number is not None:
-            _stop(running)
+            _stop(running, engine)
             watch(states)
-            raise Interrupted(stop.signal_number, "after every run under way has saved")
+            raise Interrupted(stop.signal_number, _OUTLIVED if engine.outlived else _SAVED)
     finally:
-        _stop(running)
+        _stop(running, engine)
     watch(states)
     return states
 
@@ -206,26 +206,33 @@ def _free(waiting: Iterable[_Work], count: int) -> list[_Work]:
     return list(itertools.islice(filter(free, waiting), count))
 
 
-def _start(work: _Work) -> None:
+def _look_at(state: CellState) -> None:
+    """Take in what a run that was started does now."""
+    state.read_new_events()
+    if state.status in ("running", "halted"):
+        state.begin(halted(state.cell.folder.path))
+
+
+def _start(work: _Work, engine: Engine) -> None:
     """Start the next command of a cell."""
     work.words = work.commands.pop(0)
-    work.state.status = "running" if work.trains else "translating"
+    begun = "running" if engine.at_once is not None else "queued"
+    work.state.status = begun if work.trains else "translating"
     try:
-        work.process = process_of(work.state.cell, work.words)
+        work.future = engine.start(job_of(work.state.cell, work.words))
     except OSError as error:
-        work.process = None
+        work.future = None
         _fail(work, f"its process could not be started: {error.strerror or error}")
 
 
-def _advance(work: _Work) -> bool:
+def _advance(work: _Work, engine: Engine) -> bool:
     """Look at a cell's command and start its next one; False when all are over."""
-    if work.process is None:
+    if work.future is None:
         return False
-    work.state.read_new_events()
-    code = work.process.poll()
+    code = work.future.code()
     if code is None:
         return True
-    work.process = None
+    work.future = None
     work.state.read_new_events()
     if work.state.status in _WITHOUT_RESULT:
         return False
@@ -238,7 +245,7 @@ def _advance(work: _Work) -> bool:
     if work.state.status == "failed" or not work.commands:
         work.state.status = "failed" if work.state.status == "failed" else "finished"
         return False
-    _start(work)
+    _start(work, engine)
     return True
 
 
@@ -255,24 +262,24 @@ def _fail(work: _Work, why: str) -> None:
         )
 
 
-def _stop(running: list[_Work]) -> None:
-    """Ask every run to save and end, and wait for it."""
-    processes = [work.process for work in running if work.process is not None]
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-            process.send_signal(signal.SIGCONT)  # one that was halted saves too
-    for process in processes:
-        process.wait()
+def _stop(running: list[_Work], engine: Engine) -> None:
+    """Ask every run to save and end, and wait for it; an engine that is outlived leaves them
+    going.
+    """
+    engine.stop([work.future for work in running if work.future is not None])
     for work in running:
-        if not work.state.over:
+        if not work.state.over and not engine.outlived:
             work.state.status = "stopped"
         work.state.read_new_events()
     running.clear()
 
 
 def train_all(
-    cells: list[Cell], updates: int, options: PoolOptions, split: str | None = None
+    cells: list[Cell],
+    updates: int,
+    engine: Engine,
+    options: PoolOptions,
+    split: str | None = None,
 ) -> tuple[list[CellState], Interrupted | None]:
     """What became of cells that take so many updates each, and the signal that ended it all early.
 
@@ -287,7 +294,7 @@ def train_all(
     try:
         return run_cells(
             cells,
-            at_once=at_once(options.processes, cells[0].config),
+            engine=engine,
             evaluate=lambda cell: cell.evaluation_commands(split),
             updates=updates,
             stop_when=options.stop_when,

@@ -63,8 +63,8 @@ class CellState:
     updates: int | None = None
     """How many the whole run has, where its configuration says so."""
     status: str = "waiting"
-    """waiting, waiting for another process, running, halted, translating, stopped, finished,
-    decided (stopped early), non-finite or failed."""
+    """waiting, waiting for another process, queued, running, halted, translating, stopped,
+    finished, decided (stopped early), non-finite or failed."""
     update: int = 0
     nll_nats: float | None = None
     """Of the last validation, which was that of `nll_update`."""
@@ -165,6 +165,8 @@ class CellState:
                     self._offset = 0
                     break
                 self._offset += len(line)
+                if self.status == "queued":
+                    self.begin()  # the engine has found a place for it
         if self.status == "running" and self.update != before:
             self._look()
 

@@ -8,19 +8,19 @@ of them.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from normscope.compare.grid import Cell, write_configs
-from normscope.compare.pool import run_cells
+from normscope.compare.pool import engine_for, run_cells
 from normscope.compare.state import CellState, looked_at
+from normscope.engines.seam import Engine
 from normscope.errors import UserError
 from normscope.files import write_over
 from normscope.limits.ours import SealedJson
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.report.words import counted
-from normscope.train.device import available_cores
 
 from .estimates import estimate
 from .judging import Answer, holm, learned
@@ -247,12 +247,10 @@ def train_all(
         pieces.watch(f"updates of {stage}", done, total)
 
     write_configs(cells)
-    # Of runs that are over, the device need not be there.
-    room = available_cores() if cells[0].config.train.device == "cpu" else 1
-    with _costed(cells, pieces):
-        states = run_cells(
-            list(cells), at_once=pieces.processes or room, evaluate=evaluate, watch=watch
-        )
+    engine = engine_for(cells[0].config, pieces.engine, pieces.processes)
+    # What an engine has started here is counted when it has been let go of.
+    with _costed(cells, pieces, engine), closing(engine):
+        states = run_cells(list(cells), engine=engine, evaluate=evaluate, watch=watch)
     failed = [
         f"{s.cell.name}: {s.message} (log: {s.cell.log_file})"
         for s in states
@@ -271,12 +269,12 @@ _COST = SealedJson(
 
 
 @contextmanager
-def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
+def _costed(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> Iterator[None]:
     """A context in which cells are trained: what it takes is shared out by updates, and kept beside
     each run's log.
 
-    Not known is what a device took, what an earlier version trained, and what was trained when this
-    process was killed.
+    Not known is what a device or another machine took, what an earlier version trained, and what
+    was trained when this process was killed.
     """
     before, since = looked_at(cells, None, None), processor_seconds()
     files = [cell.log_file.with_suffix(".json") for cell in cells]
@@ -285,6 +283,7 @@ def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
         if (
             not (state.over or state.update or file.is_file())
             and state.cell.config.train.device == "cpu"
+            and engine.counted
         ):
             taken[at] = 0.0
         if not state.over:
@@ -295,6 +294,8 @@ def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
         spent, after = processor_seconds() - since, looked_at(cells, None, None)
         more = [max(0, now.update - then.update) for now, then in zip(after, before, strict=True)]
         for cell, file, seconds, updates in zip(cells, files, taken, more, strict=True):
+            if updates and not engine.counted:
+                seconds = None
             if seconds is not None and updates:
                 seconds = round(seconds + spent * updates / sum(more), 3)
                 write_over(file, _COST.text({"processor_seconds": seconds}), _COST.kind)

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import torch
 
 from normscope import __version__
+from normscope.engines.choosing import LOCAL, EngineSettings
 from normscope.files import disk_errors, make_folders, write_atomically
 from normscope.limits.names import refuse_leading_out
 from normscope.limits.ours import SealedJson
@@ -82,6 +83,8 @@ class Pieces:
     say: Callable[[str], None] = lambda line: None
     processes: int = 0
     """Trainings at a time; 0 for one a core, or one on a device."""
+    engine: EngineSettings = LOCAL
+    """Where trainings run; what is measured beside them is measured here."""
     made: list[str] = field(default_factory=list)
     """Names of those that were made by this call."""
     processor_seconds: dict[str, float | None] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from normscope.compare.page import refuse_other_report
+from normscope.engines.choosing import LOCAL, EngineSettings
 from normscope.errors import UserError
 from normscope.files import disk_errors, make_folders, write_over
 from normscope.limits.kinds import RESULTS
@@ -89,6 +90,7 @@ class Study:
         settings: Sequence[str],
         out: Path,
         processes: int,
+        engine: EngineSettings = LOCAL,
         watch: Callable[[str, int, int], None],
         say: Callable[[str], None],
         command: str,
@@ -96,12 +98,13 @@ class Study:
         """Measure what `out` lacks, write the page and the data, and return what the terminal shows
         of them.
 
-        settings: KEY=VALUE changes of the scale. processes: as of `Pieces`. Raises UserError.
+        settings: KEY=VALUE changes of the scale. processes, engine: as of `Pieces`. Raises
+        UserError.
         """
         if scale not in self.scales:
             raise UserError(f"--scale must be one of {', '.join(self.scales)}, got {scale!r}")
         config = configured(self.scales[scale], settings)
-        pieces = Pieces(out, watch=watch, say=say, processes=processes)
+        pieces = Pieces(out, watch=watch, say=say, processes=processes, engine=engine)
         found, page = run_study(self, config, pieces, command=command, scale=scale)
         return [*_lines(self.title, found, _caution(scale)), f"page: {page}"]
 

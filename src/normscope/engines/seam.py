@@ -1,0 +1,112 @@
+"""The seam between what is to run and where it runs: a job goes in, a future comes out.
+
+Whoever drives a grid knows no engine by its name: it starts jobs, asks their futures for the exit
+code, and stops them.
+"""
+
+import os
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Protocol
+
+from ..processes.surroundings import interpreter, with_lifeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A command whose whole state is a run's folder, so that it may end anywhere, and be started
+    again elsewhere.
+    """
+
+    name: str
+    words: Sequence[str]
+    """What follows the Python interpreter."""
+    configuration: str
+    """What it finds at its standard input."""
+    directory: Path
+    """Where its relative paths begin."""
+    folder: Path
+    """Of the run, which the command locks while it works on it."""
+    log: Path
+    """What it says is added here. The folder is there."""
+    threads: int
+    """Of the CPU."""
+
+
+class Future(Protocol):
+    """A job that was started."""
+
+    def code(self) -> int | None:
+        """Returns the exit code once the job has ended, minus the signal's number where one killed
+        it; None until then.
+        """
+        ...
+
+
+class Engine(ABC):
+    """Starts jobs, wherever they run."""
+
+    at_once: int | None = None
+    """How many jobs it is given at a time; None where it has a queue of its own, which takes
+    all."""
+    outlived: bool = False
+    """Whether its jobs go on when this process has ended."""
+
+    counted: bool = False
+    """Whether the processor's time of its jobs counts as that of this process's children once it is
+    closed."""
+
+    @abstractmethod
+    def start(self, job: Job) -> Future:
+        """Starts a job. Raises OSError where this machine cannot, and UserError where the engine
+        does not take it.
+        """
+
+    @abstractmethod
+    def stop(self, futures: Sequence[Future]) -> None:
+        """Asks jobs to save and end, and waits until they have; an engine that is outlived leaves
+        them going.
+        """
+
+    def close(self) -> None:
+        """Lets go of what the engine holds; no job of it is under way."""
+        return
+
+
+def in_threads(threads: int) -> dict[str, str]:
+    """Returns the variables by which the libraries of a process start as many threads."""
+    return dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+
+
+def process_of(job: Job, more: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Starts a process from nothing that does a job, and returns it. Raises OSError.
+
+    more: of its environment, beside that of this process. Should this process be killed, that one
+    saves and ends.
+    """
+    environment = {**os.environ, **in_threads(job.threads), **more}
+    with job.log.open("ab") as log, TemporaryFile() as given:
+        # Whole before there is a process to read it, and gone with it, whichever of the two is
+        # killed.
+        given.write(job.configuration.encode())
+        given.seek(0)
+        # A session of its own, so that Ctrl-C reaches the jobs through us alone and each can save.
+        return subprocess.Popen(
+            [*interpreter(), *job.words],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=given,
+            cwd=job.directory,
+            env=with_lifeline(environment),
+            start_new_session=True,
+        )
+
+
+def note(job: Job, line: str) -> None:
+    """Adds a line to what a job has said."""
+    with job.log.open("a", encoding="utf-8") as log:
+        log.write(f"{line}\n")
