@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo gallery test test-all dist mutants faults docs fuzz lint format bench gpu clean
+.PHONY: demo gallery test test-all test-cluster dist mutants faults docs fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -22,6 +22,11 @@ test: $(STAMP)
 # Every case of every test: `make test` leaves out some cases of tests that take long, the same ones every time.
 test-all: $(STAMP)
 	$(TESTED) -m pytest -n 2 --dist worksteal --whole
+
+# Grids on a Ray cluster of two machines and on a Slurm of one, all on this machine, whose parts are killed meanwhile; a
+# part that is not installed is skipped with its reason.
+test-cluster: $(VENV)/cluster
+	env NORMSCOPE_CLUSTER=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines --whole
 
 # The wheel and the source distribution of the commit, with the same bytes wherever they are built.
 dist: $(STAMP)
@@ -102,6 +107,10 @@ $(STAMP): requirements.lock pyproject.toml
 $(VENV)/docs: $(STAMP) requirements-docs.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-docs.lock
 	touch $(VENV)/docs
+
+$(VENV)/cluster: $(STAMP) requirements-cluster.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-cluster.lock
+	touch $(VENV)/cluster
 
 $(VENV)/mutants: $(STAMP) requirements-mutants.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-mutants.lock

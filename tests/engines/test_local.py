@@ -17,6 +17,7 @@ from normscope.compare.pool import job_of, run_cells, train_command
 from normscope.engines import local
 from normscope.engines.choosing import LocalSettings, Needs, engine_settings
 from normscope.engines.local import OnThisMachine
+from normscope.engines.opening import opened
 from normscope.engines.seam import Future, Job, process_of
 from normscope.engines.worker import Worker
 from normscope.errors import UserError
@@ -219,7 +220,7 @@ def test_so_many_runs_train_at_a_time_as_there_are_cores_or_gpus(
 ) -> None:
     monkeypatch.setattr(local, "visible_devices", lambda: ["0", "1", "2"])
     needs = Needs(threads=2, device=device, cores=12)
-    engine = LocalSettings(gpus_per_run=share).opened(needs, processes)
+    engine = opened(LocalSettings(gpus_per_run=share), needs, processes)
     assert isinstance(engine, OnThisMachine)
     assert (engine.at_once, engine.devices) == (at_once, devices)
 

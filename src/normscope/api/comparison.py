@@ -142,8 +142,8 @@ def compare(
     out: folder for the runs and the report; in the folder of a former comparison, it grows. By
     default runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of
     each run. processes: number of runs at a time; 0 for as many as there is room for. engine: where
-    the runs train, such as local for this machine. engine_set: settings of the engine, such as
-    gpus_per_run. stop_when: with decided,
+    the runs train: local, ray or slurm. engine_set: settings of the engine, such as gpus_per_run.
+    stop_when: with decided,
     end a run early once its validation loss is not below the unigram baseline at 3 validations in a
     row, or at N with decided:N, after the peak of its schedule. By default such a run goes on.
     title: title of the report. By default Comparison of norm placements. watch: called twice a
@@ -157,14 +157,16 @@ def compare(
     axes = _axes(placements, warmup_updates, peak_lr, optimizers)
     grid, defaults = grid_of(base, places, **axes, arms=arms, seeds=seeds)
     folder = _usual_folder(config) if out is None else Path(out)
+    asked = engine_settings(engine, engine_set)
     options = PoolOptions(
         command=f"normscope.compare(…, out={str(folder)!r})",
-        engine=engine_settings(engine, engine_set),
+        engine=asked,
         processes=processes,
         stop_when=StopRule.of(stop_when),
         watch=watch,
     )
-    return _trained(grid.cells(base, folder), folder, options, evaluate, title, defaults)
+    cells = grid.cells(base, folder, elsewhere=asked.elsewhere)
+    return _trained(cells, folder, options, evaluate, title, defaults)
 
 
 def _axes(

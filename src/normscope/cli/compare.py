@@ -79,7 +79,8 @@ def compare(asked: _CompareOptions) -> None:
       normscope compare my.toml --placements post-ln,pre-ln \\
           --warmup-updates 0,300 --seeds 3
 
-    dry_run: Write the configurations, print the command that trains each run, and start nothing.
+    dry_run: Write the configurations, print the command that trains each run, or with --engine
+    slurm the script of its array, and start nothing.
     """
     config = asked.config
     given = shared.read_config(
@@ -102,16 +103,17 @@ def compare(asked: _CompareOptions) -> None:
         seeds=asked.seeds,
     )
     folder = asked.out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    cells = grid.cells(base, folder, elsewhere=asked.dry_run)
+    engine = shared.engine_asked(asked.engine, asked.engine_set)
+    cells = grid.cells(base, folder, elsewhere=asked.dry_run or engine.elsewhere)
     if asked.dry_run:
-        _write_down(cells, folder, asked.stop_when)
+        _write_down(cells, folder, asked.stop_when, engine)
         return
     _compare(
         cells,
         folder,
         _GridOptions(
             processes=asked.processes,
-            engine=shared.engine_asked(asked.engine, asked.engine_set),
+            engine=engine,
             stop_when=asked.stop_when,
         ),
         evaluate=asked.evaluate,
@@ -120,12 +122,14 @@ def compare(asked: _CompareOptions) -> None:
     )
 
 
-def _write_down(cells: "list[Cell]", folder: Path, stop_when: str | None) -> None:
-    """Writes the configurations, prints the commands, and starts nothing."""
+def _write_down(
+    cells: "list[Cell]", folder: Path, stop_when: str | None, engine: "EngineSettings"
+) -> None:
+    """Writes the configurations, prints the commands or the script, and starts nothing."""
     from ..compare.compare import prepare
     from ..train import StopRule
 
-    tell_commands(prepare(cells, folder, StopRule.of(stop_when)))
+    tell_commands(prepare(cells, folder, StopRule.of(stop_when), engine))
 
 
 @described_by(shared.COMPARE)

@@ -54,7 +54,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper, or
         another that the study's page in the manual names. settings: Change one setting of the
         scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
-        engine: Where the trainings run, such as local for this machine.
+        engine: Where the trainings run: local, ray or slurm.
         """
         import torch
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import torch
 
+from ..engines.choosing import LOCAL, EngineSettings
+from ..engines.opening import script_of
 from ..errors import UserError, option
 from ..files import disk_errors, write_together
 from ..limits.kinds import CONFIGURATION
@@ -30,7 +32,7 @@ from . import manifest as manifests
 from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
-from .pool import PoolOptions, engine_for, train_all, train_command
+from .pool import PoolOptions, engine_for, needs_of, threads_of, train_all, train_command
 from .state import CellState, looked_at
 
 _LONG_SECONDS = 1.0
@@ -193,7 +195,7 @@ def _trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
     """Time of one batch of a training on the CPU, forward and backward, in the threads of a run."""
     task = task_of(config)
     threads = torch.get_num_threads()
-    torch.set_num_threads(int(config.train.threads))
+    torch.set_num_threads(threads_of(config))
     try:
         model, batch = task.build(config, corpus.codec), task.batches(config, corpus)(0)
         model.train()
@@ -243,9 +245,15 @@ def _weights_of(
     return found
 
 
-def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) -> list[str]:
-    """Write the configurations of the runs; the command that trains each one that is not over, a
-    line each.
+def prepare(
+    cells: list[Cell],
+    folder: Path,
+    stop_when: StopRule | None = None,
+    engine: EngineSettings = LOCAL,
+) -> list[str]:
+    """Write the configurations of the runs; the script that the engine would be given for those
+    that are not over, where it is given one, or else the command that trains each of them, a line
+    each.
 
     Raises UserError where another process is at work in the folder, or a run's folder holds
     something else.
@@ -258,6 +266,10 @@ def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) 
             {cell.config_file.name: cell.configuration for cell in left},
             CONFIGURATION,
         )
+        needs, scripts = needs_of(cells[0].config), folder.absolute() / "slurm"
+        script = script_of(engine, needs, len(left), scripts)
+        if script is not None:
+            return [script]
         return [
             shlex.join(["normscope", *train_command(cell, stop_when, cell.config_file)[2:]])
             for cell in left

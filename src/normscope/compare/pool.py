@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..engines.choosing import LOCAL, EngineSettings, Needs
+from ..engines.opening import opened
 from ..engines.seam import Engine, Future, Job
 from ..errors import UserError, option
 from ..processes.surroundings import halted, is_held
@@ -100,11 +101,12 @@ def job_of(cell: Cell, words: Sequence[str]) -> Job:
         directory=Path.cwd(),
         folder=cell.folder.path,
         log=cell.log_file,
-        threads=_threads_of(cell.config),
+        threads=threads_of(cell.config),
     )
 
 
-def _threads_of(config: RunConfig) -> int:
+def threads_of(config: RunConfig) -> int:
+    """Threads of a run: where they are left open, those that a run would have on this machine."""
     threads = config.train.threads
     return allowed_threads() if threads == "auto" else threads
 
@@ -115,8 +117,12 @@ def engine_for(config: RunConfig, settings: EngineSettings, processes: int) -> E
     processes: runs at a time; 0 for as many as there is room for, given what one takes. Raises
     UserError where the engine is not there.
     """
-    needs = Needs(threads=_threads_of(config), device=config.train.device, cores=available_cores())
-    return settings.opened(needs, processes)
+    return opened(settings, needs_of(config), processes)
+
+
+def needs_of(config: RunConfig) -> Needs:
+    """What a run of a configuration takes of its machine."""
+    return Needs(threads=threads_of(config), device=config.train.device, cores=available_cores())
 
 
 def run_cells(
@@ -216,7 +222,7 @@ def _look_at(state: CellState) -> None:
 def _start(work: _Work, engine: Engine) -> None:
     """Start the next command of a cell."""
     work.words = work.commands.pop(0)
-    begun = "running" if engine.at_once is not None else "queued"
+    begun = "queued" if engine.queues else "running"
     work.state.status = begun if work.trains else "translating"
     try:
         work.future = engine.start(job_of(work.state.cell, work.words))

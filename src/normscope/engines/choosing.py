@@ -3,14 +3,13 @@
 No library is imported until an engine is opened.
 """
 
-import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ..errors import UserError, option
 from ..settings.validation import validated
-from .seam import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +33,8 @@ class LocalSettings:
     """Processes of this machine."""
 
     name: ClassVar[str] = "local"
+    elsewhere: ClassVar[bool] = False
+    """Whether runs train on machines that are not known here."""
     gpus_per_run: float = 0.0
     """The share of a GPU that a run takes, at most 1; 0 for one run a GPU, unless a number of
     processes says more."""
@@ -45,28 +46,117 @@ class LocalSettings:
                 f"{self.gpus_per_run:g}"
             )
 
-    def opened(self, needs: Needs, processes: int) -> Engine:
-        """Returns the engine. processes: jobs at a time; 0 for one a core, or a GPU."""
-        from .local import OnThisMachine, visible_devices
 
-        if needs.device == "cpu":
-            return OnThisMachine(processes or max(1, needs.cores // needs.threads))
-        devices = visible_devices() if needs.may_be_anywhere else []
-        most = max(1, len(devices)) * self._runs_a_gpu
-        if processes and self.gpus_per_run:
-            most = min(processes, most)
-        return OnThisMachine(most if self.gpus_per_run else processes or most, devices)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaySettings:
+    """A Ray cluster that is there already; none is started."""
+
+    name: ClassVar[str] = "ray"
+    elsewhere: ClassVar[bool] = True
+    address: str = "auto"
+    """auto for the cluster of this machine, or of RAY_ADDRESS."""
+    cpus_per_run: int = 0
+    """0 for as many as a run has threads."""
+    gpus_per_run: float = 0.0
+    """A share of one, or whole ones."""
+    retries: int = 3
+    """How often a run whose worker or machine has gone goes on elsewhere. One that fails by itself
+    does not."""
+
+    def __post_init__(self) -> None:
+        _refuse_negative(self, "cpus_per_run", "gpus_per_run", "retries")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSettings:
+    """What `sbatch` is asked for, for each run. Empty: what the cluster gives by itself."""
+
+    name: ClassVar[str] = "slurm"
+    elsewhere: ClassVar[bool] = True
+    cluster: Literal["slurm", "local"] = "slurm"
+    """local has submitit start the same jobs on this machine, all at once, to try them."""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    time: str = "4:00:00"
+    """Of one job, as Slurm writes it: minutes, minutes:seconds, hours:minutes:seconds, or days
+    before a hyphen. A run takes as many jobs as it needs."""
+    mem: str = ""
+    """As Slurm writes it, such as 16G."""
+    gres: str = ""
+    """Such as gpu:a100:1."""
+    cpus_per_run: int = 0
+    """0 for as many as a run has threads."""
+    gpus_per_run: int = 0
+    parallelism: int = 0
+    """Runs that train at a time; 0 for no limit of ours."""
+    array_size: int = 1000
+    """Jobs of one array at most: what Slurm takes, by its usual configuration."""
+    seconds_to_save: int = 120
+    """Before a job's time is up it is asked to save; it then takes its place in the queue again."""
+    setup: tuple[str, ...] = ()
+    """Lines of the shell before a run, such as "module load cuda"."""
+
+    def __post_init__(self) -> None:
+        _refuse_negative(self, "cpus_per_run", "gpus_per_run", "parallelism")
+        for key in ("array_size", "seconds_to_save"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
+        for key in ("partition", "account", "qos", "constraint", "time", "mem", "gres"):
+            if any(sign.isspace() for sign in getattr(self, key)):
+                raise ValueError(f"{key} is one word without blanks, got {getattr(self, key)!r}")
+        if any("\n" in line for line in self.setup):
+            raise ValueError("setup is a list of lines, and one of them holds a line break")
+        minutes_of(self.time)
 
     @property
-    def _runs_a_gpu(self) -> int:
-        # 1 / 0.1 may lie a rounding below 10.
-        return math.floor(1 / self.gpus_per_run + 1e-9) if self.gpus_per_run else 1
+    def minutes(self) -> int:
+        """Of one job."""
+        return minutes_of(self.time)
 
 
-EngineSettings = LocalSettings
+_DAY_MINUTES = 24 * 60
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<clock>\d+(?::\d+){0,2})")
+
+
+def minutes_of(time: str) -> int:
+    """Returns the minutes of a time as Slurm writes it, a part of one as a whole one. Raises
+    ValueError.
+
+    >>> [minutes_of(text) for text in ("90", "2:30", "4:00:00", "1-12")]
+    [90, 3, 240, 2160]
+    """
+    found = _TIME.fullmatch(time)
+    if found is None:
+        raise ValueError(
+            f"time is minutes, hours:minutes:seconds or days-hours, as Slurm has it, got {time!r}"
+        )
+    parts = [int(part) for part in found["clock"].split(":")]
+    if found["days"] is not None:
+        # After days come hours, then minutes, then seconds.
+        hours, minutes, seconds = [*parts, 0, 0][:3]
+        total = int(found["days"]) * _DAY_MINUTES + hours * 60 + minutes
+    elif len(parts) == 3:
+        hours, minutes, seconds = parts
+        total = hours * 60 + minutes
+    else:
+        total, seconds = [*parts, 0][:2]
+    return max(1, total + (seconds > 0))
+
+
+def _refuse_negative(settings: Any, *keys: str) -> None:
+    for key in keys:
+        if getattr(settings, key) < 0:
+            raise ValueError(f"{key} must be 0 or more, got {getattr(settings, key):g}")
+
+
+EngineSettings = LocalSettings | RaySettings | SlurmSettings
 LOCAL = LocalSettings()
 """This machine, with nothing said of it."""
-ENGINES: Mapping[str, type[EngineSettings]] = {one.name: one for one in (LocalSettings,)}
+ENGINES: Mapping[str, type[EngineSettings]] = {
+    one.name: one for one in (LocalSettings, RaySettings, SlurmSettings)
+}
 """By the name that a user gives."""
 
 

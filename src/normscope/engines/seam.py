@@ -51,8 +51,9 @@ class Engine(ABC):
     """Starts jobs, wherever they run."""
 
     at_once: int | None = None
-    """How many jobs it is given at a time; None where it has a queue of its own, which takes
-    all."""
+    """How many jobs it is given at a time; None for all."""
+    queues: bool = False
+    """Whether a job may wait in a queue of the engine's own after it was started."""
     outlived: bool = False
     """Whether its jobs go on when this process has ended."""
 

@@ -1,0 +1,57 @@
+"""An engine of the settings that a user has given; its library is imported here, late."""
+
+import math
+from pathlib import Path
+
+from .choosing import EngineSettings, LocalSettings, Needs, RaySettings, SlurmSettings
+from .seam import Engine
+
+
+def opened(settings: EngineSettings, needs: Needs, processes: int) -> Engine:
+    """Returns the engine.
+
+    processes: jobs that it has at a time; 0 for as many as there is room for. Raises UserError
+    where its library or its cluster is not there.
+    """
+    if isinstance(settings, LocalSettings):
+        return _on_this_machine(settings, needs, processes)
+    engine: Engine
+    if isinstance(settings, RaySettings):
+        from .ray import OnRay
+
+        engine = OnRay(settings)
+    else:
+        from .slurm import OnSlurm
+
+        engine = OnSlurm(settings)
+    engine.at_once = processes or None
+    return engine
+
+
+def script_of(settings: EngineSettings, needs: Needs, jobs: int, folder: Path) -> str | None:
+    """Returns what a scheduler is given for so many jobs of a sweep in a folder; None where the
+    engine has no such script. Raises UserError where its library is not installed.
+    """
+    if not isinstance(settings, SlurmSettings):
+        return None
+    from .slurm import script
+
+    return script(settings, jobs, needs.threads, folder)
+
+
+def _on_this_machine(settings: LocalSettings, needs: Needs, processes: int) -> Engine:
+    from . import local
+
+    if needs.device == "cpu":
+        return local.OnThisMachine(processes or max(1, needs.cores // needs.threads))
+    devices = local.visible_devices() if needs.may_be_anywhere else []
+    room = max(1, len(devices)) * _runs_a_gpu(settings.gpus_per_run)
+    at_once = processes or room
+    if settings.gpus_per_run:
+        at_once = min(at_once, room)
+    return local.OnThisMachine(at_once, devices)
+
+
+def _runs_a_gpu(share: float) -> int:
+    # 1 / 0.1 may lie a rounding below 10.
+    return math.floor(1 / share + 1e-9) if share else 1

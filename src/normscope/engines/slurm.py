@@ -1,0 +1,286 @@
+"""Jobs as arrays in Slurm's queue, by submitit. They go on without this process: whoever sees the
+folder sees how they fare.
+
+All of it is in `slurm/` beside the runs: what submitit writes (scripts, and what its tasks say),
+`NAME.job.json`, the number that Slurm gave, and `NAME.code.json`, the exit code of a job that has
+ended. No pickle is read here: of what lies in a folder of results, these two files alone.
+"""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError, in_one_line, installation
+from ..files import disk_errors, make_folders, write_over
+from ..limits.names import refuse_leading_out
+from ..limits.ours import SealedJson
+from ..processes.surroundings import interpreter
+from .carried import CarriedJob
+from .choosing import SlurmSettings
+from .seam import Engine, Future, Job
+
+_LOOK_SECONDS = 5.0
+"""Between two looks at all jobs, whatever their number."""
+_GONE_SECONDS = 60.0
+"""For a file that another machine has written to be seen here."""
+_SIGNALLED = 128
+_GONE = 75
+"""The exit code of a job that left the queue without one (EX_TEMPFAIL): the same command submits it
+again."""
+_AGAIN = "remove it and give the same command again, which submits what is not finished"
+_NUMBER = SealedJson(
+    format_name="normscope-queued-job", version=1, keys=frozenset({"number"}), again=_AGAIN
+)
+_CODE = SealedJson(
+    format_name="normscope-exit-code", version=1, keys=frozenset({"code"}), again=_AGAIN
+)
+
+
+class QueuedTask:
+    """What a task of an array does; submitit pickles it, and calls `checkpoint` when the task is
+    preempted or its time is nearly up.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.carried = CarriedJob(job)
+
+    def __call__(self) -> int:
+        """Does the job; returns its exit code, which is written down too."""
+        job = self.carried.job
+        _keep_code(job, None)
+        code = self.carried.run()
+        _keep_code(job, code)
+        return code
+
+    def checkpoint(self) -> Any:
+        """Has the run saved; returns what is to be done when the task begins again: the same."""
+        from submitit.helpers import DelayedSubmission
+
+        self.carried.save()
+        return DelayedSubmission(QueuedTask(self.carried.job))
+
+
+@dataclass(slots=True, eq=False)
+class _QueuedFuture(Future):
+    """A job, and its number in the queue once it was submitted."""
+
+    engine: "OnSlurm"
+    job: Job
+    number: str = ""
+    ended: int | None = None
+    gone_since: float | None = None
+    """When it was first not in the queue, by this process's clock; None where it is."""
+
+    def code(self) -> int | None:
+        """As of any future. Raises UserError where Slurm does not take the jobs."""
+        self.engine.look()
+        return self.ended
+
+
+class OnSlurm(Engine):
+    """All jobs at once: those that are started before one is asked for become arrays."""
+
+    queues = True
+    outlived = True
+
+    def __init__(self, settings: SlurmSettings) -> None:
+        """Raises UserError where submitit is not installed, or this machine has no Slurm."""
+        submitit = _submitit()
+        self.settings, self._submitit = settings, submitit
+        self._on_slurm = settings.cluster == "slurm"
+        if self._on_slurm:
+            _refuse_without_slurm()
+        self._waiting: list[_QueuedFuture] = []
+        self._open: list[_QueuedFuture] = []
+        self._jobs: dict[str, Any] = {}
+        """What submitit has of those that this process has submitted, by their numbers."""
+        self._looked = -_LOOK_SECONDS
+
+    def start(self, job: Job) -> Future:
+        """A job that an earlier command has in the queue still is not submitted twice."""
+        future = _QueuedFuture(self, job)
+        former = _number_of(job)
+        if former and former in self._queue():
+            future.number = former
+        else:
+            self._waiting.append(future)
+        self._open.append(future)
+        return future
+
+    def stop(self, futures: Sequence[Future]) -> None:
+        """Jobs in the queue go on; what was not submitted yet is not."""
+        self._waiting.clear()
+
+    def look(self) -> None:
+        """Submits what waits, and sees what has ended, unless it did a moment ago."""
+        if self._waiting:
+            self._submit()
+        elif time.monotonic() - self._looked < _LOOK_SECONDS:
+            return
+        queue = self._queue()
+        for future in self._open:
+            future.ended = self._ended(future, queue)
+        self._open = [future for future in self._open if future.ended is None]
+        self._looked = time.monotonic()
+
+    def _ended(self, future: _QueuedFuture, queue: set[str]) -> int | None:
+        code = _code_of(future.job)
+        if future.number in queue:
+            future.gone_since = None
+            # One that was asked to end may be in the queue again, and submitit's processes here are
+            # waited for.
+            again = code is None or code > _SIGNALLED or not self._on_slurm
+            return None if again else code
+        if code is not None:
+            return code
+        # One that has just ended may not have said so yet to this machine.
+        future.gone_since = future.gone_since or time.monotonic()
+        return _GONE if time.monotonic() - future.gone_since > _GONE_SECONDS else None
+
+    def _submit(self) -> None:
+        """Everything that waits, in arrays of at most so many as Slurm takes."""
+        size = self.settings.array_size
+        waiting, self._waiting = self._waiting, []
+        for first in range(0, len(waiting), size):
+            some = waiting[first : first + size]
+            folder = _folder(some[0].job)
+            with disk_errors(f"writing into {folder}"):
+                make_folders(folder)
+                refuse_leading_out(folder)
+                for future in some:
+                    _keep_code(future.job, None)
+            tasks = [QueuedTask(future.job) for future in some]
+            for future, job in zip(some, self._submitted(folder, tasks), strict=True):
+                future.number = job.job_id
+                self._jobs[job.job_id] = job
+                text = _NUMBER.text({"number": job.job_id})
+                write_over(_number_file(future.job), text, _NUMBER.kind)
+
+    def _submitted(self, folder: Path, tasks: Sequence[QueuedTask]) -> list[Any]:
+        """What submitit has of tasks that it has submitted together. Raises UserError."""
+        try:
+            executor = self._executor(folder, tasks)
+            with executor.batch():
+                jobs = [executor.submit(task) for task in tasks]
+        except (OSError, ValueError, RuntimeError, subprocess.SubprocessError) as error:
+            raise UserError(f"Slurm did not take the jobs: {in_one_line(error)}") from error
+        return jobs
+
+    def _executor(self, folder: Path, tasks: Sequence[QueuedTask]) -> Any:
+        threads = max(task.carried.job.threads for task in tasks)
+        if not self._on_slurm:
+            from submitit.local.local import LocalExecutor
+
+            executor = LocalExecutor(folder, max_num_timeout=_ANY_NUMBER)
+            executor.update_parameters(timeout_min=self.settings.minutes)
+            return executor
+        executor = self._submitit.SlurmExecutor(folder, max_num_timeout=_ANY_NUMBER, python=_PYTHON)
+        executor.update_parameters(**parameters(self.settings, threads))
+        return executor
+
+    def _queue(self) -> set[str]:
+        """The numbers of jobs that are in the queue: waiting or running."""
+        if not self._on_slurm:
+            return {number for number, job in self._jobs.items() if not job.done()}
+        asked = ["squeue", "--noheader", "--array", "--format=%i", "--me"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        if done.returncode:
+            # A controller that does not answer for a while says nothing of the jobs.
+            return {future.number for future in self._open}
+        return set(done.stdout.split())
+
+
+_ANY_NUMBER = 1_000_000
+"""How often a job may take its place in the queue again: a run takes as many as it needs."""
+_PYTHON = " ".join(interpreter())
+
+
+def parameters(settings: SlurmSettings, threads: int) -> dict[str, Any]:
+    """Returns what submitit's executor for Slurm is told, by its own words; what is not said is
+    left to the cluster.
+    """
+    told: dict[str, Any] = {
+        "job_name": "normscope",
+        "time": settings.minutes,
+        "cpus_per_task": settings.cpus_per_run or threads,
+        "array_parallelism": settings.parallelism or settings.array_size,
+        "signal_delay_s": settings.seconds_to_save,
+    }
+    for name in ("partition", "account", "qos", "constraint", "mem", "gres"):
+        said = getattr(settings, name)
+        if said:
+            told[name] = said
+    if settings.gpus_per_run:
+        told["gpus_per_node"] = settings.gpus_per_run
+    if settings.setup:
+        told["setup"] = list(settings.setup)
+    return told
+
+
+def script(settings: SlurmSettings, jobs: int, threads: int, folder: Path) -> str:
+    """Returns the script that `sbatch` is given for an array of so many jobs, as submitit writes
+    it. Raises UserError where submitit is not installed.
+    """
+    _submitit()
+    from submitit.slurm.slurm import _make_sbatch_string
+
+    text: str = _make_sbatch_string(
+        command=f"{_PYTHON} -u -m submitit.core._submit {folder}",
+        folder=folder,
+        map_count=jobs,
+        **parameters(settings, threads),
+    )
+    return text
+
+
+def _submitit() -> Any:
+    try:
+        import submitit
+    except ImportError:
+        raise UserError(f"the engine slurm needs submitit: {installation('slurm')}") from None
+    return submitit
+
+
+def _refuse_without_slurm() -> None:
+    needed = ("sbatch", "squeue", "srun")
+    missing = [command for command in needed if shutil.which(command) is None]
+    if missing:
+        raise UserError(
+            f"the engine slurm calls {', '.join(missing)}, and this machine has no such command: "
+            "give this where jobs are submitted, or leave --engine out and give --dry-run, which "
+            "prints a command for each run"
+        )
+
+
+def _folder(job: Job) -> Path:
+    return job.log.absolute().parents[1] / "slurm"
+
+
+def _code_file(job: Job) -> Path:
+    return _folder(job) / f"{job.name}.code.json"
+
+
+def _number_file(job: Job) -> Path:
+    return _folder(job) / f"{job.name}.job.json"
+
+
+def _keep_code(job: Job, code: int | None) -> None:
+    """Writes down how a job has ended; None where it begins."""
+    write_over(_code_file(job), _CODE.text({"code": code}), _CODE.kind)
+
+
+def _code_of(job: Job) -> int | None:
+    """The exit code of a job that has ended and said so; None before."""
+    file = _code_file(job)
+    code = _CODE.read(file)["code"] if file.is_file() else None
+    return code if isinstance(code, int) else None
+
+
+def _number_of(job: Job) -> str:
+    """The number under which an earlier command has submitted a job; empty where none has."""
+    file = _number_file(job)
+    return str(_NUMBER.read(file)["number"]) if file.is_file() else ""

@@ -1,0 +1,48 @@
+"""A small grid for tests of engines, and what it must come to on all of them."""
+
+from contextlib import closing
+from pathlib import Path
+
+from normscope.compare.grid import Cell, Grid, write_configs
+from normscope.compare.pool import run_cells
+from normscope.engines.seam import Engine
+from tiny import result, tiny
+
+LENGTH = (
+    "train.duration=60",
+    "train.accumulation=2",
+    "train.validate_every=20",
+    "train.checkpoint_every=10",
+)
+LAST = 60
+
+
+def grid_cells(folder: Path, *settings: str, seeds: int = 1, rates: int = 1) -> list[Cell]:
+    """Runs of two placements, at so many rates and seeds, written down."""
+    grid = Grid(
+        placements_and_warmups=(("post-ln", 0), ("pre-ln", 0)),
+        peak_lrs=(1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3)[:rates],
+        optimizers=("adam",),
+        seeds=seeds,
+    )
+    made = grid.cells(tiny(*LENGTH, *settings), folder, elsewhere=True)
+    write_configs(made)
+    return made
+
+
+def trained(made: list[Cell], engine: Engine) -> list[str]:
+    """Trains them and lets go of the engine; returns their ends."""
+    with closing(engine):
+        states = run_cells(made, engine=engine, watch=lambda states: None)
+    return [state.status for state in states]
+
+
+def bits(made: list[Cell]) -> dict[str, tuple[str, bytes]]:
+    """Returns weights and metrics of every run."""
+    return {cell.name: result(cell.folder.path, LAST) for cell in made}
+
+
+def updates(made: list[Cell]) -> int:
+    """Returns the updates of all runs together, so far."""
+    files = [cell.folder.metrics_file for cell in made]
+    return sum(file.read_bytes().count(b'"update"') for file in files if file.is_file())

@@ -1,0 +1,209 @@
+"""Runs as tasks of a real Ray cluster of two machines, as Ray sees it, end in the bytes of local
+ones.
+
+`NORMSCOPE_CLUSTER=1`, which `make test-cluster` sets, asks for those that start a cluster.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines.grids import bits, grid_cells, trained, updates
+from normscope.compare.grid import Cell
+from normscope.engines.choosing import RaySettings, engine_settings
+from normscope.engines.local import OnThisMachine
+from normscope.engines.ray import OnRay
+from normscope.errors import UserError
+
+ray = pytest.importorskip("ray", reason="Ray is not installed")
+pytestmark = [
+    # Ray leaves sockets, files and processes to the collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+on_a_cluster = pytest.mark.skipif(
+    "NORMSCOPE_CLUSTER" not in os.environ, reason="make test-cluster asks for it"
+)
+DEADLINE_SECONDS = 1500
+NODE = {"num_cpus": 1, "include_dashboard": False}
+PATIENT = {
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 20,
+    "health_check_timeout_ms": 60_000,
+    "worker_niceness": 0,
+}
+"""A dead machine refuses twenty questions in ten seconds; a busy one, which is not dead, may take a
+minute for each. Beside other work a task at Ray's own niceness of 15 gets nothing done."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Two machines of one core each."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args=NODE | {"_system_config": PATIENT})
+    made.add_node(num_cpus=1)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def engine_of(cluster: Any) -> OnRay:
+    return OnRay(RaySettings(address=cluster.address, retries=20))
+
+
+@on_a_cluster
+def test_a_grid_has_the_bytes_of_a_local_one_and_a_failed_training_is_not_tried_again(
+    cluster: Any, tmp_path: Path
+) -> None:
+    here, there = grid_cells(tmp_path / "local"), grid_cells(tmp_path / "ray", seeds=2)
+    there[-1].folder.path.mkdir(parents=True)
+    (there[-1].folder.path / "mine.txt").write_text("mine")
+    assert trained(here, OnThisMachine(1)) == ["finished"] * 2
+    assert trained(there, engine_of(cluster)) == [*["finished"] * 3, "failed"]
+    assert there[-1].log_file.read_text().count("is not empty and is not a run") == 1
+    assert bits(there[:2]) == bits(here)
+    assert not list(tmp_path.rglob(".written-by-a-task-*"))
+
+
+@on_a_cluster
+def test_a_grid_of_24_has_the_bytes_of_a_local_one_whoever_is_killed(
+    cluster: Any, tmp_path: Path
+) -> None:
+    """A worker, then a machine, then the driver, whose command is given again."""
+    here = grid_cells(tmp_path / "local", seeds=4, rates=3)
+    assert len(here) == 24
+    assert trained(here, OnThisMachine(2)) == ["finished"] * 24
+    there = grid_cells(tmp_path / "ray", seeds=4, rates=3)
+    driver = _driver(cluster, tmp_path / "ray")
+    for share, fault in ((0.2, _kill_a_worker), (0.4, _kill_a_machine), (0.6, None)):
+        _until_trained(there, share, driver)
+        if fault is not None:
+            fault(cluster)
+            continue
+        driver.kill()
+        driver.wait()
+        finished = [cell for cell in there if cell.folder.is_finished]
+        before = [cell.folder.metrics_file.stat().st_mtime_ns for cell in finished]
+        driver = _driver(cluster, tmp_path / "ray")
+    _until_trained(there, 2.0, driver)
+    assert driver.returncode == 0, (tmp_path / "ray" / "driver.txt").read_text()
+    assert bits(there) == bits(here)
+    # What had finished was not run again.
+    assert before == [cell.folder.metrics_file.stat().st_mtime_ns for cell in finished]
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from engines.grids import grid_cells, trained
+from normscope.engines.choosing import RaySettings
+from normscope.engines.ray import OnRay
+cells = grid_cells(Path(sys.argv[1]), seeds=4, rates=3)
+ends = trained(cells, OnRay(RaySettings(address=sys.argv[2], retries=20)))
+sys.exit(ends != ["finished"] * 24)
+"""
+
+
+def _driver(cluster: Any, folder: Path) -> "subprocess.Popen[bytes]":
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", DRIVER, str(folder), cluster.address]
+    with (folder / "driver.txt").open("ab") as said:
+        return subprocess.Popen(
+            command, env=os.environ | {"PYTHONPATH": path}, stdout=said, stderr=said
+        )
+
+
+def _until_trained(cells: list[Cell], share: float, driver: "subprocess.Popen[bytes]") -> None:
+    """Waits until so much of the grid is trained, by its updates and not by a clock, or until the
+    driver has ended.
+    """
+    begun = time.monotonic()
+    while updates(cells) < share * 60 * len(cells) and driver.poll() is None:
+        assert time.monotonic() - begun < DEADLINE_SECONDS
+        time.sleep(0.05)
+
+
+def _kill_a_worker(cluster: Any) -> None:
+    for pid in _titled("ray::post-ln", "ray::pre-ln")[:1]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_a_machine(cluster: Any) -> None:
+    cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
+    cluster.add_node(num_cpus=1)
+
+
+def _titled(*beginnings: str) -> list[int]:
+    """Processes by their titles, into which Ray writes the name of a worker's task."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                title = (entry / "cmdline").read_bytes().decode(errors="replace")
+                if title.startswith(beginnings):
+                    found.append(int(entry.name))
+    return found
+
+
+@on_a_cluster
+def test_a_folder_that_a_machine_does_not_share_is_told_in_one_line(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the task's arrives in the folder that the driver looks into."""
+    made = grid_cells(tmp_path)
+    engine = engine_of(cluster)
+    other = tmp_path / "disk of another machine"
+    other.mkdir()
+    monkeypatch.setattr(engine, "_on_node", lambda node: _Elsewhere(engine, node, other))
+    with pytest.raises(UserError, match=r"is not the same folder on .*: give --out a folder"):
+        trained(made, engine)
+    assert not any(cell.folder.path.exists() for cell in made)
+
+
+class _Elsewhere:
+    """A machine whose disk has another folder under the name."""
+
+    def __init__(self, engine: OnRay, node: Any, folder: Path) -> None:
+        self.task, self.folder = OnRay._on_node(engine, node), folder
+
+    def remote(self, folder: Path) -> Any:
+        return self.task.remote(self.folder)
+
+
+def test_without_a_cluster_it_says_how_to_start_one(tmp_path: Path) -> None:
+    program = (
+        "from normscope.engines.choosing import RaySettings\n"
+        "from normscope.engines.ray import OnRay\nOnRay(RaySettings())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment["RAY_TMPDIR"] = str(tmp_path)  # where Ray writes which clusters there are
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert "UserError: no Ray cluster at address 'auto': start one" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cpu_per_run": 1}, "unknown key 'cpu_per_run'; did you mean 'cpus_per_run'"),
+        ({"gpus_per_run": -0.5}, "gpus_per_run must be 0 or more, got -0.5"),
+    ],
+)
+def test_a_mistake_names_what_is_allowed(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        engine_settings("ray", given)
