@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 
 from ..engines.choosing import LOCAL, EngineSettings
-from ..engines.opening import script_of
+from ..engines.opening import room_asked, script_of
+from ..engines.seam import Engine
 from ..errors import UserError, option
 from ..files import disk_errors, write_together
 from ..limits.kinds import CONFIGURATION
@@ -29,6 +30,7 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
 from . import manifest as manifests
+from .cost import room_on, sweep_cost
 from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
@@ -36,6 +38,8 @@ from .pool import PoolOptions, engine_for, needs_of, threads_of, train_all, trai
 from .state import CellState, looked_at
 
 _LONG_SECONDS = 1.0
+_WORTH_PLANNING_SECONDS = 600.0
+"""Of a sweep: planning takes a second for each placement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +87,10 @@ def run_comparison(
         refuse_other_report(folder)
         costs = _costs_of(cells, corpus, manifest.costs)
         weights = _weights_of(cells, manifest.weights)
-        announcement = _announced(
-            cells, corpus, updates=updates, at_once=engine.at_once, stop_when=options.stop_when
-        )
+        states = looked_at(cells, updates, options.stop_when)
+        seconds = _seconds_left(states, corpus, updates=updates, at_once=engine.at_once)
+        announcement = _announced(states, seconds, updates=updates, at_once=engine.at_once)
+        costs_told = _costs_told(states, seconds, options.engine, engine, updates=updates)
         manifest = replace(
             manifest.grown(title, options.command, cells),
             costs=costs,
@@ -100,6 +105,8 @@ def run_comparison(
         for note in _notes(config, corpus, weights):
             options.say(f"note: {note}")
         options.say(announcement)
+        if costs_told:
+            options.say(costs_told)
         states, stopped = train_all(cells, updates, engine, options, evaluate)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
         manifest = replace(manifest, failed={**manifest.failed, **failed})
@@ -148,21 +155,15 @@ def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:
     return corpus
 
 
-def _announced(
-    cells: Sequence[Cell],
-    corpus: AnyCorpus,
-    *,
-    updates: int,
-    at_once: int | None,
-    stop_when: StopRule | None = None,
-) -> str:
-    """A line that says how many runs there are, how long each is, and about how long all of them
-    take.
+def _seconds_left(
+    states: Sequence[CellState], corpus: AnyCorpus, *, updates: int, at_once: int | None
+) -> float | None:
+    """About how long the runs take that are not over, by the time of one trial batch; None where
+    that is not known.
 
-    at_once: how many run at a time; None where that is not known. stop_when: ends runs early.
-    Raises UserError where a run has been trained for longer than that.
+    at_once: how many run at a time; None where that is not known. Raises UserError where a run has
+    been trained for longer than it is to be.
     """
-    states = looked_at(cells, updates, stop_when)
     for state in states:
         if state.update > updates:
             raise UserError(
@@ -170,25 +171,56 @@ def _announced(
                 f"train.duration asks for {updates}; give a longer duration, or choose another "
                 f"folder with {option('out')}"
             )
-    left = sum(updates - state.update for state in states if not state.over)
-    finished = sum(state.over for state in states)
-    runs = f"{counted(len(cells), 'run')} of {counted(updates, 'update')}"
-    if finished:
-        runs += f", {finished} of them finished"
-    if not left:
-        return runs
-    if at_once is None:
-        return f"{runs}; as many at a time as there is room for"
-    said = f"{runs}; {at_once} at a time"
-    config = cells[0].config
-    if config.train.device != "cpu":
-        return said
+    left = [updates - state.update for state in states if not state.over]
+    config = states[0].cell.config
+    if not any(left) or at_once is None or config.train.device != "cpu":
+        return None
     seconds = _trial_seconds(config, corpus) * config.train.accumulation
-    total = seconds * max(
-        left / min(at_once, len(cells) - finished),
-        max(updates - s.update for s in states if not s.over),
-    )
-    return f"{said}; about {duration(total)} of training, by the time of one trial batch"
+    return seconds * max(sum(left) / min(at_once, len(left)), *left)
+
+
+def _announced(
+    states: Sequence[CellState], seconds: float | None, *, updates: int, at_once: int | None
+) -> str:
+    """A line that says how many runs there are, how long each is, and about how long all of them
+    take.
+
+    seconds, at_once: None where they are not known.
+    """
+    finished = sum(state.over for state in states)
+    said = f"{counted(len(states), 'run')} of {counted(updates, 'update')}"
+    if finished:
+        said += f", {finished} of them finished"
+    if all(state.over or state.update == updates for state in states):
+        return said
+    if at_once is None:
+        return f"{said}; as many at a time as there is room for"
+    said += f"; {at_once} at a time"
+    if seconds is None:
+        return said
+    return f"{said}; about {duration(seconds)} of training, by the time of one trial batch"
+
+
+def _costs_told(
+    states: Sequence[CellState],
+    seconds: float | None,
+    settings: EngineSettings,
+    engine: Engine,
+    *,
+    updates: int,
+) -> str:
+    """What the runs that are not over take, in a sentence; empty of a sweep that is soon over, of
+    which nobody asks. Raises UserError where a run cannot fit.
+    """
+    left = [(state.cell, updates - state.update) for state in states if not state.over]
+    if not left or (seconds is not None and seconds < _WORTH_PLANNING_SECONDS):
+        return ""
+    if settings.elsewhere:
+        return sweep_cost(left, None)
+    device = left[0][0].config.train.device
+    share, devices = room_asked(settings, needs_of(left[0][0].config))
+    room = room_on(device, share=share, at_once=engine.at_once or 1, devices=devices)
+    return sweep_cost(left, room)
 
 
 def _trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:

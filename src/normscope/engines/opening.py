@@ -28,6 +28,18 @@ def opened(settings: EngineSettings, needs: Needs, processes: int) -> Engine:
     return engine
 
 
+def room_asked(settings: EngineSettings, needs: Needs) -> tuple[float, int]:
+    """Returns the share of a GPU that a run of this machine is given, 0 where nothing is said, and
+    how many GPUs runs are spread over.
+    """
+    if not isinstance(settings, LocalSettings) or needs.device == "cpu":
+        return 0.0, 1
+    from .local import visible_devices
+
+    devices = visible_devices() if needs.may_be_anywhere else []
+    return settings.gpus_per_run, max(1, len(devices))
+
+
 def script_of(settings: EngineSettings, needs: Needs, jobs: int, folder: Path) -> str | None:
     """Returns what a scheduler is given for so many jobs of a sweep in a folder; None where the
     engine has no such script. Raises UserError where its library is not installed.
