@@ -43,6 +43,7 @@ PAGES = [
             "exchange",
             "python",
             "transplant",
+            "clusters",
         )
     ),
 ]
@@ -51,6 +52,7 @@ GOES_ON_FROM = {
     "docs/run-folders.md": "docs/training.md",
     "docs/gpu.md": "docs/training.md",
     "docs/comparing.md": "README.md",
+    "docs/clusters.md": "README.md",
 }
 """Whose corpus, configuration or run a page's examples use."""
 LONG = ("comparing", "own-models", "own-placements", "predicting", "studies", "python")
@@ -58,6 +60,7 @@ LONG = ("comparing", "own-models", "own-placements", "predicting", "studies", "p
 NEEDS = {
     "docs/exchange.md": ("transformers", "ctranslate2"),
     "docs/own-models.md": ("sklearn",),
+    "docs/clusters.md": ("optuna",),
     "docs/transplant.md": ("transformers",),
 }
 """Optional libraries that a page's examples are about."""

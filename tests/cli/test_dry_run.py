@@ -1,5 +1,7 @@
 """A dry run of a comparison prints and writes for shells, and for machines not known yet."""
 
+import os
+import re
 import shlex
 import subprocess
 import sys
@@ -47,6 +49,30 @@ def printed(
         return capsys.readouterr().out
 
     return call
+
+
+def test_an_array_of_ones_own_runs_each_line_by_its_number(
+    printed: Callable[..., str], tmp_path: Path
+) -> None:
+    """As the manual's page on clusters has it, beside the trainings themselves."""
+    page = Path(__file__).parents[2] / "docs" / "clusters.md"
+    (wrapped,) = re.findall(r"^sbatch .*--wrap '(.*)'$", page.read_text(encoding="utf-8"), re.M)
+    out = tmp_path / "it's a folder"
+    (tmp_path / "runs.txt").write_text(printed(out, "train.threads=1"), encoding="utf-8")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    script = f'#!/bin/sh\nexec {sys.executable} -m normscope "$@"\n'
+    (folder / "normscope").write_text(script, encoding="utf-8")
+    (folder / "normscope").chmod(0o755)
+    for number, name in ((1, "pre-ln"), (2, "post-ln")):
+        environment = os.environ | {
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "SLURM_ARRAY_TASK_ID": str(number),
+        }
+        subprocess.run(["sh", "-c", wrapped], env=environment, cwd=tmp_path, check=True)
+        run = RunFolder(out / "runs" / f"{name}_warmup-0_lr-0.003_adam_seed-1")
+        assert run.is_finished
+    assert len(list((out / "runs").iterdir())) == 2
 
 
 def test_a_shell_runs_each_line_as_one_command(printed: Callable[..., str], tmp_path: Path) -> None:

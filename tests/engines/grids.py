@@ -45,4 +45,4 @@ def bits(made: list[Cell]) -> dict[str, tuple[str, bytes]]:
 def updates(made: list[Cell]) -> int:
     """Returns the updates of all runs together, so far."""
     files = [cell.folder.metrics_file for cell in made]
-    return sum(file.read_bytes().count(b'"update"') for file in files if file.is_file())
+    return sum(file.read_bytes().count(b'"event": "update"') for file in files if file.is_file())
