@@ -12,7 +12,8 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
@@ -20,7 +21,10 @@ from normscope.cli.console import stderr
 from normscope.cli.display import GridDisplay
 from normscope.compare import pool
 from normscope.compare.grid import Cell, Grid, write_configs
+from normscope.engines import local
+from normscope.engines.seam import Job
 from normscope.runs.config import load
+from normscope.train import RunFolder
 from normscope.train.metrics import LogMark, MetricsLog
 
 UPDATES = 20
@@ -34,11 +38,12 @@ class Stub:
     seconds = 0.0
     """Of all of them, which is not the driver's time."""
 
-    def __init__(self, cell: Cell, words: Sequence[str]) -> None:
+    def __init__(self, job: Job, more: Mapping[str, str]) -> None:
         begun = time.process_time()
-        cell.folder.path.mkdir(parents=True)
-        cell.folder.config_file.write_text(cell.configuration, encoding="utf-8")
-        self._log, self._update = MetricsLog(cell.folder.metrics_file, LogMark()), 0
+        folder = RunFolder(job.folder)
+        folder.path.mkdir(parents=True)
+        folder.config_file.write_text(job.configuration, encoding="utf-8")
+        self._log, self._update = MetricsLog(folder.metrics_file, LogMark()), 0
         Stub.seconds += time.process_time() - begun
 
     def poll(self) -> int | None:
@@ -67,6 +72,16 @@ def cells(folder: Path, count: int) -> list[Cell]:
     return grid.cells(load(None, [f"train.duration={UPDATES}", "train.threads=1"]), folder)
 
 
+@contextmanager
+def stubs() -> Iterator[None]:
+    """Within it, runs of this machine are stubs."""
+    with (
+        patch.object(local, "forks", lambda job: False),
+        patch.object(local, "begun", Stub),
+    ):
+        yield
+
+
 class Synced:
     """Stands for `os.fsync`, and counts."""
 
@@ -93,8 +108,9 @@ def main(counts: Sequence[int]) -> None:
                     write_configs(made)
                 times.append(time.process_time())
                 Stub.seconds = 0.0
-                with patch.object(pool, "process_of", Stub):
-                    states = pool.run_cells(made, at_once=at_once, watch=display)
+                with stubs():
+                    engine = local.OnThisMachine(at_once)
+                    states = pool.run_cells(made, engine=engine, watch=display)
                 times.append(time.process_time() - Stub.seconds)
                 assert all(state.status == "finished" for state in states)
             making, writing, driving = (

@@ -70,7 +70,7 @@ def _driven(connection: Connection, runs: int) -> None:
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as other:
         for number, out in enumerate((first, first, other)):
             synced, grid.Stub.seconds, begun = grid.Synced(), 0.0, time.process_time()
-            with patch.object(pool, "process_of", grid.Stub), patch.object(os, "fsync", synced):
+            with grid.stubs(), patch.object(os, "fsync", synced):
                 cells = _grid(runs // 10, 10).cells(_base(grid.UPDATES), Path(out))
                 if number == COMMANDS["dry run"]:
                     prepare(cells, Path(out))

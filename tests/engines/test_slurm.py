@@ -54,7 +54,7 @@ def children(process: int) -> list[int]:
 
 def test_a_grid_has_the_bits_of_local_runs_also_of_one_that_is_preempted(tmp_path: Path) -> None:
     """The first run is told, as by Slurm, that its time is nearly up: it saves, takes its place
-    again and goes on.
+    again and goes on. Not saved, it would begin again at its newest checkpoint.
     """
     here, there = grid_cells(tmp_path / "local"), grid_cells(tmp_path / "slurm")
     assert trained(here, OnThisMachine(1)) == ["finished"] * 2
@@ -65,7 +65,8 @@ def test_a_grid_has_the_bits_of_local_runs_also_of_one_that_is_preempted(tmp_pat
     until(lambda: futures[0].code() is None and updates(there[:1]) > 3)
     (controller, *_) = (int(number) for number in engine._jobs)
     (task,) = children(controller)
-    os.kill(task, signal.SIGUSR2)
+    for process in (*children(task), task):  # Slurm tells every process of a job
+        os.kill(process, signal.SIGUSR2)
     until(lambda: all(future.code() is not None for future in futures))
     assert [future.code() for future in futures] == [0, 0]
     said = there[0].log_file.read_text()

@@ -1,7 +1,10 @@
 """A job in a worker of a cluster, which may end anywhere and be started again anywhere else."""
 
+import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ..processes.surroundings import is_held
 from .seam import Job, note, process_of
@@ -11,6 +14,20 @@ _PATIENCE_SECONDS = 600.0
 """For a process that had the run before, and saves, to let go of its folder."""
 LOCKED = 75
 """The exit code where it has not, as of a command that may be tried again (EX_TEMPFAIL)."""
+
+
+@contextmanager
+def _of_the_worker_alone() -> Iterator[None]:
+    """A context in which processes begin deaf to the signals by which a cluster tells a worker that
+    it is to go: Slurm sends them to every process of a job, and a run would end by them, unsaved.
+
+    They are blocked and not ignored, so that one which arrives here meanwhile is not lost.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGUSR2})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class CarriedJob:
@@ -33,7 +50,8 @@ class CarriedJob:
                 note(self.job, f"{self.job.folder} is still being trained by another process")
                 return LOCKED
             time.sleep(_LOOK_SECONDS)
-        self.process = process_of(self.job, {})
+        with _of_the_worker_alone():
+            self.process = process_of(self.job, {})
         try:
             while (code := self.process.poll()) is None:
                 time.sleep(_LOOK_SECONDS)
