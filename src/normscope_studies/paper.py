@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from normscope.errors import UserError
@@ -20,7 +21,7 @@ from .engine.checks import check_least, settings_of
 from .engine.judging import Verdict
 from .engine.page import Findings, Link, Marked, StudyTable, TableCell, table_lines
 from .engine.pieces import Pieces
-from .engine.study import Study, scales
+from .engine.study import TRIAL, Study, scales
 
 NOT_RUN, HELD, NOT_TESTED = "not run", "held by a test", "not tested"
 _FILE = Path(__file__).with_name("paper.toml")
@@ -53,6 +54,14 @@ class _ListedClaim:
     tested: str = ""
     """What was tested, where that is less than what is claimed, such as a direction where a number
     is published; else the study's own statement says it."""
+    part: str = ""
+    """The part of the claim that the study tests, such as one direction of one corpus where all
+    tasks are claimed: borne out, the claim is reproduced in that part.
+    """
+    least_bleu: float = 0.0
+    """What the best of the study's configurations must translate at before its trainings say
+    anything of this claim, as numbers of BLEU are claimed.
+    """
     section: str
     """The heading under which the quotes stand, as far as it tells it from others."""
     quotes: Sequence[str]
@@ -131,13 +140,14 @@ def _row(
         return _ClaimRow(listed=one, command=command)
     try:
         claim = next(claim for claim in data["claims"] if claim["name"] == one.claim)
+        verdict, where = _verdict(one, claim, data)
         return _ClaimRow(
             listed=one,
             tested=one.tested or str(claim["statement"]),
             found=str(claim["found"]),
             conditions=_conditions(study, data),
-            verdict=Verdict(claim["verdict"]),
-            where=str(claim["conditions"]),
+            verdict=verdict,
+            where=where,
             command=command,
         )
     except StopIteration:
@@ -149,6 +159,31 @@ def _row(
             f"{folder}: its results are not those of a study ({error!r}); make them: "
             f"{study.command}"
         ) from error
+
+
+def _verdict(
+    one: _ListedClaim, claim: Mapping[str, Any], data: Mapping[str, Any]
+) -> tuple[Verdict, str]:
+    """Returns the verdict on a claim of the list, and where it holds, from what the study judged.
+
+    The study judges what it tested. That may be a part of what is claimed, or trainings in which
+    it could not be seen either way.
+    """
+    verdict, where = Verdict(claim["verdict"]), str(claim["conditions"])
+    if data.get("scale") == TRIAL:
+        return Verdict.TOO_SMALL, f"scale {TRIAL}"
+    if one.least_bleu:
+        best = _best_bleu(data)
+        if best < one.least_bleu:
+            return Verdict.TOO_SMALL, f"BLEU {best:.1f} at the best, {one.least_bleu:g} asked for"
+    if one.part and verdict in (Verdict.REPRODUCED, Verdict.UNDER_CONDITIONS):
+        return Verdict.IN_PART, "; ".join(filter(None, [one.part, where]))
+    return verdict, where
+
+
+def _best_bleu(data: Mapping[str, Any]) -> float:
+    """Returns the highest mean over seeds of the last BLEU, of all configurations."""
+    return max(fmean(one["last_bleu"]) for one in data["configurations"])
 
 
 def _conditions(study: _MeasuredBy, data: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from normscope.settings.validation import validated
 from normscope.train.device import describe
 
 from .judging import tally
-from .page import Findings, write_study
+from .page import Claim, Findings, write_study
 from .pieces import Pieces, as_json
 
 PACKAGE = __name__.partition(".")[0]
@@ -56,6 +56,15 @@ def scales(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAgain:
+    """What today's rules say of numbers that were measured before."""
+
+    claims: Sequence[Claim]
+    data: Mapping[str, Any]
+    """What is worked out from the measurements, for results.json."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A question, the sizes it can be asked at, and what answers it."""
 
@@ -67,6 +76,10 @@ class Study:
     scales: Mapping[str, Any]
     """Configurations by name: smoke, cpu and paper, and those of the study's own."""
     run: Callable[[Any, Pieces], Findings]
+    judged_again: Callable[[Any, Mapping[str, Any]], JudgedAgain] | None = None
+    """Of a configuration and what its results.json holds; None of a study whose measurements are
+    not all in there.
+    """
 
     def answer(
         self,
