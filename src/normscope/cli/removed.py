@@ -27,8 +27,6 @@ REMOVED = {
     "tune": f"use {_LADDER}",
     "watch": "use `normscope report FOLDER` at any time, also while runs train",
     # Studies.
-    "study adaptive": "use `normscope compare --placements "
-    "pre-to-post,branch-norm,pre-ln,post-ln --peak-lr 3e-4:3e-2:8`",
     "study amplification": f"use {_PREDICTED_CHANGE}; normscope.coordinate_check measures it",
     "study amplification-theory": f"use {_PREDICTED_CHANGE}",
     "study amplification-trainings": "use `normscope study advice`",

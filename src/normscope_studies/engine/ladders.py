@@ -111,6 +111,27 @@ class Ladder:
         """Of all its runs."""
         return [run.cell for row in (*self.runs, *self.again.values()) for run in row]
 
+    def data(self) -> dict[str, Any]:
+        """Returns what results.json holds of it."""
+        found = self.sensitivity
+        return {
+            "peak_lrs": list(self.peak_lrs),
+            "warmup_updates": self.warmup_updates,
+            "ladder_nats": self.nats,
+            "ladder_finite": [[run.finite for run in row] for row in self.runs],
+            "best_lr": self.best_lr,
+            "best_at_an_end": self.at_an_end,
+            "last_loss_nats": self.finals,
+            "mean_nats": self.mean_nats,
+            "sensitivity_nats": found.value,
+            "sensitivity_low": found.low,
+            "sensitivity_high": found.high,
+            "again_nats": {
+                f"{lr:g}": [run.final_nats for run in runs] for lr, runs in self.again.items()
+            },
+            "lost": self.lost,
+        }
+
     def less(self, other: "Ladder") -> Estimate:
         """By how many nats it ends above another, each at its best rate; over seeds in pairs."""
         return estimate([a - b for a, b in zip(self.finals, other.finals, strict=True)])
