@@ -28,8 +28,8 @@ from .config import SCALES, MovingConfig
 _Pairs = Mapping[str, WarmupPair]
 """By placement."""
 _MEMO = (
-    "asked in reviews of the field: adaptive schedules of norms may combine Pre-LN's stability "
-    "with Post-LN's performance"
+    "the memo on stability, future directions: “to combine pre-LN stability with post-LN "
+    "performance through adaptive normalization schedules”"
 )
 
 
