@@ -33,7 +33,6 @@ REMOVED = {
     "study figure-5": "use `normscope compare --set task=masked-lm --set model.preset=bert`, "
     "`normscope export RUN FOLDER`, and run_glue.py of transformers on FOLDER",
     "study flag": "use `normscope doctor CHECKPOINT`, whose rule contradicts-training it tried",
-    "study probes": "nothing takes its place",
     "study real-text": "use `normscope study figure-3` for gradients and `normscope study "
     "hidden-state` for hidden states",
     "study streams": "use `normscope study converged --set "
