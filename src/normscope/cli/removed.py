@@ -29,7 +29,6 @@ REMOVED = {
     # Studies.
     "study adaptive": "use `normscope compare --placements "
     "pre-to-post,branch-norm,pre-ln,post-ln --peak-lr 3e-4:3e-2:8`",
-    "study amplification": f"use {_PREDICTED_CHANGE}; normscope.coordinate_check measures it",
     "study amplification-theory": f"use {_PREDICTED_CHANGE}",
     "study amplification-trainings": "use `normscope study advice`",
     "study conditioning": "use `normscope train --set train.monitor_every=100`, which measures a "
