@@ -30,7 +30,6 @@ REMOVED = {
     "study adaptive": "use `normscope compare --placements "
     "pre-to-post,branch-norm,pre-ln,post-ln --peak-lr 3e-4:3e-2:8`",
     "study amplification-theory": f"use {_PREDICTED_CHANGE}",
-    "study amplification-trainings": "use `normscope study advice`",
     "study conditioning": "use `normscope train --set train.monitor_every=100`, which measures a "
     "model over depth while it trains",
     "study figure-5": "use `normscope compare --set task=masked-lm --set model.preset=bert`, "
