@@ -27,9 +27,7 @@ REMOVED = {
     "tune": f"use {_LADDER}",
     "watch": "use `normscope report FOLDER` at any time, also while runs train",
     # Studies.
-    "study amplification": f"use {_PREDICTED_CHANGE}; normscope.coordinate_check measures it",
     "study amplification-theory": f"use {_PREDICTED_CHANGE}",
-    "study amplification-trainings": "use `normscope study advice`",
     "study figure-5": "use `normscope compare --set task=masked-lm --set model.preset=bert`, "
     "`normscope export RUN FOLDER`, and run_glue.py of transformers on FOLDER",
     "study flag": "use `normscope doctor CHECKPOINT`, whose rule contradicts-training it tried",
