@@ -42,6 +42,7 @@ PAGES = [
             "pretraining",
             "exchange",
             "python",
+            "transplant",
         )
     ),
 ]
@@ -57,6 +58,7 @@ LONG = ("comparing", "own-models", "own-placements", "predicting", "studies", "p
 NEEDS = {
     "docs/exchange.md": ("transformers", "ctranslate2"),
     "docs/own-models.md": ("sklearn",),
+    "docs/transplant.md": ("transformers",),
 }
 """Optional libraries that a page's examples are about."""
 ONE_THREAD = ["--set", "train.threads=1"]

@@ -100,7 +100,8 @@ def build(width=32):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(width, 4, 64, batch_first=True, dropout=0.0)
     stack = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-    return nn.Sequential(nn.Embedding(50, width), stack, nn.Linear(width, 50)), torch.randint(0, 50, (4, 8))
+    model = nn.Sequential(nn.Embedding(50, width), stack, nn.Linear(width, 50))
+    return model, torch.randint(0, 50, (4, 8))
 """
 
 

@@ -111,8 +111,10 @@ def test_the_best_is_the_lowest_mean_of_those_whose_every_run_learned() -> None:
         row("peri-ln", 0, 1.8, 1.9),
     ]
     assert [verdict(one).text for one in judged(rows, UNIGRAM)] == [
-        "learned, 1 of 2 seeds less than the best", "undecided: 1 of 2 seeds learned", "learned, the best",
-    ]  # fmt: skip
+        "learned, 1 of 2 seeds less than the best",
+        "undecided: 1 of 2 seeds learned",
+        "learned, the best",
+    ]
     assert verdict(*judged([row("pre-ln", 0, 1.0)], UNIGRAM)).text == "learned"
     assert not any(
         one.best for one in judged([row("pre-ln", 0, 4.9), row("post-ln", 0, RUNNING)], UNIGRAM)
@@ -169,7 +171,11 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
             ": these runs differ on Post-LN; they cannot say for Pre-LN, which was not compared.",
         ),
         (
-            [row("pre-ln", 9, 1.0, 1.0), row("post-ln", 0, 5.0, 5.0), row("post-ln", 900, 1.0, 1.0)],
+            [
+                row("pre-ln", 9, 1.0, 1.0),
+                row("post-ln", 0, 5.0, 5.0),
+                row("post-ln", 900, 1.0, 1.0),
+            ],
             ": these runs cannot say for Post-LN, which has runs without a result, or seeds that "
             "disagree; they cannot say for Pre-LN, which was not trained without warm-up.",
         ),
@@ -186,16 +192,22 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
         ),
         (
             [
-                *(row("post-ln", 0, 5.0, 5.0, setting="rate 3e-3"), row("post-ln", 0, 1.0, 1.0, setting="rate 1e-4")),
+                *(
+                    row("post-ln", 0, 5.0, 5.0, setting="rate 3e-3"),
+                    row("post-ln", 0, 1.0, 1.0, setting="rate 1e-4"),
+                ),
                 *(row("post-ln", 9, 1.0, 1.0, setting=rate) for rate in ("rate 3e-3", "rate 1e-4")),
-                *(row("pre-ln", 0, 1.0, 1.0, setting="rate 3e-3"), row("pre-ln", 0, 5.0, 5.0, setting="rate 1e-4")),
+                *(
+                    row("pre-ln", 0, 1.0, 1.0, setting="rate 3e-3"),
+                    row("pre-ln", 0, 5.0, 5.0, setting="rate 1e-4"),
+                ),
                 *(row("pre-ln", 9, 1.0, 1.0, setting=rate) for rate in ("rate 3e-3", "rate 1e-4")),
             ],
             ": these runs agree on Post-LN at rate 3e-3 and Pre-LN at rate 3e-3; they differ on "
             "Pre-LN at rate 1e-4.",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_the_paper_says_beside_what_was_seen(rows: list[JudgedRuns], paper: str) -> None:
     assert conclusion(judged(rows, UNIGRAM), UNIGRAM)[1] == SAID + paper
 

@@ -12,8 +12,9 @@ import pytest
 from normscope.measure import Estimate
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
+from normscope_studies.lemmas.claims import claims, pre_ln as bounded
 from normscope_studies.lemmas.measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
-from normscope_studies.lemmas.study import STUDY, claims, estimated, pre_ln as bounded
+from normscope_studies.lemmas.study import STUDY, estimated
 from normscope_studies.theory import corrected
 
 SMALL = LemmasConfig(width=64, tokens=32, blocks=6, seeds=6, vectors=300, singular_width=12)
@@ -114,6 +115,10 @@ class TestVerdicts:
             (LAST, {"step 5": [1.5, 1.5, 1.5, 1.5, 1.5, 1.4]}, "reproduced under conditions"),
             (LAST, {"step 5": [1.0] * 6}, "contradicted"),
             (STEPS, {"step 1": [0.1, 0.2, 0.3, 0.4, 0.5, 1.1]}, "reproduced under conditions"),
+            (STEPS, {"step 1": [0.1, 0.2, 0.3, 0.4, 0.5, 1.03]}, "reproduced under conditions"),
+            (STEPS, {"step 1": [0.1, 0.2, 0.3, 0.4, 0.5, 1.01]}, "reproduced"),
+            (STEPS, {"step 2": [1.0, 1.2, 1.4, 1.6, 1.8, 2.05]}, "reproduced under conditions"),
+            (STEPS, {"step 2": [0.97, 1.2, 1.4, 1.6, 1.8, 2.0]}, "reproduced under conditions"),
             (POST_DIGEST, {"step 0": [1.5] * 6}, "reproduced"),
             (COUNTED, {"pre-ln": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]}, "reproduced"),
             (COMPLETED, {"pre-ln": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2]}, "contradicted"),

@@ -54,7 +54,8 @@ def autoregressive():
 
 def translating():
     from x_transformers import XTransformer
-    sizes = dict(enc_depth=2, enc_heads=2, enc_max_seq_len=9, dec_depth=2, dec_heads=2, dec_max_seq_len=9)
+    sizes = dict(enc_depth=2, enc_heads=2, dec_depth=2, dec_heads=2)
+    sizes |= dict(enc_max_seq_len=9, dec_max_seq_len=9)
     return XTransformer(dim=WIDTH, enc_num_tokens=30, dec_num_tokens=20, **sizes)
 
 def layers():
@@ -77,7 +78,8 @@ def triple():
 
 def mapping():
     model = encoder()
-    return {"model": model, "inputs": [torch.ones(1, 3, WIDTH)], "optimizer": torch.optim.SGD(model.parameters(), 0.1)}
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    return {"model": model, "inputs": [torch.ones(1, 3, WIDTH)], "optimizer": optimizer}
 
 INSTANCE = encoder()
 

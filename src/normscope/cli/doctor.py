@@ -13,6 +13,8 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, place_in_user_code, user_errors
+from ..limits import kinds
+from ..limits.inset import CARD
 from ..report.words import printable
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .options import described_by
@@ -20,8 +22,10 @@ from .shared import (
     Imports,
     Trust,
     refuse_missing_target,
+    refuse_no_place,
     refuse_unwritable,
     run_imports,
+    write_inset,
     write_text,
 )
 
@@ -116,14 +120,16 @@ def doctor(
             ".md"
         )
     json_file = None if as_json in (None, _STDOUT) else Path(str(as_json))
-    for option, file in (
-        ("--html", html),
-        ("--json", json_file),
-        ("--card", card),
-        ("--card", drawn),
+    for option, file, kind in (
+        ("--html", html, kinds.PAGE),
+        ("--json", json_file, kinds.DIAGNOSIS),
+        ("--card", drawn, kinds.BADGE),
     ):
         if file is not None:
-            refuse_unwritable(option, file)
+            refuse_unwritable(option, file, kind)
+    if card is not None:
+        refuse_no_place("--card", card, CARD.kind)
+        CARD.set_into(card, "")
     if target is None and log is not None:
         optimizer = _known_optimizer(optimizer)
         for option, written in (("--html", html), ("--card", card)):
@@ -193,8 +199,8 @@ def doctor(
     from ..doctor.report import card as model_card
 
     if card is not None and drawn is not None:
-        write_text("--card", drawn, model_card.badge(diagnosis))
-        write_text("--card", card, model_card.card(diagnosis, drawn.name))
+        write_text("--card", drawn, model_card.badge(diagnosis), kinds.BADGE)
+        write_inset("--card", card, model_card.card(diagnosis, drawn.name), CARD)
         if as_json != _STDOUT:
             standard_output().print(f"written: {card} and {drawn}", soft_wrap=True)
     if annotate is not None:
@@ -217,7 +223,7 @@ def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
     else:
         print_history(history)
         if as_json is not None:
-            write_text("--json", Path(as_json), text + "\n")
+            write_text("--json", Path(as_json), text + "\n", kinds.DIAGNOSIS)
             typer.echo(f"written: {as_json}")
     if _as_bad_as(fail_on, history.severity):
         raise typer.Exit(1)
@@ -355,7 +361,7 @@ def _write(
             from ..history.section import section
 
             shown = section(history, verdict)
-        write_text("--html", html, render_doctor(diagnosis, RULES, shown))
+        write_text("--html", html, render_doctor(diagnosis, RULES, shown), kinds.PAGE)
     explained = (
         {} if history is None else {"history": history.to_json() | {"verdict": dict(verdict)}}
     )
@@ -364,7 +370,7 @@ def _write(
         typer.echo(text)
         return
     if as_json is not None:
-        write_text("--json", Path(as_json), text + "\n")
+        write_text("--json", Path(as_json), text + "\n", kinds.DIAGNOSIS)
     from ..doctor.lint.linter import reasons
     from ..doctor.report.text import terminal_page
 

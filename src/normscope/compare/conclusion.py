@@ -1,24 +1,18 @@
-"""What the page says of a comparison in words: its conclusion, what the paper says of it, and what
-its runs share.
-"""
+"""What the page says of a comparison in words: its conclusion, and what the paper says of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..optim import parse_duration
-from ..placement import AsBuilt, StandIn, named
+from ..placement import StandIn, named
 from ..placement.printing import formula
-from ..report.comparison.contents import Status
-from ..report.words import counted, joined, number, significant
+from ..report.words import counted, joined, number
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from .verdict import (
-    LEARNED_BELOW,
     MOST_OF_THE_GAIN,
-    WORSE_ABOVE,
     ConfigurationOutcome,
-    JudgedRuns,
     Outcome,
     perplexity,
 )
@@ -258,10 +252,10 @@ def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
     """Who did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats) did no better than the
     unigram baseline".
     """
-    titles = [one.row.name.group for one in configurations]
+    titles = Counter(one.row.name.group for one in configurations)
     by_verb: dict[str, list[str]] = {}
     for one in configurations:
-        name = str(one.row.name) if titles.count(one.row.name.group) > 1 else one.row.name.group
+        name = str(one.row.name) if titles[one.row.name.group] > 1 else one.row.name.group
         loss = f" ({number(one.row.mean_loss, 2)} nats)" if one.row.losses else ""
         by_verb.setdefault(_verb(one), []).append(name + loss)
     order = [*_VERBS.values(), _SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN]
@@ -325,79 +319,3 @@ def formula_in(placement: str, config: RunConfig) -> str:
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return "; ".join(f"{kind}: {text}" for kind, text in found.items())
-
-
-def facts(
-    configs: Sequence[RunConfig], corpus_facts: Sequence[tuple[str, str]], *, seeds: Sequence[int]
-) -> list[tuple[str, str]]:
-    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration
-    has.
-    """
-    config = configs[0]
-    train, task = config.train, task_of(config)
-    lengths = dict.fromkeys(parse_duration(one.train.duration) for one in configs)
-    duration = " or ".join(f"{float(length):g} {unit}" for length, unit in lengths)
-    batches = "1 batch" if train.accumulation == 1 else f"{train.accumulation} batches"
-    return [
-        *corpus_facts,
-        ("Model", task.described(config)),
-        ("Duration", f"{duration}; {batches} of at most {task.batch_words(config)} per update"),
-        (
-            "Schedule",
-            f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the "
-            "table",
-        ),
-        ("Loss", task.loss_words(config)),
-        ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
-        ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
-        (
-            "Unigram baseline",
-            "the entropy of the targets' tokens: the loss of a model that ignores its input",
-        ),
-        ("Learned", f"last validation loss under {LEARNED_BELOW:.0%} of the unigram baseline"),
-        (
-            "Learned less",
-            f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration "
-            "gained on it",
-        ),
-        ("Hardly better", f"from {LEARNED_BELOW:.0%} of it up to the baseline itself"),
-        ("No better", f"from the baseline to {WORSE_ABOVE:.0%} of it; worse: above that"),
-        ("Best", "the lowest mean loss of all configurations whose every run learned"),
-    ]
-
-
-def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
-    """Which runs were stopped early, when and why, where some were."""
-    runs = [(row, seed) for row in rows for seed in row.seeds]
-    early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]
-    if not early:
-        return []
-    listed = "; ".join(
-        f"{row.name}, seed {seed.seed}, after update {seed.updates}: {seed.message}"
-        for row, seed in early
-    )
-    return [
-        (
-            "Stopped early",
-            f"{len(early)} of {counted(len(runs), 'run')} ({listed}). This is a rule and no proof: "
-            "a run that goes on may still learn",
-        )
-    ]
-
-
-def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
-    """A row for each placement, in multiples of what the model as it is built takes, or else of the
-    first.
-    """
-    rows = []
-    first = costs.get(AsBuilt.name) or next(iter(costs.values()), {})
-    for name, cost in costs.items():
-        words = (
-            f"{cost['parameters']:,} parameters, {significant(cost['memory_bytes'] / 1e6)} MB, "
-            f"{significant(1e3 * cost['seconds'])} ms a batch"
-        )
-        if cost is not first:
-            memory, time = (cost[key] / first[key] for key in ("memory_bytes", "seconds"))
-            words += f": {memory:.2f} times the memory and {time:.2f} times the time"
-        rows.append((f"Cost of {named(name).title}", words))
-    return rows

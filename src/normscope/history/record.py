@@ -135,8 +135,15 @@ _LoggedValues = tuple[int, Mapping[str, float]]
 """An update, counted from 1, and what was recorded of it."""
 
 _LOSS = (
-    "loss", "train/loss", "train_loss", "training_loss", "train/loss_nats", "loss_nats", "train/loss_step", "loss_step",
-)  # fmt: skip
+    "loss",
+    "train/loss",
+    "train_loss",
+    "training_loss",
+    "train/loss_nats",
+    "loss_nats",
+    "train/loss_step",
+    "loss_step",
+)
 _VALIDATION = (
     "eval_loss",
     "eval/loss",
@@ -148,8 +155,13 @@ _VALIDATION = (
 )
 _RATE = ("learning_rate", "train/learning_rate", "lr", "train/lr")
 _GRADIENT = (
-    "grad_norm", "train/grad_norm", "gradient_norm", "train/gradient_norm", "grad_norm/total", "train/global_grad_norm",
-)  # fmt: skip
+    "grad_norm",
+    "train/grad_norm",
+    "gradient_norm",
+    "train/gradient_norm",
+    "grad_norm/total",
+    "train/global_grad_norm",
+)
 _LIGHTNING_RATE = re.compile(r"lr-\w+")
 _MEASURED = re.compile(r"(?:^|/)normscope/(?P<rest>.+)$")
 _SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")

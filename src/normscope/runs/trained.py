@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NotRequired, cast
+
+from pydantic import TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from ..errors import UserError, option
 from ..limits.ours import SealedJson
@@ -16,6 +19,7 @@ from ..tasks.run_config import refuse_unrun
 from ..train import RunFolder
 from ..train.checkpoint import Checkpoint
 from ..train.device import choose_device
+from ..train.events import AS_WRITTEN, LoggedCount, LoggedNumber, first_fault
 from .averaging import asked_checkpoints, average_into
 from .config import load_run_config
 from .machine import prepare_machine
@@ -85,6 +89,27 @@ SCORES = SealedJson(
 """What `normscope evaluate --save` writes."""
 
 
+@with_config(AS_WRITTEN)
+class _Scores(TypedDict):
+    update: LoggedCount
+    split: str
+    bleu: NotRequired[LoggedNumber]
+    bleu_tokenised: NotRequired[LoggedNumber]
+
+
+_SCORES: TypeAdapter[_Scores] = TypeAdapter(_Scores)
+
+
+def read_scores(file: Path) -> dict[str, Any]:
+    """What `normscope evaluate --save` has written. Raises UserError for what it does not write,
+    whoever sealed it.
+    """
+    try:
+        return cast(dict[str, Any], _SCORES.validate_python(SCORES.read(file)))
+    except ValidationError as error:
+        raise UserError(f"{file} is damaged ({first_fault(error)}); {SCORES.again}") from None
+
+
 def evaluate_run(
     path: Path,
     split: str,
@@ -98,8 +123,8 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run's checkpoint on the validation or test split of its corpus.
 
-    average: as of `load_run`. search: fields of `BeamConfig`. translations: whether they are wanted too. say: takes notes for
-    the user. Raises UserError, also where a run that does not translate is asked for either.
+    average: as of `load_run`. search: fields of `BeamConfig`. translations: whether they are
+    wanted too. say: takes notes for the user. Raises UserError, also where a run that does not translate is asked for either.
     """
     run = load_run(path, which=which, average=average, device=device)
     task = task_of(run.config)
@@ -128,8 +153,8 @@ def evaluate_text(
 ) -> Evaluation:
     """Evaluate a language model's checkpoint on a file of text, whatever it was trained on.
 
-    average: as of `load_run`. layout: how documents are told apart (`documents_in`). language: whose sentences are told apart
-    in paragraphs. Raises UserError, also for a run of another task.
+    average: as of `load_run`. layout: how documents are told apart (`documents_in`). language:
+    whose sentences are told apart in paragraphs. Raises UserError, also for a run of another task.
     """
     run = load_run(path, which=which, average=average, device=device)
     found = task_of(run.config).evaluate_text(run, text, layout=layout, language=language)

@@ -78,9 +78,8 @@ def run_history(path: Path) -> History:
     """The history of a run of ours. Raises UserError where a file of it is damaged."""
     folder = RunFolder(path)
     with user_errors(ValueError, said=lambda error: f"{folder.metrics_file}: {error}"):
-        config = (
-            folder.config_table() if folder.is_run else {}
-        )  # a metrics.jsonl may be all that is left of a run
+        # A metrics.jsonl may be all that is left of a run.
+        config = folder.config_table() if folder.is_run else {}
         return record.of_events(str(path), folder.events(), config)
 
 

@@ -19,6 +19,8 @@ from ..settings.files import factory_in, is_run
 from ..settings.tables import read_overrides
 from ..tasks.own_batches import OwnBatch
 from ..tasks.own_functions import ModelFile
+from ..transplant.saved import is_saved
+from . import transplanted
 from .factory import brings_batches, made_by
 from .frequencies import counted_in
 from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
@@ -58,6 +60,11 @@ def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences
             f"{text} is a target of ours, whose structure its configuration names already; leave "
             "--structure-only out"
         )
+    if is_saved(path) or (path.name == "config.json" and is_saved(path.parent)):
+        raise UserError(
+            f"{text} is a transplanted model, which a placement is put on by running it; leave "
+            "--structure-only out"
+        )
     if (path / "config.json").is_file():
         text = str(path / "config.json")
     with torch.device("meta"):
@@ -90,6 +97,8 @@ def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> 
         from .runs import of_run
 
         return of_run(path, settings)
+    if is_saved(path):
+        return transplanted.of_folder(path, settings, drawing)
     if not (path / "config.json").is_file():
         raise UserError(
             f"{path} has neither a config.json (Hugging Face) nor a config.toml (a run)"
@@ -104,6 +113,8 @@ def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Ta
         from .runs import of_config
 
         return of_config(path, settings)
+    if path.name == "config.json" and is_saved(path.parent):
+        return transplanted.of_configuration(path, settings, drawing)
     if path.suffix == ".json":
         return _of_hugging_face(
             str(path), hugging_face.from_config_file(path, read_overrides(settings)), drawing

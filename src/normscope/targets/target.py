@@ -16,6 +16,7 @@ from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..measure.unchanged import restored
 from ..model import EncoderDecoder, Layout
+from ..transplant.done import Transplanted
 from .frequencies import Counting
 
 Loss = Callable[..., Tensor]
@@ -128,7 +129,9 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
 
 
 def wanted_placement(model: nn.Module) -> str | None:
-    """What the model's settings say its placement is; None where they do not."""
+    """What the model's settings, or a transplant, say its placement is; None where they do not."""
+    if isinstance(done := getattr(model, "transplanted", None), Transplanted):
+        return done.placement
     if hugging_face.is_model(model):
         return hugging_face.wanted_placement(model.config)
     if isinstance(model, EncoderDecoder):

@@ -45,15 +45,20 @@ def claims(seen: Figure3Evidence) -> list[Claim]:
 
 
 def _depth_claims(seen: Figure3Evidence) -> list[Claim]:
-    """Panels (c) and (d)."""
-    post, pre = (
-        {
-            _batches(condition): exponent(seen.blocks, by[name])
-            for condition, by in seen.last.items()
-        }
-        for name in (POST, PRE)
-    )
-    predicted = {_batches(condition): by[PRE] for condition, by in seen.predicted_exponents.items()}
+    """Panels (d) and (c)."""
+    return [*_post_ln_over_depth(seen), *_pre_ln_over_depth(seen)]
+
+
+def _exponents(seen: Figure3Evidence, placement: str) -> dict[str, Estimate]:
+    """Of the last W₂'s gradient over the number of blocks."""
+    return {
+        _batches(condition): exponent(seen.blocks, by[placement])
+        for condition, by in seen.last.items()
+    }
+
+
+def _post_ln_over_depth(seen: Figure3Evidence) -> list[Claim]:
+    """Panel (d)."""
     return [
         claim(
             "Figure 3(d), Post-LN keeps its size",
@@ -61,11 +66,19 @@ def _depth_claims(seen: Figure3Evidence) -> list[Claim]:
             f"within {NEAR:g}",
             source=f"{_SECTION} and Theorem 1",
             value=_EXPONENT,
-            holds=post,
+            holds=_exponents(seen, POST),
             **around(0.0, NEAR),
         ),
         _size(seen, "with dropout", dropped=True),
         _size(seen, "without dropout", dropped=False),
+    ]
+
+
+def _pre_ln_over_depth(seen: Figure3Evidence) -> list[Claim]:
+    """Panel (c)."""
+    pre = _exponents(seen, PRE)
+    predicted = {_batches(condition): by[PRE] for condition, by in seen.predicted_exponents.items()}
+    return [
         claim(
             "Figure 3(c), Pre-LN falls",
             "the gradient of the last W₂ decreases as the model grows: an exponent below 0",
@@ -115,25 +128,16 @@ def _size(seen: Figure3Evidence, words: str, *, dropped: bool) -> Claim:
 
 def _layer_claims(seen: Figure3Evidence) -> list[Claim]:
     """Panels (a) and (b)."""
-    slopes, pre_slopes = (
-        {_part(key): seen.factors[name][key] for key in PARTS} for name in (POST, PRE)
-    )
+    return [*_post_ln_over_layers(seen), *_pre_ln_over_layers(seen)]
 
-    def as_predicted(
-        name: str, reason: str, placement: str, measured: Mapping[str, Estimate]
-    ) -> Claim:
-        factors = {_part(key): one for key, one in seen.predicted_factors[placement].items()}
-        layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
-        return claim(
-            f"Figure 3(a, b), {name}",
-            f"{reason}: a layer {layers}, within {percentage(NEAR_LAYER, 0)}",
-            source="corrected",
-            value=_A_LAYER,
-            holds=measured,
-            **around(factors, NEAR_LAYER),
-            shown=shown_factor,
-        )
 
+def _slopes(seen: Figure3Evidence, placement: str) -> dict[str, Estimate]:
+    """Logarithms of the factor from layer to layer, by part."""
+    return {_part(key): seen.factors[placement][key] for key in PARTS}
+
+
+def _post_ln_over_layers(seen: Figure3Evidence) -> list[Claim]:
+    slopes = _slopes(seen, POST)
     return [
         claim(
             "Figure 3(a, b), Post-LN grows with the layer",
@@ -146,27 +150,55 @@ def _layer_claims(seen: Figure3Evidence) -> list[Claim]:
             shown=shown_factor,
             beside=_ends_of_layers(seen.ends[POST]),
         ),
-        as_predicted(
+        _as_predicted(
             "Post-LN grows as predicted",
             "it grows slowly in the encoder, and in the decoder because every cross-attention "
             "passes a part of the gradient on to the encoder",
-            POST,
+            seen.predicted_factors[POST],
             slopes,
-        ),
-        _stays(seen, "a", "W1"),
-        _stays(seen, "b", "W2"),
-        as_predicted(
-            "Pre-LN falls as predicted",
-            "it falls as the stream grows over the layers",
-            PRE,
-            pre_slopes,
         ),
     ]
 
 
+def _pre_ln_over_layers(seen: Figure3Evidence) -> list[Claim]:
+    return [
+        _stays(seen, "a", "W1"),
+        _stays(seen, "b", "W2"),
+        _as_predicted(
+            "Pre-LN falls as predicted",
+            "it falls as the stream grows over the layers",
+            seen.predicted_factors[PRE],
+            _slopes(seen, PRE),
+        ),
+    ]
+
+
+def _as_predicted(
+    name: str,
+    reason: str,
+    predicted: Mapping[tuple[str, str], float],
+    measured: Mapping[str, Estimate],
+) -> Claim:
+    """That gradients grow from layer to layer by the predicted factors, whose logarithms are
+    given.
+    """
+    factors = {_part(key): factor for key, factor in predicted.items()}
+    layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
+    return claim(
+        f"Figure 3(a, b), {name}",
+        f"{reason}: a layer {layers}, within {percentage(NEAR_LAYER, 0)}",
+        source="corrected",
+        value=_A_LAYER,
+        holds=measured,
+        **around(factors, NEAR_LAYER),
+        shown=shown_factor,
+    )
+
+
 def _stays(seen: Figure3Evidence, panel: str, matrix: str) -> Claim:
     """Of one matrix, in either stack: the paper shows W₁ and W₂ in a panel each."""
-    steps, own = seen.layers - 1, [key for key in PARTS if key[0] == matrix]
+    steps = seen.layers - 1
+    own = [key for key in PARTS if key[0] == matrix]
     over_all = {_part(key): _times(seen.factors[PRE][key], steps) for key in own}
     return claim(
         f"Figure 3({panel}), Pre-LN's {PRINTED[matrix]} stays",
@@ -261,15 +293,30 @@ def judged_again(config: Figure3Config, data: Mapping[str, Any]) -> JudgedAgain:
 SCALES = scales(
     Figure3Config,
     smoke={
-        "corpus": TOY, "toy_pairs": 1_000, "seeds": 2, "blocks": (2, 3), "width": 32, "ffn_width": 64,
-        "max_tokens": 512, "batches": 2, "last_batches": 2, "small_max_tokens": 64, "small_batches": 2,
-        "warm_up_width": 32, "warm_up_ffn_width": 64, "warm_up_updates": 8, "warm_up_max_tokens": 256,
+        "corpus": TOY,
+        "toy_pairs": 1_000,
+        "seeds": 2,
+        "blocks": (2, 3),
+        "width": 32,
+        "ffn_width": 64,
+        "max_tokens": 512,
+        "batches": 2,
+        "last_batches": 2,
+        "small_max_tokens": 64,
+        "small_batches": 2,
+        "warm_up_width": 32,
+        "warm_up_ffn_width": 64,
+        "warm_up_updates": 8,
+        "warm_up_max_tokens": 256,
     },
     paper={
-        "warm_up_seeds": 10, "warm_up_width": 512, "warm_up_ffn_width": 1024, "warm_up_max_tokens": 4096,
+        "warm_up_seeds": 10,
+        "warm_up_width": 512,
+        "warm_up_ffn_width": 1024,
+        "warm_up_max_tokens": 4096,
         "device": "auto",
     },
-)  # fmt: skip
+)
 """Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper
 ten trainings of 4,000 updates at full size, some 5 hours each on a core and minutes each on an
 accelerator."""

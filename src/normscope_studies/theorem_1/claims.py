@@ -30,16 +30,13 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
     sides = {id(sweep.side): sweep.side for sweep in sweeps}.values()
     long = {s.side.title: s for s in sweeps if s.tokens == 1 and s.rows == LONG}
     first = next(iter(long.values()))
-    width, ends = (
-        first.x[-1],
-        " to ".join(f"{norm:.1f}" for norm in first.loss_gradients_X[[0, -1]]),
-    )
+    width = first.x[-1]
+    ends = " to ".join(f"{norm:.1f}" for norm in first.loss_gradients_X[[0, -1]])
+    of_sides: list[Claim] = []
+    for side in sides:
+        of_sides += _of_side(side, [sweep for sweep in short if sweep.side is side])
     return [
-        *(
-            one
-            for side in sides
-            for one in _of_side(side, [sweep for sweep in short if sweep.side is side])
-        ),
+        *of_sides,
         _much_smaller([sweep for sweep in short if sweep.over == "blocks"]),
         claim(
             "Prediction: mean over positions",
@@ -98,10 +95,7 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
     """Bound, scale and dependence on depth as the paper has them, and two steps of its proof; then
     scale, bound and value as they hold.
     """
-    deep, wide = (
-        {sweep.name: sweep for sweep in sweeps if sweep.over == over}
-        for over in ("blocks", "width")
-    )
+    deep, wide = _by_name(sweeps, "blocks"), _by_name(sweeps, "width")
     return [
         _bound(side, sweeps, wide),
         *_scale(side, deep, wide),
@@ -109,6 +103,10 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
         _lower_tail(side, sweeps),
         *_corrected(side, deep, wide),
     ]
+
+
+def _by_name(sweeps: Sequence[Sweep], over: str) -> dict[str, Sweep]:
+    return {sweep.name: sweep for sweep in sweeps if sweep.over == over}
 
 
 def _bound(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]) -> Claim:
@@ -130,7 +128,8 @@ def _bound(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]) -> Cl
 def _scale(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep]) -> list[Claim]:
     """Over the width, and over the depth."""
     one = next(sweep for sweep in wide.values() if sweep.tokens == 1)
-    order, (low, high) = one.claimed_exponent, one.slack("paper_order")
+    order = one.claimed_exponent
+    low, high = one.slack("paper_order")
     return [
         claim(
             f"Theorem 1, {side.title}: the scale",
@@ -163,8 +162,8 @@ def _each_element(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]
     chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
     return claim(
         f"Theorem 1, {side.title}: each element",
-        f"No element of the gradient of the last W₂ has a square above O({side.element_text}), "
-        f"with probability {chance:.3f} at least.",
+        f"No element of the gradient of the last W₂ is larger than O(√({side.element_text})), with "
+        f"probability {chance:.3f} at least.",
         source=f"Xiong et al. 2020, appendix E, eq. ({side.element_equation}), with the constants "
         "of its proof",
         value="share of gradients with an element above it",
@@ -201,11 +200,9 @@ def _corrected(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep])
         name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens)
         for name, sweep in wide.items()
     }
-    ones = {
-        f"over {sweep.over}": sweep
-        for sweep in (*deep.values(), *wide.values())
-        if sweep.tokens == 1
-    }
+    promised = "; ".join(f"{chance:.3f} for {name}" for name, chance in chances.items())
+    all_sweeps = (*deep.values(), *wide.values())
+    ones = {f"over {sweep.over}": sweep for sweep in all_sweeps if sweep.tokens == 1}
     return [
         claim(
             f"Corrected, {side.title}: the scale",
@@ -220,9 +217,8 @@ def _corrected(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep])
         claim(
             f"Corrected, {side.title}: the bound",
             "‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1−ε) q) is exceeded no more often than its "
-            "probability 0.99 − nδ leaves room for "
-            f"({'; '.join(f'{p:.3f} for {name}' for name, p in chances.items())}; where that is 0 "
-            "the bound promises nothing).",
+            f"probability 0.99 − nδ leaves room for ({promised}; where that is 0 the bound "
+            "promises nothing).",
             source="corrected",
             value="share of gradients above it",
             holds={name: _above([wide[name], deep[name]], "corrected_bound") for name in wide},

@@ -32,7 +32,7 @@ class Half:
     order_text: str
     corrected_order_text: str
     element_text: str
-    """The order of the square of one element."""
+    """The order of one element's square."""
     element_equation: str
     """Of the proof, which has it."""
     tail_equations: str
