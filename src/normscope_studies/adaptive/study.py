@@ -22,7 +22,7 @@ from ..engine.ladders import Ladder, WarmupPair, climb, in_words, machines, sour
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study
-from ..optimizers.study import rates
+from ..optimizers.page import rates
 from .config import SCALES, MovingConfig
 
 _Pairs = Mapping[str, WarmupPair]
