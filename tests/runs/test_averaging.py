@@ -1,4 +1,6 @@
-"""Means of checkpoints: their bytes beside numpy's, what is no parameter, and what the verbs do with them."""
+"""Means of checkpoints: their bytes beside numpy's, what is no parameter, and what the verbs do
+with them.
+"""
 
 import io
 import json
@@ -28,7 +30,9 @@ UPDATES = (4, 8, 12)
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve updates with checkpoints of 4, 8 and 12, and perhaps of the best; source and target share a table."""
+    """Twelve updates with checkpoints of 4, 8 and 12, and perhaps of the best; source and target
+    share a table.
+    """
     folder = tmp_path_factory.mktemp("averaging") / "run"
     train_run(tiny(*SHORT, "train.validate_every=4"), folder)
     return folder
@@ -80,7 +84,9 @@ def test_the_bytes_are_those_of_the_mean_in_float64_rounded_once(
 
 
 def test_the_mean_is_rounded_once_where_rounding_every_sum_would_be_seen() -> None:
-    """In float32 16,777,216 + 1 + 1 is 16,777,216; the mean of these three needs the sum in float64."""
+    """In float32 16,777,216 + 1 + 1 is 16,777,216; the mean of these three needs the sum in
+    float64.
+    """
     model = torch.nn.Linear(1, 1, bias=False)
 
     class Saved:

@@ -12,6 +12,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope_studies.engine.again import judge_again, judged_again
+from normscope_studies.engine.pieces import as_json
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -20,7 +21,7 @@ def data_of(folder: Path) -> Any:
     return json.loads((folder / "results.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("name", ["figure2", "figure3", "figure4", "figure6"])
+@pytest.mark.parametrize("name", ["figure2", "figure3", "figure3_warm_up", "figure4", "figure6"])
 def test_committed_claims_are_those_of_the_committed_numbers(name: str) -> None:
     """Where they are not: `python -m normscope_studies.engine.again results/NAME`, and its
     reading.
@@ -37,7 +38,7 @@ def test_numbers_stay_and_the_claims_are_made_of_them(tmp_path: Path) -> None:
     shutil.copytree(RESULTS / "figure6", folder)
     before = data_of(folder)
     old = [{**claim, "found": "something else"} for claim in before["claims"][:1]]
-    (folder / "results.json").write_text(json.dumps({**before, "claims": old}), "utf-8")
+    (folder / "results.json").write_text(as_json({**before, "claims": old}), "utf-8")
     lines = judge_again(folder)
     after = data_of(folder)
     assert lines == [f"{folder}: {one['name']}: {one['verdict']}" for one in before["claims"]]
@@ -57,7 +58,7 @@ def test_a_run_that_ends_otherwise_turns_its_claim(tmp_path: Path) -> None:
     small = next(one for one in data["configurations"] if "fixed rate" in one["title"])
     for seed in small["seeds"]:
         seed["nll_nats"] = [8.0] * len(seed["nll_nats"])
-    (folder / "results.json").write_text(json.dumps(data), "utf-8")
+    (folder / "results.json").write_text(as_json(data), "utf-8")
     judge_again(folder)
     verdicts = {claim["name"]: claim["verdict"] for claim in data_of(folder)["claims"]}
     better = "a small fixed rate does better than a large one without warm-up"

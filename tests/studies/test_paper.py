@@ -15,26 +15,22 @@ from conftest import SHARED
 from normscope.errors import UserError
 from normscope.report.words import Tone
 from normscope_studies.engine.judging import Verdict
-from normscope_studies.engine.page import Link, Marked
-from normscope_studies.engine.pieces import Pieces
-from normscope_studies.engine.study import run_study
-from normscope_studies.paper import (
+from normscope_studies.engine.listing import (
     HELD,
     NOT_RUN,
     NOT_TESTED,
-    STUDY,
-    _ClaimRow,
-    _ListedClaim,
-    _MeasuredBy,
-    _PaperConfig,
+    ClaimRow,
+    ListedClaim,
+    MeasuredBy,
     _row,
-    listed,
-    markdown,
-    not_run,
     rows,
-    tables,
     tally,
 )
+from normscope_studies.engine.listing_tables import markdown, not_run
+from normscope_studies.engine.page import Link, Marked
+from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.study import run_study
+from normscope_studies.paper import HEADING, STUDY, _PaperConfig, listed, page_tables
 
 RESULTS = Path(__file__).parents[2] / "results"
 CLAIMS, STUDIES = listed()
@@ -55,14 +51,19 @@ def section(of: str, heading: str) -> str:
     return found[0]
 
 
-def committed() -> list[_ClaimRow]:
+def written(found: list[ClaimRow]) -> str:
+    """As claims.md has it."""
+    return markdown(HEADING, page_tables(found, RESULTS, RESULTS / "paper"))
+
+
+def committed() -> list[ClaimRow]:
     return rows(CLAIMS, STUDIES, RESULTS)
 
 
 @pytest.mark.parametrize(
     "one", CLAIMS, ids=lambda one: f"{one.study}: {one.claim or one.statement[:40]}"
 )
-def test_what_is_called_published_stands_at_the_place_that_is_named(one: _ListedClaim) -> None:
+def test_what_is_called_published_stands_at_the_place_that_is_named(one: ListedClaim) -> None:
     place = section(text(one.text), one.section)
     for quote in one.quotes:
         assert quote in place
@@ -77,7 +78,7 @@ def test_what_is_called_published_stands_at_the_place_that_is_named(one: _Listed
 
 
 def test_what_was_not_run_is_named_where_it_is_counted(tmp_path: Path) -> None:
-    one = _ClaimRow(
+    one = ClaimRow(
         listed=CLAIMS[0],
         tested="that it is 1",
         found="1.0",
@@ -152,7 +153,7 @@ def test_what_no_study_judges_names_a_test_that_there_is_or_says_why_nothing_tes
                 if not re.search(rf"^ *(?:def|class) {name}\b", source, re.MULTILINE)
             ] == []
             assert row.tested, test
-        ((cells,),) = (made.rows for made in tables([row], RESULTS, RESULTS / "paper"))
+        ((cells,), *_) = (made.rows for made in page_tables([row], RESULTS, RESULTS / "paper"))
         words = (row.tested, test, HELD) if test else ("nothing", row.listed.untested, NOT_TESTED)
         assert cells[3:] == [*words[:2], Marked(words[2], Tone.PLAIN), "–"]
 
@@ -214,9 +215,7 @@ def test_the_committed_page_is_that_of_the_committed_results() -> None:
     assert [(row["claim"], row["found"], row["verdict"]) for row in saved] == [
         (row.listed.claim, row.found or None, row.verdict_words) for row in committed()
     ]
-    assert (RESULTS / "paper/claims.md").read_text("utf-8") == markdown(
-        committed(), RESULTS, RESULTS / "paper"
-    )
+    assert (RESULTS / "paper/claims.md").read_text("utf-8") == written(committed())
 
 
 @pytest.fixture
@@ -335,7 +334,7 @@ def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path
 
 def test_the_paper_s_claims_stand_apart_from_ours_and_from_summaries() -> None:
     found = committed()
-    own, ours, digests = tables(found, RESULTS, RESULTS / "paper")
+    own, ours, digests, _ = page_tables(found, RESULTS, RESULTS / "paper")
     assert own.title.startswith(f"The paper's own claims, {len(own.rows)}: ")
     assert all(
         "corrected" not in row[0] and "digests" not in row[0]
@@ -359,12 +358,12 @@ def test_cells_that_link_and_judge() -> None:
     row = next(
         row for row in committed() if row.listed.claim == "Figure 3(c), Pre-LN falls as 1/√L"
     )
-    ((cells,),) = (made.rows for made in tables([row], RESULTS, RESULTS / "paper"))
+    ((cells,), _) = (made.rows for made in page_tables([row], RESULTS, RESULTS / "paper"))
     assert cells[-1] == Link("figure3", "../figure3/README.md")
     assert isinstance(cells[5], Marked)
     assert (cells[5].text, cells[5].note) == (row.verdict_words, row.where)
     bar = replace(row, found="|x|")
-    assert "&#124;x&#124;" in markdown([bar], RESULTS, RESULTS / "paper")
+    assert "&#124;x&#124;" in written([bar])
 
 
 def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path) -> None:
@@ -382,7 +381,7 @@ def judged(one: dict[str, Any], data: dict[str, Any], verdict: str) -> tuple[str
     listed = replace(CLAIMS[0], tested="", claim="C", **one)
     row = _row(
         listed,
-        _MeasuredBy(command="c", conditions=[]),
+        MeasuredBy(command="c", conditions=[]),
         {"conditions": {}, "claims": [claim], **data},
         Path("results"),
     )

@@ -129,8 +129,8 @@ class Run:
         """Returns the scores of a checkpoint on a split of the run's corpus, in `.scores`.
 
         average: of how many of the last checkpoints the mean is taken instead, or of which updates,
-        separated by commas. trust: as `load_run`'s. search: beam and length_penalty, of a run that translates. Raises
-        UserError for what there is not.
+        separated by commas. trust: as `load_run`'s. search: beam and length_penalty, of a run that
+        translates. Raises UserError for what there is not.
         """
         if trust:
             configs.trust_run(self.folder)
@@ -238,8 +238,8 @@ def load_run(
     """Returns the trained model of a run at a checkpoint: `best`, `last` or an update's number.
 
     average: of how many of the last checkpoints the mean is taken instead, or of which updates,
-    separated by commas. trust: run the Python files that the run names first, where they hold what they did when it
-    began. Raises UserError.
+    separated by commas. trust: run the Python files that the run names first, where they hold what
+    they did when it began. Raises UserError.
     """
     if trust:
         configs.trust_run(Path(folder))

@@ -142,8 +142,9 @@ def export_run(
     """Write a run's model, and its tokeniser, as another library has them; without `form` as the
     first that fits.
 
-    average: of which checkpoints the mean is taken, as of `load_run`. Returns the form, and what `export` does. Raises UserError where no form fits, naming those that
-    would, and where `out` is not free.
+    average: of which checkpoints the mean is taken, as of `load_run`. Returns the form, and what
+    `export` does. Raises UserError where no form fits, naming those that would, and where `out` is
+    not free.
     """
     loaded = load_run(run, which=which, average=average, device="cpu")
     words = task_of(loaded.config).words(loaded.codec)

@@ -124,7 +124,8 @@ def evaluate_run(
     """Evaluate a run's checkpoint on the validation or test split of its corpus.
 
     average: as of `load_run`. search: fields of `BeamConfig`. translations: whether they are
-    wanted too. say: takes notes for the user. Raises UserError, also where a run that does not translate is asked for either.
+    wanted too. say: takes notes for the user. Raises UserError, also where a run that does not
+    translate is asked for either.
     """
     run = load_run(path, which=which, average=average, device=device)
     task = task_of(run.config)

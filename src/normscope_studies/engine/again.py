@@ -14,6 +14,7 @@ from typing import Any
 
 from normscope.errors import UserError
 from normscope.files import disk_errors, write_over
+from normscope.limits.kinds import RESULTS
 from normscope.limits.reading import read_json
 from normscope.provenance import provenance
 from normscope.settings.tables import as_table
@@ -56,7 +57,7 @@ def judge_again(folder: Path) -> list[str]:
     judged = {**data, "claims": claims, "judged": made_by}
     judged |= {key: value for key, value in found.data.items() if key not in data}
     with disk_errors(f"writing {file}"):
-        write_over(file, as_json(judged))
+        write_over(file, as_json(judged), RESULTS)
     changed = [claim for claim in claims if before.get(claim["name"]) != claim]
     return [f"{folder}: {claim['name']}: {claim['verdict']}" for claim in changed]
 

@@ -240,7 +240,8 @@ def judged(
     """The claim with the verdict of its settings, where neither one value nor one sentence says
     what was found.
 
-    slack: of a claim that is a bound, as of `verdict_of_a_bound`. Raises ValueError without a setting.
+    slack: of a claim that is a bound, as of `verdict_of_a_bound`. Raises ValueError without a
+    setting.
     """
     return Claim(
         name=name,

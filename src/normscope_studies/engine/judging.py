@@ -31,7 +31,9 @@ class Verdict(StrEnum):
     """Of a bound that lies so far from what it bounds that it could hardly fail."""
     UNDECIDED = "undecided"
     TOO_SMALL = "too small to tell"
-    """Of trainings too small for what is claimed to be seen in them, whichever way they came out."""
+    """Of trainings too small for what is claimed to be seen in them, whichever way they came
+    out.
+    """
     CONTRADICTED = "contradicted"
 
     @property
