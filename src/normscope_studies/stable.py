@@ -268,9 +268,9 @@ STUDY = Study(
         StableConfig,
         smoke={
             "depths": (1, 2), "corpus": TOY, "warmups": ("post-ln:0.1", "pre-ln:0"),
-            "peak_lrs": (4e-3,), "seeds": 2, "updates": 20, "ladder_updates": 10,
+            "peak_lrs": (4e-3,), "seeds": 1, "updates": 20, "ladder_updates": 10,
             "validations": 2, "width": 16, "ffn_width": 32, "heads": 2, "dropout": 0.0,
-            "max_tokens": 256, "split": "",
+            "max_tokens": 256,
         },
         paper={
             "depths": (6, 12), "corpus": "corpora/iwslt14_deen", "updates": 60_000,

@@ -108,7 +108,7 @@ HEADS = 4
 SCALES = scales(
     AmplificationConfig,
     smoke={
-        "placements": ("post-ln", "pre-ln", "deepnorm", "rezero"),
+        "placements": ("post-ln", "pre-ln", "admin", "deepnorm", "rezero"),
         "depths": (2, 4),
         "width": 32,
         "draws": 3,
