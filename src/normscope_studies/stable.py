@@ -277,8 +277,10 @@ STUDY = Study(
             "ladder_updates": 6_000, "validations": 60, "width": 512, "ffn_width": 1024,
             "dropout": 0.3, "max_tokens": 4096, "device": "auto",
         },
+        more={"gpu": {"width": 256, "ffn_width": 512, "device": "cuda"}},
     ),
     run=run,
 )  # fmt: skip
 """Cost: smoke takes a minute; cpu 50 runs of four to six minutes of one core and 18 of ten to
-fifteen, seven core-hours in all; paper as many runs of an hour of an accelerator."""
+fifteen, seven core-hours in all; paper as many runs of an hour of an accelerator; gpu, with
+`--processes 16`, some minutes of one by arithmetic, which nobody has timed."""

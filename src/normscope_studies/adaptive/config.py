@@ -107,6 +107,8 @@ SCALES = scales(
         "ffn_width": 2048, "heads": 12, "blocks": 24, "sequence_length": 1024,
         "batch_sequences": 32, "device": "auto",
     },
+    more={"gpu": {"width": 256, "ffn_width": 688, "device": "cuda"}},
 )  # fmt: skip
 """Cost: smoke takes a minute; cpu 208 runs of some fifty seconds of one core, three core-hours in
-all; paper, with models of 200 million parameters, as many of two hours of an accelerator."""
+all; paper, with models of 200 million parameters, as many of two hours of an accelerator; gpu, with
+`--processes 16`, some minutes of one by arithmetic, which nobody has timed."""

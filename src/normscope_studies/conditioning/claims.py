@@ -68,7 +68,7 @@ def _beside_post(
         holds=worse,
         greatest=0.0,
         shown=shown_factor,
-        beside="" if decides else "one of both did not learn, which decides nothing",
+        beside="" if decides else "One of both did not learn, which decides nothing",
     )
 
 

@@ -123,6 +123,12 @@ SCALES = scales(
         "sequence_length": 512, "batch_sequences": 16, "heads": 8, "ffn_times": 4,
         "updates": 20_000, "warmup_updates": 2_000, "device": "auto",
     },
+    more={
+        "gpu": {
+            "depths": ("100:256", "1000:64"), "heads": 4, "batch_sequences": 16, "device": "cuda",
+        },
+    },
 )  # fmt: skip
 """Cost: smoke takes a minute; cpu 24 runs of two minutes of one core and 24 of a quarter of an
-hour, seven core-hours in all; paper as many runs of hours of an accelerator."""
+hour, seven core-hours in all; paper as many runs of hours of an accelerator; gpu, with
+`--processes 16`, some minutes of one by arithmetic, which nobody has timed."""

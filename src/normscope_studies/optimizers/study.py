@@ -12,7 +12,7 @@ from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.estimates import plain_estimate
 from ..engine.judging import LEARNED_NATS, bigram_nats
-from ..engine.ladders import Ladder, WarmupPair, climb, in_words, machines, sources
+from ..engine.ladders import WarmupPair, climb, in_words, machines, sources
 from ..engine.page import Findings
 from ..engine.pieces import Pieces
 from ..engine.study import Study

@@ -164,7 +164,7 @@ def _differs(config: ProbesConfig, found: _Readings, know: Sequence[PlacementRea
 def _dilution(config: ProbesConfig, found: _Readings, know: Sequence[PlacementReading]) -> Claim:
     base, post = found[config.base], found[config.post]
     less: dict[str, Estimate | None] = dict.fromkeys(base.properties)
-    beside = "one of both did not learn, which decides nothing"
+    beside = "One of both did not learn, which decides nothing"
     if base in know and post in know:
         less = {
             name: estimate(base.changed_deep(name) - post.changed_deep(name))

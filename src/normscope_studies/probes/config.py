@@ -102,7 +102,9 @@ SCALES = scales(
         "width": 512, "ffn_width": 1024, "max_tokens": 4096, "probe_sentences": 6_000,
         "device": "auto",
     },
+    more={"gpu": {"width": 256, "ffn_width": 512, "device": "cuda"}},
 )  # fmt: skip
 """Cost: smoke takes a minute; cpu 24 runs of two to five minutes of one core, and as many models
 that are probed for a minute, an hour and a half in all; paper as many runs of an hour of an
-accelerator."""
+accelerator; gpu, with `--processes 16`, some minutes of one by arithmetic, which nobody has timed.
+"""
