@@ -112,6 +112,16 @@ def test_what_no_study_judges_names_a_test_that_there_is_or_says_why_nothing_tes
     assert sum(bool(one.untested) for one in CLAIMS) == 2
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_every_study_that_trains_is_offered_for_an_accelerator(name: str) -> None:
+    """Amplification draws models and trains none."""
+    scales = studies()[name.replace("_", "-")].load().scales
+    assert scales["smoke"] != scales["cpu"] != scales["paper"]
+    if name != "amplification":
+        assert scales["gpu"].device == "cuda"
+        assert scales["cpu"].device == "cpu"
+
+
 def write(folder: Path, name: str, scale: str, verdict: str = "reproduced") -> None:
     """Results that hold every claim that the list expects of a study."""
     claims = [

@@ -1,7 +1,10 @@
 """What is trained: very deep decoders, and how wide they are at each depth."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from normscope.compare.grid import Cell
 from normscope.data.opening import TOY
 from normscope.runs.config import replaced
 from normscope.tasks.language_model import LanguageModelRunConfig
@@ -97,8 +100,23 @@ class DeepConfig:
 
     @property
     def arms(self) -> list[tuple[str, str, int]]:
-        """Every placement, with the warm-up."""
-        return [(placement, OPTIMIZER, self.warmup_updates) for placement in self.placements]
+        """Every placement at every number of blocks, with the warm-up."""
+        return [
+            (placement, str(blocks), self.warmup_updates)
+            for blocks in self.widths
+            for placement in self.placements
+        ]
+
+    def cells(
+        self, folder: Path, arm: tuple[str, str, int], peak_lrs: Sequence[float], seeds: range
+    ) -> list[Cell]:
+        """Returns the runs of an arm at these rates and seeds; those of a depth lie in a folder of
+        their own.
+        """
+        placement, blocks, warmup_updates = arm
+        asked = self.at(int(blocks))
+        own = (placement, OPTIMIZER, warmup_updates)
+        return asked.cells(asked.base(), folder / f"blocks-{blocks}", own, peak_lrs, seeds)
 
     def at(self, blocks: int) -> DeepLadders:
         """Returns what is trained at one depth."""

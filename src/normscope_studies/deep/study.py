@@ -26,7 +26,7 @@ def run(config: DeepConfig, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     shallowest = config.at(next(iter(config.widths)))
     corpus = LANGUAGE_MODEL.open(shallowest.base())
-    found = {blocks: _trained(config, blocks, pieces) for blocks in config.widths}
+    found = _trained(config, pieces)
     unigram = LANGUAGE_MODEL.chance_nats(corpus)
     train, valid = (np.asarray(corpus.splits[name].tokens) for name in ("train", "valid"))
     bigram = bigram_nats(train, valid)
@@ -47,23 +47,23 @@ def run(config: DeepConfig, pieces: Pieces) -> Findings:
     )
 
 
-def _trained(config: DeepConfig, blocks: int, pieces: Pieces) -> dict[str, DeepTrainings]:
-    """By placement; the runs of a depth lie in a folder of their own."""
-    asked = config.at(blocks)
+def _trained(config: DeepConfig, pieces: Pieces) -> dict[int, dict[str, DeepTrainings]]:
+    """By depth and placement; the ladders of all depths are climbed first."""
     ladders = climb(
         dict.fromkeys(config.arms, config.peak_lrs),
-        partial(asked.cells, asked.base(), pieces.folder / f"blocks-{blocks}"),
+        partial(config.cells, pieces.folder),
         pieces,
         climbing=config.ladder_seeds,
         seeds=config.seeds,
         best_rates=1,
     )
-    return {
-        placement: DeepTrainings(
+    found: dict[int, dict[str, DeepTrainings]] = {blocks: {} for blocks in config.widths}
+    for (placement, words, _), ladder in ladders.items():
+        blocks = int(words)
+        found[blocks][placement] = DeepTrainings(
             placement=placement, blocks=blocks, ladder=ladder, windows=config.windows
         )
-        for (placement, _, _), ladder in ladders.items()
-    }
+    return found
 
 
 def _sources(cells: list[Cell]) -> dict[str, Any]:
