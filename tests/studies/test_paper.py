@@ -379,7 +379,8 @@ def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path)
 def judged(one: dict[str, Any], data: dict[str, Any], verdict: str) -> tuple[str, str]:
     """The verdict on a claim of the list whose study says `verdict`, and where it holds."""
     claim = {"name": "C", "statement": "s", "found": "f", "verdict": verdict, "conditions": ""}
-    listed = replace(CLAIMS[0], tested="", claim="C", **one)
+    fields = {"tested": "", "part": "", "least_bleu": 0.0, "claim": "C"} | one
+    listed = replace(CLAIMS[0], **fields)
     row = _row(
         listed,
         MeasuredBy(command="c", conditions=[]),
@@ -399,15 +400,15 @@ def test_numbers_of_bleu_are_not_judged_by_trainings_that_do_not_translate(verdi
 
 
 def test_a_claim_of_which_a_part_was_tested_is_reproduced_in_part() -> None:
-    part = {"part": "one direction", "least_bleu": 0.0}
+    part = {"part": "one direction"}
     assert judged(part, {}, "reproduced") == ("reproduced in part", "one direction")
     assert judged(part, {}, "contradicted") == ("contradicted", "")
     assert judged(part, {}, "undecided") == ("undecided", "")
-    assert judged({"part": "", "least_bleu": 0.0}, {}, "reproduced") == ("reproduced", "")
+    assert judged({}, {}, "reproduced") == ("reproduced", "")
 
 
 def test_a_trial_decides_nothing() -> None:
-    assert judged({"least_bleu": 0.0}, {"scale": "smoke"}, "reproduced") == (
+    assert judged({}, {"scale": "smoke"}, "reproduced") == (
         "too small to tell",
         "scale smoke",
     )

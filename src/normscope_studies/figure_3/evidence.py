@@ -1,9 +1,9 @@
 """What figure 3's claims are judged by: of what was measured, or of the results.json of it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from .numbers import PARTS, Figure3Numbers, factor_per_layer
 
 _Part = tuple[str, str]
 """A matrix and a stack."""
+_From = TypeVar("_From")
+_To = TypeVar("_To")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +46,19 @@ class Figure3Evidence:
 def evidence(numbers: Figure3Numbers) -> Figure3Evidence:
     """Of what was measured."""
     norms = {name: kinds["norm_of_mean"] for name, kinds in numbers.layers.items()}
+    exponents: dict[Condition, dict[str, float]] = {}
+    for condition, placements in numbers.predicted_last.items():
+        exponents[condition] = {
+            name: numbers.predicted_exponent(condition, name) for name in placements
+        }
     return Figure3Evidence(
         blocks=numbers.blocks,
         layers=next(iter(norms.values()))[PARTS[0]].shape[1],
         last=numbers.last,
-        predicted_exponents={
-            condition: {name: numbers.predicted_exponent(condition, name) for name in by_placement}
-            for condition, by_placement in numbers.predicted_last.items()
-        },
-        factors={
-            name: {key: factor_per_layer(of[key]) for key in PARTS} for name, of in norms.items()
-        },
+        predicted_exponents=exponents,
+        factors={name: _of_parts(factor_per_layer, of) for name, of in norms.items()},
         predicted_factors={name: numbers.predicted_factors(name) for name in norms},
-        ends={name: {key: _ends(of[key].mean(0)) for key in PARTS} for name, of in norms.items()},
+        ends={name: _of_parts(_ends_over_seeds, of) for name, of in norms.items()},
         left_after_warm_up=numbers.left_after_warm_up if numbers.after else {},
     )
 
@@ -67,39 +69,52 @@ def evidence_again(config: Figure3Config, data: Mapping[str, Any]) -> Figure3Evi
     """
     last, layers = data["last_w2"], data["layers"]
     at = {condition: last[condition.title] for condition in config.conditions}
-    norms = {
-        name: {(matrix, stack): layers[name][matrix][stack] for matrix, stack in PARTS}
-        for name in PLACEMENTS
-    }
+    norms = {name: _written_parts(layers[name]) for name in PLACEMENTS}
     first = next(iter(norms.values()))[PARTS[0]]
     return Figure3Evidence(
         blocks=tuple(data["blocks"]),
         layers=len(first["norm_of_mean"]["mean"]),
-        last={
-            condition: {name: np.array(of[name]["seeds"]) for name in PLACEMENTS}
-            for condition, of in at.items()
-        },
-        predicted_exponents={
-            condition: {name: of[name]["predicted_exponent_of_depth"] for name in PLACEMENTS}
-            for condition, of in at.items()
-        },
-        factors={
-            name: {key: _factor_again(one) for key, one in of.items()} for name, of in norms.items()
-        },
-        predicted_factors={
-            name: {key: math.log(one["predicted_factor_per_layer"]) for key, one in of.items()}
-            for name, of in norms.items()
-        },
-        ends={
-            name: {key: _ends(one["norm_of_mean"]["mean"]) for key, one in of.items()}
-            for name, of in norms.items()
-        },
+        last={condition: _seeds_again(of) for condition, of in at.items()},
+        predicted_exponents={condition: _exponents_again(of) for condition, of in at.items()},
+        factors={name: _of_parts(_factor_again, of) for name, of in norms.items()},
+        predicted_factors={name: _of_parts(_predicted_again, of) for name, of in norms.items()},
+        ends={name: _of_parts(_ends_again, of) for name, of in norms.items()},
         left_after_warm_up=_left_again(data["warm_up"]),
     )
 
 
+def _of_parts(read: Callable[[_From], _To], of: Mapping[_Part, _From]) -> dict[_Part, _To]:
+    """What is read of every matrix and stack."""
+    return {key: read(of[key]) for key in PARTS}
+
+
+def _written_parts(layers: Mapping[str, Any]) -> dict[_Part, Any]:
+    return {(matrix, stack): layers[matrix][stack] for matrix, stack in PARTS}
+
+
+def _seeds_again(last: Mapping[str, Any]) -> dict[str, Floats]:
+    return {name: np.array(last[name]["seeds"]) for name in PLACEMENTS}
+
+
+def _exponents_again(last: Mapping[str, Any]) -> dict[str, float]:
+    return {name: last[name]["predicted_exponent_of_depth"] for name in PLACEMENTS}
+
+
 def _ends(values_L: Any) -> tuple[float, float]:
     return float(values_L[0]), float(values_L[-1])
+
+
+def _ends_over_seeds(norms_SL: Floats) -> tuple[float, float]:
+    return _ends(norms_SL.mean(0))
+
+
+def _ends_again(one: Mapping[str, Any]) -> tuple[float, float]:
+    return _ends(one["norm_of_mean"]["mean"])
+
+
+def _predicted_again(one: Mapping[str, Any]) -> float:
+    """The logarithm of a factor."""
+    return math.log(one["predicted_factor_per_layer"])
 
 
 def _factor_again(one: Mapping[str, Any]) -> Estimate:
@@ -112,8 +127,7 @@ def _factor_again(one: Mapping[str, Any]) -> Estimate:
 def _left_again(warm_up: Mapping[str, Any]) -> dict[_Part, Estimate]:
     if not warm_up:
         return {}
-    after = {(matrix, stack): warm_up["after"][matrix][stack] for matrix, stack in PARTS}
-    return {key: _share_again(one) for key, one in after.items()}
+    return _of_parts(_share_again, _written_parts(warm_up["after"]))
 
 
 def _share_again(one: Mapping[str, Any]) -> Estimate:
