@@ -87,7 +87,9 @@ def course_of(
 
 def _spread(norms_UL: Floats) -> Floats:
     least = norms_UL.min(1)
-    return np.divide(norms_UL.max(1), least, out=np.full(len(least), np.nan), where=least > 0)
+    unknown = np.full(len(least), np.nan)
+    found: Floats = np.divide(norms_UL.max(1), least, out=unknown, where=least > 0)
+    return found
 
 
 def _mean(row: Sequence[float | None]) -> float:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from normscope.model import LanguageModel, Stack
 from normscope.runs.config import load_run_config
 from normscope.runs.trained import load_run
-from normscope.tasks.language_model import LANGUAGE_MODEL
+from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
 from normscope.train import RunFolder
 
 
@@ -25,6 +25,7 @@ def stable_ranks(run: Path, updates: Sequence[int]) -> list[list[float | None]]:
 
 def _at(run: Path, update: int) -> list[float | None]:
     config = load_run_config(RunFolder(run))
+    assert isinstance(config, LanguageModelRunConfig)
     corpus = LANGUAGE_MODEL.open(config)
     if update:
         loaded = load_run(run, which=str(update), of_task=LANGUAGE_MODEL, device="cpu")
@@ -35,7 +36,7 @@ def _at(run: Path, update: int) -> list[float | None]:
     batch = objective.micro_batch(update * config.train.accumulation)
     model.train()
     loss, _ = objective.loss_sums(model, batch)
-    (loss / objective.target_tokens(batch)).backward()
+    (loss / objective.target_tokens(batch)).backward()  # type: ignore[no-untyped-call]
     return [_mean_rank(matrices) for matrices in block_matrices(model)]
 
 

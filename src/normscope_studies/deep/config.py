@@ -42,7 +42,7 @@ class DeepConfig:
     text: str = "corpora/wikipedia_1000"
     """A folder made by `normscope data documents`, or `toy`."""
     sequence_length: int = 64
-    batch_sequences: int = 4
+    batch_sequences: int = 8
     heads: int = 2
     ffn_times: int = 2
     """The feed-forward's width over the model's."""
@@ -133,8 +133,8 @@ class DeepConfig:
 SCALES = scales(
     DeepConfig,
     smoke={
-        "depths": ("8:16", "100:8"), "text": TOY, "sequence_length": 24, "batch_sequences": 2,
-        "updates": 4, "warmup_updates": 1, "windows": 2, "peak_lrs": (1e-3,), "seeds": 2,
+        "depths": ("8:16", "100:8"), "text": TOY, "sequence_length": 24, "batch_sequences": 16,
+        "updates": 4, "warmup_updates": 1, "windows": 2, "peak_lrs": (1e-3,), "seeds": 1,
     },
     paper={
         "depths": ("100:512", "200:512", "1000:256"), "text": "corpora/wikipedia",
