@@ -21,8 +21,6 @@ from normscope_studies.engine.listing import (
     NOT_TESTED,
     ClaimRow,
     ListedClaim,
-    MeasuredBy,
-    _row,
     rows,
     tally,
 )
@@ -156,7 +154,8 @@ def test_what_no_study_judges_names_a_test_that_there_is_or_says_why_nothing_tes
             assert row.tested, test
         ((cells,), *_) = (made.rows for made in LIST.page_tables([row], RESULTS, RESULTS / "paper"))
         words = (row.tested, test, HELD) if test else ("nothing", row.listed.untested, NOT_TESTED)
-        assert cells[3:] == [*words[:2], Marked(words[2], Tone.PLAIN), "–"]
+        verdict = Marked(words[2], Tone.PLAIN)
+        assert cells[2:] == [verdict, row.listed.published, *words[:2], "–"]
 
 
 def test_each_row_has_what_stands_in_the_data_of_its_study() -> None:
@@ -319,6 +318,8 @@ def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path
     config = ListConfig(results=str(made))
     _, page = run_study(STUDY, config, Pieces(out), command="normscope study paper", scale="cpu")
     html = page.read_text("utf-8")
+    assert ">Numbers</h2>" in html
+    assert ">Figures</h2>" not in html
     # Once more with its conditions.
     links = 1 + sum(c.study == "theorem1" for c in CLAIMS)
     assert html.count('<a href="../made/theorem1/README.md">theorem1</a>') == links
@@ -361,8 +362,8 @@ def test_cells_that_link_and_judge() -> None:
     )
     ((cells,), _) = (made.rows for made in LIST.page_tables([row], RESULTS, RESULTS / "paper"))
     assert cells[-1] == Link("figure3", "../figure3/README.md")
-    assert isinstance(cells[5], Marked)
-    assert (cells[5].text, cells[5].note) == (row.verdict_words, row.where)
+    assert isinstance(cells[2], Marked)
+    assert (cells[2].text, cells[2].note) == (row.verdict_words, row.where)
     bar = replace(row, found="|x|")
     assert "&#124;x&#124;" in written([bar])
 
@@ -374,41 +375,3 @@ def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path)
         STUDY.run(ListConfig(results=str(tmp_path / "absent")), Pieces(tmp_path))
     with pytest.raises(ValueError, match="claims must be at least 0"):
         ListConfig(claims=-1)
-
-
-def judged(one: dict[str, Any], data: dict[str, Any], verdict: str) -> tuple[str, str]:
-    """The verdict on a claim of the list whose study says `verdict`, and where it holds."""
-    claim = {"name": "C", "statement": "s", "found": "f", "verdict": verdict, "conditions": ""}
-    fields = {"tested": "", "part": "", "least_bleu": 0.0, "claim": "C"} | one
-    listed = replace(CLAIMS[0], **fields)
-    row = _row(
-        listed,
-        MeasuredBy(command="c", conditions=[]),
-        {"conditions": {}, "claims": [claim], **data},
-        Path("results"),
-    )
-    return row.verdict_words, row.where
-
-
-@pytest.mark.parametrize("verdict", ["reproduced", "contradicted", "undecided"])
-def test_numbers_of_bleu_are_not_judged_by_trainings_that_do_not_translate(verdict: str) -> None:
-    configurations = [{"last_bleu": [8.0, 9.0]}, {"last_bleu": [2.0, 4.0]}]
-    small = judged({"least_bleu": 25.0}, {"configurations": configurations}, verdict)
-    assert small == ("too small to tell", "BLEU 8.5 at the best, 25 asked for")
-    large = [*configurations, {"last_bleu": [26.0, 24.0]}]
-    assert judged({"least_bleu": 25.0}, {"configurations": large}, verdict) == (verdict, "")
-
-
-def test_a_claim_of_which_a_part_was_tested_is_reproduced_in_part() -> None:
-    part = {"part": "one direction"}
-    assert judged(part, {}, "reproduced") == ("reproduced in part", "one direction")
-    assert judged(part, {}, "contradicted") == ("contradicted", "")
-    assert judged(part, {}, "undecided") == ("undecided", "")
-    assert judged({}, {}, "reproduced") == ("reproduced", "")
-
-
-def test_a_trial_decides_nothing() -> None:
-    assert judged({}, {"scale": "smoke"}, "reproduced") == (
-        "too small to tell",
-        "scale smoke",
-    )

@@ -9,7 +9,7 @@ from normscope.report.words import Tone
 from .listing import NOT_RUN, ClaimRow, tally
 from .page import Link, Marked, StudyTable, TableCell, table_lines
 
-COLUMNS = ("place", "claim", "published", "tested", "found", "verdict", "study")
+COLUMNS = ("place", "claim", "verdict", "published", "tested", "found", "study")
 
 
 def grouped(rows: Sequence[ClaimRow], groups: Mapping[str, str]) -> dict[str, list[ClaimRow]]:
@@ -45,8 +45,8 @@ def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
         row.verdict_words, Tone.PLAIN if row.verdict is None else row.verdict.tone, row.where
     )
     measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
-    claimed = [one.place, one.statement, one.published]
-    return [*claimed, row.tested or "nothing", row.found or row.command, verdict, measured]
+    claimed: list[TableCell] = [one.place, one.statement, verdict, one.published]
+    return [*claimed, row.tested or "nothing", row.found or row.command, measured]
 
 
 def conditions(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable:

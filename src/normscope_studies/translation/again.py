@@ -5,7 +5,7 @@ from typing import Any
 
 from ..engine.page import Claim
 from ..engine.study import JudgedAgain
-from .config import TranslationArm
+from .arms import TranslationArm
 from .runs import Trained, TranslationCurve
 
 

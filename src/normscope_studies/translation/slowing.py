@@ -10,7 +10,7 @@ from normscope.measure import Estimate
 
 from ..engine.claims import claim, listed
 from ..engine.page import Claim
-from .config import DE_EN, PRE, TranslationArm
+from .arms import DE_EN, PRE, TranslationArm
 from .figure_4 import Figure4Config
 from .page import plain
 from .runs import Trained, less, never_there, sooner
