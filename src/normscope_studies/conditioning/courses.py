@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from normscope.history.record import history_of, numbers_in
+from normscope.history.names import history_of, numbers_in
 from normscope.measure import Estimate
 from normscope.placement import named
 

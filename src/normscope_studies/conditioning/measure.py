@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from normscope.model import LanguageModel, Stack
 from normscope.runs.config import load_run_config
 from normscope.runs.trained import load_run
-from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
+from normscope.tasks.language_model import LANGUAGE_MODEL
 from normscope.train import RunFolder
 
 
@@ -24,8 +25,7 @@ def stable_ranks(run: Path, updates: Sequence[int]) -> list[list[float | None]]:
 
 
 def _at(run: Path, update: int) -> list[float | None]:
-    config = load_run_config(RunFolder(run))
-    assert isinstance(config, LanguageModelRunConfig)
+    config: Any = load_run_config(RunFolder(run))
     corpus = LANGUAGE_MODEL.open(config)
     if update:
         loaded = load_run(run, which=str(update), of_task=LANGUAGE_MODEL, device="cpu")

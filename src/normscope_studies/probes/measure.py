@@ -15,7 +15,7 @@ from normscope.measure import depth_points, recording
 from normscope.model import EncoderDecoder, Layout
 from normscope.runs.config import load_run_config
 from normscope.runs.trained import load_run
-from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
+from normscope.tasks.translation import TRANSLATION
 from normscope.train import RunFolder
 
 from .words import NONE, Classes, control, probe_sentences, properties
@@ -55,8 +55,7 @@ def _model(
     run: Path, words: Sequence[Sequence[str]], *, trained: bool
 ) -> tuple[EncoderDecoder, list[NDArray[np.int64]]]:
     """The model in evaluation mode, and the ids of the sentences, a word each and an end."""
-    config = load_run_config(RunFolder(run))
-    assert isinstance(config, TranslationRunConfig)
+    config: Any = load_run_config(RunFolder(run))
     codec = TRANSLATION.open(config).codec
     ids = codec.source.encode([" ".join(sentence) for sentence in words])
     lengths = [len(sentence) + 1 for sentence in words]
