@@ -35,8 +35,6 @@ REMOVED = {
     "study amplification-trainings": "use `normscope study advice`",
     "study conditioning": "use `normscope train --set train.monitor_every=100`, which measures a "
     "model over depth while it trains",
-    "study figure-5": "use `normscope compare --set task=masked-lm --set model.preset=bert`, "
-    "`normscope export RUN FOLDER`, and run_glue.py of transformers on FOLDER",
     "study flag": "use `normscope doctor CHECKPOINT`, whose rule contradicts-training it tried",
     "study probes": "nothing takes its place",
     "study real-text": "use `normscope study figure-3` for gradients and `normscope study "
