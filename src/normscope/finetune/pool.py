@@ -37,7 +37,8 @@ def train_cells(
         return
     with _workers(opened.config, min(processes, len(cells))) as (pool, counter):
         futures = [pool.submit(_train, cell) for cell in cells]
-        _wait_for(futures, lambda: told(counter.value))
+        # Time is reckoned from the first update on: before it, libraries are loaded.
+        _wait_for(futures, lambda: told(counter.value) if counter.value else None)
 
 
 def _one_by_one(opened: OpenedSearch, cells: Sequence[TuningCell], told: Told) -> None:

@@ -119,7 +119,6 @@ def _train(
     total = sum(cell.updates for cell in cells)
     before = total - sum(cell.updates for cell in left)
     words = f"updates of the {stage}"
-    options.watch(words, before, total)
     room = available_cores() if opened.device == "cpu" else 1
     train_cells(
         opened,
