@@ -1,12 +1,12 @@
-"""How costs grow: of a comparison with its runs, of a report with its arms, of a diagnosis with its
-model, of a corpus with its text.
+"""How costs grow: of a comparison with its runs, of a report with its arms and with their updates,
+of a diagnosis with its model, of a corpus with its text.
 
-Run: python benchmarks/growth.py [compare] [report] [diagnosis] [corpora] [--sizes N …] [--rounds 1]
-[--folder FOLDER]. Every point is measured in a process of its own: seconds of the processor, those
-of its children too, and megabytes at most. Prints a table for each curve with the exponent of each
-step: from the size before, seconds grow as the size to that power. `--folder` keeps the points, and
-what it has is not measured again. All of it takes some ten minutes of a core; 10,000 runs and the
-text of 200 MB take most of them.
+Run: python benchmarks/growth.py [compare] [report] [updates] [diagnosis] [corpora] [--sizes N …]
+[--rounds 1] [--folder FOLDER]. Every point is measured in a process of its own: seconds of the
+processor, those of its children too, and megabytes at most. Prints a table for each curve with the
+exponent of each step: from the size before, seconds grow as the size to that power. `--folder`
+keeps the points, and what it has is not measured again. All of it takes some ten minutes of a core;
+10,000 runs and the text of 200 MB take most of them.
 """
 
 import argparse
@@ -96,7 +96,21 @@ def report(arms: int, folder: Path, *, rates: int) -> Point:
     """
     out = folder / f"report-{arms}-{rates}"
     if not (out / "comparison.json").exists():
-        _make_runs(out, arms, rates)
+        _make_runs(out, _grid(1, arms, rates), UPDATES, UPDATES // VALIDATIONS)
+    return _reported(out)
+
+
+def long_report(updates: int, folder: Path) -> Point:
+    """`normscope report` on a comparison of one run of so many updates, each hundredth of them
+    validated.
+    """
+    out = folder / f"report-of-{updates}"
+    if not (out / "comparison.json").exists():
+        _make_runs(out, _grid(1, 1), updates, 100)
+    return _reported(out)
+
+
+def _reported(out: Path) -> Point:
     measured = _child([sys.executable, "-m", "normscope", "report", str(out)])
     sizes = {
         f"{name.partition('.')[0]}_mb": (out / name).stat().st_size / 1e6
@@ -105,29 +119,29 @@ def report(arms: int, folder: Path, *, rates: int) -> Point:
     return measured | sizes
 
 
-def _make_runs(out: Path, arms: int, rates: int) -> None:
+def _make_runs(out: Path, grid: Any, updates: int, validate_every: int) -> None:
     from normscope.compare.compare import corpus_of
     from normscope.compare.manifest import about, write_manifest
     from normscope.train.metrics import LogMark, MetricsLog
 
-    base = _base(UPDATES)
-    cells = _grid(1, arms, rates).cells(base, out)
+    base = _base(updates)
+    cells = grid.cells(base, out)
     for number, cell in enumerate(cells):
         cell.folder.path.mkdir(parents=True)
         (cell.folder.config_file).write_text(cell.configuration, encoding="utf-8")
         log = MetricsLog(cell.folder.metrics_file, LogMark())
-        for update in range(1, UPDATES + 1):
+        for update in range(1, updates + 1):
             nats = 2 + 4 / (1 + update / (20 + number % 7))
             counts = {
                 "update": update,
                 "lr": 1e-3,
                 "epoch": update / 50,
-                "target_tokens": 128 * update,
+                "target_tokens": 128,
             }
             log.append({"event": "update", "nll_nats": nats, "gradient_norm": 1 / update} | counts)
-            if update % (UPDATES // VALIDATIONS) == 0:
+            if update % validate_every == 0:
                 log.append({"event": "validation", "update": update, "nll_nats": nats})
-        log.append({"event": "finished", "update": UPDATES, "best_update": UPDATES})
+        log.append({"event": "finished", "update": updates, "best_update": updates})
         log.close()
     manifest = about(base, corpus_of(base, None)).grown(None, "normscope compare", cells)
     write_manifest(out, manifest)
@@ -148,10 +162,9 @@ def _base(updates: int) -> Any:
 def _grid(seeds: int, arms: int, rates: int = 1) -> Any:
     from normscope.compare.grid import Grid
 
+    names = ("pre-ln", "post-ln")[:arms]
     placements = [
-        (name, 10 * number)
-        for name in ("pre-ln", "post-ln")
-        for number in range(arms // rates // 2)
+        (name, 10 * number) for name in names for number in range(arms // rates // len(names))
     ]
     ladder = tuple(1e-4 * 1.5**number for number in range(rates))
     return Grid(
@@ -259,6 +272,7 @@ CURVES: dict[str, tuple[str, Callable[..., Point], list[int]]] = {
     },
     "report, every arm drawn": ("arms", partial(report, rates=1), [10, 100, 1000]),
     "report, ladders of 5 rates": ("arms", partial(report, rates=5), [10, 100, 1000]),
+    "updates of one run": ("updates", long_report, [10_000, 20_000, 40_000, 200_000, 1_000_000]),
     **{
         f"{side}, {axis}": (axis, partial(model, axis=axis, side=side), sizes)
         for axis, sizes in (
@@ -274,6 +288,7 @@ CURVES: dict[str, tuple[str, Callable[..., Point], list[int]]] = {
 PARTS = {
     "compare": ("compare",),
     "report": ("report",),
+    "updates": ("updates",),
     "diagnosis": ("plain", "diagnosis"),
     "corpora": ("corpus",),
 }

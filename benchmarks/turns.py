@@ -155,7 +155,8 @@ def report(arms: Sequence[Arm], samples: Sequence[dict[str, float]]) -> dict[str
     }
     print("best GEMM, GFLOP/s: " + ", ".join(f"{name} {rate:.0f}" for name, rate in rates.items()))
     print(
-        f"{'system':28}{'precision':>10}{'group':>10}{'tokens/s':>10}{'ratio':>8}{'of peak':>9}{'peak MB':>9}"
+        f"{'system':28}{'precision':>10}{'group':>10}{'tokens/s':>10}{'ratio':>8}{'of peak':>9}"
+        f"{'peak MB':>9}"
     )
     rows: list[dict[str, Any]] = []
     for arm in arms:

@@ -1,7 +1,7 @@
 """The house in numbers: its size in syntax nodes, lines and files, its docstrings and its nouns.
 
 `python tests/anatomy.py` prints them, `--rooms` a row a room, `--homonyms` the nouns that several
-modules define. Sizes are there to be looked at and have no limit; what a test holds stands in
+modules define. The whole has no limit; a file and a function have one. What a test holds stands in
 `test_anatomy.py` and `test_architecture.py`.
 """
 
@@ -170,7 +170,10 @@ def rooms() -> dict[str, Size]:
 
 
 def _row(name: str, size: Size) -> str:
-    return f"{name:45}{size.files:6}{size.lines:9,}{size.nodes:11,}{size.nodes_a_line:9.1f}{size.median_docstring:11.0f}"
+    return (
+        f"{name:45}{size.files:6}{size.lines:9,}{size.nodes:11,}{size.nodes_a_line:9.1f}"
+        f"{size.median_docstring:11.0f}"
+    )
 
 
 def main() -> None:

@@ -47,8 +47,11 @@ _TOKEN = re.compile(
     rf"(?<![\w.,^_/]){_NUMBER}(?![\w/]|[.,]\d)|\b(?:{'|'.join(WORDS)})\b", re.IGNORECASE
 )
 _HIDDEN = re.compile(
-    r"```.*?^```|`[^`\n]*`|!\[[^]]*\]\([^)]*\)|(?<=\])\([^)]*\)|<abbr title=.*?</abbr>|<[^>\n]+>|<!--.*?-->"
-    r"|arXiv:[\d.]+|\b(?:19|20)\d\d\b|\b(?:section|eq\.|figure|table|appendix|lemma|theorem)s? \(?[\d.]+",
+    r"```.*?^```|`[^`\n]*`"
+    r"|!\[[^]]*\]\([^)]*\)|(?<=\])\([^)]*\)"
+    r"|<abbr title=.*?</abbr>|<[^>\n]+>|<!--.*?-->"
+    r"|arXiv:[\d.]+|\b(?:19|20)\d\d\b"
+    r"|\b(?:section|eq\.|figure|table|appendix|lemma|theorem)s? \(?[\d.]+",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 SEALED = Path(__file__).with_name("numbers_sealed.tsv")

@@ -1,4 +1,4 @@
-"""One noun has one meaning, and the house can be measured; its size has no limit."""
+"""One noun has one meaning, and the house can be measured; the whole has no limit."""
 
 import sys
 from pathlib import Path

@@ -1,7 +1,8 @@
 """The house keeps its shape: imports run downwards, placements are known by name in one room, no
-shelf is crowded.
+shelf is crowded, and a file and a function hold one idea.
 
-Each test lists whoever offends; below each stands a test that its search finds what it looks for.
+Each test lists whoever offends; below each stands a test that its search finds what it looks for,
+and that of sizes in `test_anatomy.py`.
 """
 
 import ast
@@ -12,7 +13,7 @@ import pytest
 
 import normscope
 import normscope_studies
-from anatomy import parsed
+from anatomy import long_files, long_functions, parsed
 from normscope.placement import registered
 
 ROOT = Path(normscope.__file__).parent
@@ -78,6 +79,7 @@ MAY_IMPORT = {
         "settings",
         "tasks",
         "train",
+        "transplant",
     },
     "catalogue": {"placement", "report"},
     # A log's episodes are explained by what the doctor measures and what a clip leaves, and drawn
@@ -422,3 +424,17 @@ def test_no_shelf_holds_more_than_twenty_files():
     }
     assert crowded == {}
     assert len(shelves[ROOT]) <= 6
+
+
+SECOND_IDEA = (
+    "cut each at a second idea, with a name of its own: a module, or a function; shorter names and "
+    "packed lines are no way out"
+)
+
+
+def test_no_file_has_more_than_four_hundred_lines():
+    assert long_files() == {}, SECOND_IDEA
+
+
+def test_no_function_has_more_than_sixty_lines():
+    assert long_functions() == {}, SECOND_IDEA

@@ -43,6 +43,7 @@ PAGES = [
             "finetuning",
             "exchange",
             "python",
+            "transplant",
         )
     ),
 ]
@@ -60,6 +61,7 @@ NEEDS = {
     "docs/finetuning.md": ("transformers", "accelerate"),
     "docs/python.md": ("transformers", "accelerate"),
     "docs/own-models.md": ("sklearn",),
+    "docs/transplant.md": ("transformers",),
 }
 """Optional libraries that a page's examples are about."""
 ONE_THREAD = ["--set", "train.threads=1"]
@@ -82,7 +84,10 @@ SMALLER = {
     "--seeds 3": "--seeds 1",
     "--warmup-updates 0,200 --peak-lr 3e-4:3e-1:7": "--warmup-updates 0 --peak-lr 3e-4:3e-1:2",
 }
-FAILS = ("normscope doctor my_model.py:build --rate 5e-4 --html report.html",)
+FAILS = (
+    "normscope doctor my_model.py:build --rate 5e-4 --html report.html",
+    "normscope doctor letters.py:build --log log.jsonl",
+)
 """Commands whose exit code is 1: a finding is what they show."""
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 import normscope
 from normscope import errors
+from normscope.cli.main import command_line
 from normscope.errors import PUBLISHED, installation
 
 ROOT = Path(__file__).parents[1]
@@ -340,13 +341,15 @@ import torch
 import normscope
 from normscope.cli.main import command_line
 
-model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2)
+layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+model = torch.nn.TransformerEncoder(layer, 2)
 inputs = torch.randn(2, 5, 16)
 normscope.transplant(model, "pre-ln", inputs=inputs)
 print(repr(normscope.diagnose(model, inputs)))
 doctor = ["doctor", "{file}:build"]
 with_batches = ["doctor", "{file}:model_alone"]
-for words in (["placements"], ["predict", "pre-ln"], ["choose", "--blocks", "12"], doctor, with_batches, ["--help"]):
+told = (["placements"], ["predict", "pre-ln"], ["choose", "--blocks", "12"])
+for words in (*told, doctor, with_batches, ["--help"]):
     with suppress(SystemExit):
         command_line(*words[:1])(words)
     print("came through:", words[0])
@@ -355,6 +358,39 @@ try:
 except normscope.UserError as error:
     print("refused:", error)
 """
+
+
+def proposed(text: str) -> list[str]:
+    """The verbs of the commands that stand in lines of their own."""
+    return re.findall(r"^  normscope (\w+)", text, re.M)
+
+
+def test_where_all_is_installed_the_demonstration_comes_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("sacremoses")
+    with pytest.raises(SystemExit) as ended:
+        command_line()([])
+    assert ended.value.code == 0
+    verbs = ["demo", "doctor", "predict", "placements", "choose", "compare"]
+    assert proposed(capsys.readouterr().out) == verbs
+
+
+def test_the_extra_for_hugging_face_brings_what_its_trainer_asks_for() -> None:
+    """By transformers' own table of what it needs."""
+    table = pytest.importorskip("transformers.dependency_versions_table")
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    brought = [Requirement(one) for one in listed["optional-dependencies"]["huggingface"]]
+    wanted = Requirement(table.deps["accelerate"]).specifier
+    (least,) = [
+        one.version
+        for requirement in brought
+        if requirement.name == "accelerate"
+        for one in requirement.specifier
+    ]
+    assert wanted.contains(least)
+    locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert re.search(r"^accelerate==", locked, re.M)
 
 
 def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) -> None:
@@ -382,6 +418,13 @@ def test_what_looks_at_models_needs_nothing_of_what_trains_them(tmp_path: Path) 
     came = re.findall("came through: (.*)", looked.stdout)
     assert came == ["placements", "predict", "choose", "doctor", "doctor", "--help"]
     assert "refused: compare: this takes tokenizers" in looked.stdout
+    newcomer = ran("-m", "normscope")
+    assert newcomer.returncode == 0, newcomer.stderr
+    works, sign, more = newcomer.stdout.partition("takes more libraries")
+    assert proposed(works) == ["doctor", "predict", "placements", "choose"]
+    assert sign
+    assert proposed(more) == ["demo", "compare"]
+    assert installation("train") in " ".join(more.split())
     for words in (
         ["demo"],
         ["data", "prepare", "corpus", "--train", "a", "b", "--languages", "de", "en"],

@@ -72,7 +72,8 @@ def run(name: str, part: Part, where: Where, *, folder: Path, budget_seconds: fl
             measured[arm] = measure()
         except NotInstalled as error:
             missing[arm] = str(error)
-        except Exception as error:  # one arm's end is not the others': what it was is kept, printed, and an exit code
+        except Exception as error:
+            # One arm's end is not the others': what it was is kept, printed, and an exit code.
             failed[arm] = f"{type(error).__name__}: {error}"
         _tidy(where)
         longest = max(longest, time.monotonic() - begun)

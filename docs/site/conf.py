@@ -19,7 +19,9 @@ _TARGET = re.compile(r"\]\(([^)#\s]+)")
 
 
 def linked(first: str) -> list[str]:
-    """Paths of this page and of all pages that it links to, directly or through others, in the order of the links."""
+    """Paths of this page and of all pages that it links to, directly or through others, in the
+    order of the links.
+    """
     found: list[str] = []
     left = [first]
     while left:
@@ -117,7 +119,9 @@ def with_menu(app: Any, page: str, source: list[str]) -> None:
 
 
 def finished(app: Any, error: Exception | None) -> None:
-    """Name the landmarks of every page, let keys scroll code, and give the first page the name that is looked for."""
+    """Name the landmarks of every page, let keys scroll code, and give the first page the name that
+    is looked for.
+    """
     if error is not None or app.builder.name != "html":
         return
     out = Path(app.outdir)

@@ -1,4 +1,6 @@
-"""Docstrings as the source writes them, made into the lists of parameters and errors that Sphinx shows."""
+"""Docstrings as the source writes them, made into the lists of parameters and errors that Sphinx
+shows.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -7,7 +9,8 @@ _ERRORS = re.compile(r"(?:^|(?<=[.;] ))Raises (?=[A-Z]\w+)")
 
 
 def as_fields(lines: Sequence[str], parameters: Collection[str]) -> list[str]:
-    """A docstring's lines with ":param x:" where one explains the parameter x as "x: …", and ":raises:" for errors.
+    """Returns a docstring's lines with ":param x:" where one explains the parameter x as "x: …",
+    and ":raises:" for errors.
 
     Explanations may follow one another in a paragraph, and end with it.
     """

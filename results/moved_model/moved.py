@@ -1,6 +1,8 @@
-"""A model that is trained as Pre-LN, moved to Peri-LN with its weights, and trained on, beside Peri-LN from scratch.
+"""A model that is trained as Pre-LN, moved to Peri-LN with its weights, and trained on, beside
+Peri-LN from scratch.
 
-`python moved.py SEED…` in a folder where `corpora` holds the corpus; writes results.json and loss.svg.
+`python moved.py SEED…` in a folder where `corpora` holds the corpus; writes results.json and
+loss.svg.
 """
 
 import gzip
@@ -82,7 +84,9 @@ def valid(model: nn.Module) -> float:
 
 
 def train(model: nn.Module, updates: int, seed: int) -> list[list[float]]:
-    """Validation losses by updates, in nats a character; Adam at one rate after 50 updates of warm-up."""
+    """Validation losses by updates, in nats a character; Adam at one rate after 50 updates of
+    warm-up.
+    """
     draws = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=RATE)
     found = [[0, valid(model)]]

@@ -52,7 +52,9 @@ def validation():
 
 
 def bigram_nats():
-    """The loss on the validation of each character's share after the one before it; `bigram_nats` of results.json."""
+    """The loss on the validation of each character's share after the one before it; `bigram_nats`
+    of results.json.
+    """
     characters, size = text("train")
     pairs = torch.ones(size, size, dtype=torch.float64)
     one = torch.ones(len(characters) - 1, dtype=torch.float64)

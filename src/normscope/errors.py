@@ -6,6 +6,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -42,6 +43,27 @@ def user_errors(*kinds: type[BaseException], said: Callable[..., str] = str) -> 
         yield
     except kinds as error:
         raise UserError(said(error)) from error
+
+
+@contextmanager
+def no_end() -> Iterator[None]:
+    """Makes a UserError of an end of the program that code within the block asks for.
+
+    A model's forward that calls `sys.exit(0)` would end our command as if all had been done, and a
+    notebook's kernel with it. So would any other BaseException that somebody's code defines for
+    itself; Ctrl-C, and what our own signals raise, end the command as they do elsewhere.
+    """
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if type(error).__module__.partition(".")[0] == __package__:
+            raise
+        raise UserError(
+            f"code that NormScope ran ended the program: {error_line(error)}; let it return, or "
+            "raise an error that says what is wrong"
+        ) from error
 
 
 def option(name: str, value: object = None, *, python: str = "") -> str:
@@ -118,6 +140,14 @@ def installation(extra: str) -> str:
 
 _OF_TRAINING = frozenset({"tokenizers", "sacremoses", "sacrebleu", "sentencex", "tensorboard"})
 """What only `data`, training and its logs take: the extra "train"."""
+
+
+def is_installed_for_training() -> bool:
+    """Whether every library of the extra "train" is there; none of them is imported."""
+    try:
+        return all(find_spec(library) is not None for library in _OF_TRAINING)
+    except (ModuleNotFoundError, ValueError):  # of a library that is there in part
+        return False
 
 
 def not_installed(error: ModuleNotFoundError) -> str:

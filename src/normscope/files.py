@@ -16,6 +16,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from .errors import UserError
+from .limits.kinds import FileKind
 from .limits.ours import MARK, nothing_of_ours, refuse_foreign, refuse_other, refuse_unusual
 
 UNFINISHED = ".unfinished-"
@@ -65,16 +66,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     sync(path.parent)
 
 
-def write_over(path: Path, content: str | bytes) -> None:
-    """As `write_atomically`, where a file of the user's may stand: over one that is ours or equal,
-    and no other.
+def write_over(path: Path, content: str | bytes, kind: FileKind) -> None:
+    """As `write_atomically`, where a file of the user's may stand: over one of ours of this kind,
+    an empty or an equal one, and no other.
     """
     content = content if isinstance(content, bytes) else content.encode()
-    refuse_other(path, content)
+    refuse_other(path, kind, content)
     write_atomically(path, content)
 
 
-def write_together(folder: Path, contents: Mapping[str, str]) -> None:
+def write_together(folder: Path, contents: Mapping[str, str], kind: FileKind) -> None:
     """Write files of a folder that the caller holds, by name, each as `write_over` does, and all on
     disk at once.
     """
@@ -84,7 +85,7 @@ def write_together(folder: Path, contents: Mapping[str, str]) -> None:
     try:
         _mark(work)
         for name, content in contents.items():
-            refuse_other(folder / name, content.encode())
+            refuse_other(folder / name, kind, content.encode())
             (work / name).write_bytes(content.encode())
         os.sync()  # once: a file at a time, ten thousand wait for minutes
         for name in contents:
@@ -246,10 +247,13 @@ def _remove(folder: Path, listed: _Listed) -> None:
 
 
 def _unlink(folder: Path, listed: _Listed) -> None:
+    if folder.is_symlink():
+        return  # what it leads to is another folder, whatever a manifest there lists
     with suppress(OSError, UserError):
-        there = [entry.name for entry in os.scandir(folder) if entry.name != MARK]
+        there = {entry.name for entry in os.scandir(folder) if entry.name != MARK}
         *others, last = (listed(folder) if there else {}) or [MARK]
-        for name in [MARK, *others]:
+        # Of the names that are listed those that stand in the folder: none of them is a path.
+        for name in [MARK, *(name for name in others if name in there)]:
             with suppress(OSError):
                 (folder / name).unlink()
         if [entry.name for entry in os.scandir(folder)] == [last]:

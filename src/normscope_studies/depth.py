@@ -275,7 +275,9 @@ def _conditions(config: _DepthConfig) -> dict[str, str]:
         "Initialisation": "each placement as its source draws it"
         if own
         else f"{config.initialisation} for all",
-        "Tokens": f"{config.sentences} sentences of {config.sentence_tokens} tokens drawn from N(0, 1)",
+        "Tokens": (
+            f"{config.sentences} sentences of {config.sentence_tokens} tokens drawn from N(0, 1)"
+        ),
         "Seeds": f"{config.seeds}, counted from 1: weights and tokens; curves are means over them",
         "Gradient normalisation": "none: no loss and no gradient is computed",
         "Logarithm": "natural, in the exponents of depth",

@@ -94,7 +94,9 @@ def _essential(optimizer: str, groups: list[RateGroup], found: Trained) -> Itera
                 "that it has with warm-up."
             ),
             source=_SOURCE if own else "not in the paper",
-            found=f"{'. '.join(parts)}. The baseline is {number(found.unigram(groups[0].long))} nats.",
+            found=(
+                f"{'. '.join(parts)}. The baseline is {number(found.unigram(groups[0].long))} nats."
+            ),
             holds=holds,
         )
 

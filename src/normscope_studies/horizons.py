@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from normscope.report.words import joined
 
@@ -178,7 +179,7 @@ def conditions(config: HorizonsConfig, ladders: Sequence[Ladder]) -> dict[str, s
     }
 
 
-_SIZES = {"blocks": 1, "width": 16, "tokens": 64, "length": 16}
+_SIZES: dict[str, Any] = {"blocks": 1, "width": 16, "tokens": 64, "length": 16}
 _SMALL = (
     AdviceCase(
         model="decoder",
@@ -186,8 +187,8 @@ _SMALL = (
         initialisation="xavier-uniform",
         placement="post-ln",
         **_SIZES,
-    ),  # type: ignore[arg-type]
-    AdviceCase(model="nanogpt", text="toy", **_SIZES),  # type: ignore[arg-type]
+    ),
+    AdviceCase(model="nanogpt", text="toy", **_SIZES),
 )
 STUDY = Study(
     title="How does the best rate move with the length of the training?",

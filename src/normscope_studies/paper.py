@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from normscope.errors import UserError
 from normscope.files import write_over
+from normscope.limits.kinds import CLAIMS
 from normscope.limits.reading import read_json
 from normscope.report.words import Tone
 
@@ -311,7 +312,7 @@ def run(config: _PaperConfig, pieces: Pieces) -> Findings:
     claims, studies = listed()
     found = rows(claims[: config.claims or None], studies, results)
     # A link starts from where the page is, as it is reached.
-    write_over(pieces.folder / "claims.md", markdown(found, results, pieces.folder))
+    write_over(pieces.folder / "claims.md", markdown(found, results, pieces.folder), CLAIMS)
     return Findings(
         conditions={
             "Source": "Xiong et al. 2020, arXiv:2002.04745; “corrected” is what its proofs bear",

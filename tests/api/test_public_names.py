@@ -70,7 +70,8 @@ import normscope
 import normscope.train.metrics
 assert (loop.__name__, grid.__name__) == ("normscope.train.loop", "normscope.compare.grid")
 assert normscope.train.metrics.__name__ == "normscope.train.metrics"
-assert normscope.train is normscope.train and normscope.train.__name__ == "train" and callable(normscope.compare)
+assert normscope.train is normscope.train and normscope.train.__name__ == "train"
+assert callable(normscope.compare)
 """
     for before in (
         "pass",

@@ -107,9 +107,7 @@ def beside_medians(known: list[KnownRate], within: float) -> tuple[tuple[int, in
     return (held, asked), mean
 
 
-def test_the_law_is_nearer_than_one_median_for_each_optimiser_and_undecided_beside_medians_near_the_width() -> (
-    None
-):
+def test_the_law_is_nearer_than_a_median_by_optimiser_and_undecided_beside_medians_nearby() -> None:
     (held_by_all, by_all), (held_by_near, by_near) = (
         beside_medians(PUBLISHED, math.inf),
         beside_medians(PUBLISHED, NEAR),

@@ -10,9 +10,10 @@ import pytest
 
 from choosing.recomputed import result
 from normscope.choosing.case import ModelToTrain
-from normscope.choosing.choice import _Recommendation, choose, plain, published_near, recommended
+from normscope.choosing.choice import choose, published_near
 from normscope.choosing.parts import parts
 from normscope.choosing.rates import RateFacts, normed_share, recipes, typical_rate
+from normscope.choosing.recommending import _Recommendation, plain, recommended
 from normscope.report.words import learning_rate
 from normscope_studies.manual.choosing import CASES
 

@@ -31,7 +31,7 @@ def healthy():
 
 def without_the_last_norm():
     return encoder(None)
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture

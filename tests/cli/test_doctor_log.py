@@ -1,6 +1,9 @@
 """`normscope doctor --log FILE`, and the history that stands before the examination of a run."""
 
 import json
+import math
+import random
+import shlex
 import sys
 from pathlib import Path
 
@@ -97,7 +100,8 @@ def build(width=32):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(width, 4, 64, batch_first=True, dropout=0.0)
     stack = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-    return nn.Sequential(nn.Embedding(50, width), stack, nn.Linear(width, 50)), torch.randint(0, 50, (4, 8))
+    model = nn.Sequential(nn.Embedding(50, width), stack, nn.Linear(width, 50))
+    return model, torch.randint(0, 50, (4, 8))
 """
 
 
@@ -168,3 +172,135 @@ def test_a_history_of_nothing_but_nan_is_a_finding(
     )
     assert run(monkeypatch, "--log", str(file)) == 1
     assert "rise from update 1: no number before to not finite" in capsys.readouterr().out
+
+
+LETTERS = """
+import torch
+from torch import nn
+
+SHARES = torch.tensor([0.5, 0.2, 0.1, 0.1, 0.05, 0.05])
+
+
+def build():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0, norm_first=PRE)
+    stack = nn.TransformerEncoder(layer, 4, FINAL, enable_nested_tensor=False)
+    model = nn.Sequential(nn.Embedding(6, 32), stack, nn.Linear(32, 6))
+    for weight in model.parameters():
+        if weight.dim() > 1:
+            nn.init.xavier_uniform_(weight)
+    return model
+
+
+def batches(number):
+    ids = torch.multinomial(SHARES, 8 * 17, replacement=True).view(8, 17)
+    return ids[:, :-1], ids[:, 1:]
+"""
+ENTROPY = 1.428
+"""Of the shares above, in nats."""
+
+
+def letters(folder: Path, *, pre_ln: bool = False) -> str:
+    """A model with batches() beside it."""
+    text = LETTERS.replace("PRE", str(pre_ln))
+    text = text.replace("FINAL", "nn.LayerNorm(32)" if pre_ln else "None")
+    (folder / "letters.py").write_text(text)
+    return "letters.py:build"
+
+
+def flat_log(folder: Path, level: float) -> str:
+    """Lines of JSON of 300 updates whose loss comes to a level within the first twenty."""
+    draw = random.Random(0)
+    lines = []
+    for at in range(1, 301):
+        loss = level + 0.6 * math.exp(-at / 5) + draw.gauss(0, 0.02)
+        lines.append(json.dumps({"step": at, "loss": loss, "lr": 1e-3}))
+    (folder / "log.jsonl").write_text("\n".join(lines) + "\n")
+    return "log.jsonl"
+
+
+def cells_in(folder: Path) -> list[str]:
+    """Names of the runs that a comparison has planned."""
+    return list(json.loads((folder / "cells.json").read_text()))
+
+
+def test_a_training_that_stood_still_at_frequencies_is_told_with_what_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    model, log = letters(tmp_path), flat_log(tmp_path, ENTROPY)
+    words = (model, "--rate", "1e-3", "--optimizer", "adamw", "--log", log, "--json", "all.json")
+    assert run(monkeypatch, *words) == 1
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert lines[0].startswith("train anew with a lower rate (")
+    first = " ".join(lines[:5])
+    assert first.index("lower rate") < first.index("longer warm-up") < first.index("transplant")
+    assert "healthy" not in said
+    told = json.loads(Path("all.json").read_text())["history"]
+    (episode,) = told["episodes"]
+    assert (episode["kind"], episode["cause"]) == ("plateau", "flat-before-learning")
+    assert "over 32,768 target tokens in 256 batches" in " ".join(episode["evidence"])
+    # What to do is the end of the page as well as its beginning.
+    command = told["verdict"]["command"]
+    assert lines[-1] == command
+    assert lines.count(command) == 2
+    # The commands are plain ones, with the user's own values among those that they try.
+    verb, *given = shlex.split(command)[1:]
+    assert verb == "compare"
+    assert {"1e-3", "0"} <= {value for word in given for value in word.split(",")}
+    monkeypatch.setattr(sys, "argv", ["normscope", verb, *given, "--dry-run"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code in (0, None)
+    planned = [name for name in cells_in(tmp_path / "runs" / "compare-letters") if "_seed-" in name]
+    assert len(planned) == 2 * 2 * 2
+    assert "pre-ln_warmup-150_lr-0.001_adamw_seed-1" in planned
+    (transplant,) = [part for part in told["verdict"]["do"].split("`") if "transplant" in part]
+    monkeypatch.setattr(sys, "argv", shlex.split(transplant))
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code in (0, None)
+    assert (tmp_path / "letters_pre_ln").is_dir()
+
+
+def test_a_training_that_is_flat_below_frequencies_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing but the level of the log is other than in the test before."""
+    monkeypatch.chdir(tmp_path)
+    model, log = letters(tmp_path, pre_ln=True), flat_log(tmp_path, 0.8 * ENTROPY)
+    run(monkeypatch, model, "--rate", "1e-3", "--log", log)
+    said = capsys.readouterr().out
+    assert "no spike and no plateau" in said
+    assert "train anew" not in said
+
+
+def test_another_placement_is_offered_where_every_sum_is_normed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, log = letters(tmp_path, pre_ln=True), flat_log(tmp_path, ENTROPY)
+    assert run(monkeypatch, model, "--log", log) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("train anew with a lower rate (")
+    assert "transplant" not in said.partition("\n\n")[0]
+    assert "--placements own --" in said
+
+
+def test_a_flat_loss_that_nothing_tells_apart_is_a_note_and_never_healthy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without batches() six classes alone do not say where frequencies stand."""
+    monkeypatch.chdir(tmp_path)
+    letters(tmp_path)
+    text = (tmp_path / "letters.py").read_text().partition("def batches")[0]
+    text = text.replace("return model", "return model, torch.randint(6, (4, 16))")
+    (tmp_path / "letters.py").write_text(text)
+    log = flat_log(tmp_path, ENTROPY)
+    assert run(monkeypatch, "letters.py:build", "--log", log) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith("flat, cause not known: all may be learned, or nothing; write batches()")
+    assert "healthy" not in said
+    assert run(monkeypatch, "letters.py:build", "--log", log, "--fail-on", "info") == 1

@@ -19,6 +19,7 @@ from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
 from normscope.doctor.result import Severity
 from normscope.errors import UserError
+from normscope.limits.kinds import PAGE
 
 APP: Any = get_command(command_line())
 
@@ -260,12 +261,12 @@ def test_a_prompt_that_is_no_text_is_refused_by_its_byte(
 def test_a_folder_without_permission_is_refused_before_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refuse_unwritable("--html", tmp_path / "page.html")
+    refuse_unwritable("--html", tmp_path / "page.html", PAGE)
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path or not mode & os.W_OK)
     with pytest.raises(
         UserError, match=r"--html .*: no permission to write into .*; name another folder"
     ):
-        refuse_unwritable("--html", tmp_path / "page.html")
+        refuse_unwritable("--html", tmp_path / "page.html", PAGE)
 
 
 def test_what_the_command_line_takes_for_the_librarys_is_its_own() -> None:

@@ -164,7 +164,7 @@ def test_an_interruption_says_how_to_go_on_and_what_is_there_is_kept(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(lemmas, "pre_ln", interrupt)
+        patch.setattr(lemmas, "claims", interrupt)
         code, out, err = study(*settings)
     assert (code, out) == (130, "")
     assert "stopped by SIGINT; run the same command to resume" in err

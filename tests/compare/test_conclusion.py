@@ -27,7 +27,13 @@ DIVERGED, RUNNING = seed("non-finite", math.nan), seed("running", 3.0)
 FAILED, MISSING = seed("failed", None), seed("missing", None)
 
 
-def row(placement: str, warmup: int, *seeds: float | SeedResult, setting: str = "") -> JudgedRuns:
+def row(
+    placement: str,
+    warmup: int,
+    *seeds: float | SeedResult,
+    setting: str = "",
+    named_as: str = "",
+) -> JudgedRuns:
     """Runs of a configuration; a number stands for one that finished with this loss."""
     label = f"warm-up {warmup}" if warmup else "no warm-up"
     return JudgedRuns(
@@ -35,6 +41,7 @@ def row(placement: str, warmup: int, *seeds: float | SeedResult, setting: str = 
         placement=placement,
         warmup_updates=warmup,
         setting=setting,
+        named_as=named_as,
         seeds=tuple(one if isinstance(one, SeedResult) else seed("finished", one) for one in seeds),
     )
 
@@ -52,15 +59,21 @@ def alone(*seeds: float | SeedResult, warmup: int = 0) -> ConfigurationOutcome:
         ([2.1], "learned less than the best", "mixed"),  # 2.9 of 4.0 is under three quarters
         ([1.9, 2.1], "learned, 1 of 2 seeds less than the best", "mixed"),
         ([4.49], "learned less than the best", "mixed"),
-        (
-            [4.5],
-            "no better than the unigram baseline",
-            "stuck",
-        ),  # 90 % of the baseline is not under 90 %
+        # 90 % of the baseline is not under 90 %, and all the same below it.
+        ([4.5], "hardly better than the unigram baseline", "stuck"),
+        ([4.99], "hardly better than the unigram baseline", "stuck"),
+        ([5.0], "no better than the unigram baseline", "stuck"),
         ([5.25], "no better than the unigram baseline", "stuck"),
         ([5.26], "worse than the unigram baseline", "bad"),
         ([6.73, 5.9], "worse than the unigram baseline", "bad"),
         ([5.0, 6.0], "no better than the unigram baseline, and 1 of 2 seeds worse", "stuck"),
+        ([6.0, 4.6], "hardly better than the unigram baseline, and 1 of 2 seeds worse", "stuck"),
+        (
+            [6.0, 4.6, 5.1],
+            "hardly better than the unigram baseline, and 1 of 3 seeds no better and 1 of 3 seeds "
+            "worse",
+            "stuck",
+        ),
         ([DIVERGED, DIVERGED], "diverged", "bad"),
         ([1.5, DIVERGED, 2.5], "undecided: 2 of 3 seeds learned", "mixed"),
         ([1.5, 5.0], "undecided: 1 of 2 seeds learned", "mixed"),
@@ -98,8 +111,10 @@ def test_the_best_is_the_lowest_mean_of_those_whose_every_run_learned() -> None:
         row("peri-ln", 0, 1.8, 1.9),
     ]
     assert [verdict(one).text for one in judged(rows, UNIGRAM)] == [
-        "learned, 1 of 2 seeds less than the best", "undecided: 1 of 2 seeds learned", "learned, the best",
-    ]  # fmt: skip
+        "learned, 1 of 2 seeds less than the best",
+        "undecided: 1 of 2 seeds learned",
+        "learned, the best",
+    ]
     assert verdict(*judged([row("pre-ln", 0, 1.0)], UNIGRAM)).text == "learned"
     assert not any(
         one.best for one in judged([row("pre-ln", 0, 4.9), row("post-ln", 0, RUNNING)], UNIGRAM)
@@ -156,7 +171,11 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
             ": these runs differ on Post-LN; they cannot say for Pre-LN, which was not compared.",
         ),
         (
-            [row("pre-ln", 9, 1.0, 1.0), row("post-ln", 0, 5.0, 5.0), row("post-ln", 900, 1.0, 1.0)],
+            [
+                row("pre-ln", 9, 1.0, 1.0),
+                row("post-ln", 0, 5.0, 5.0),
+                row("post-ln", 900, 1.0, 1.0),
+            ],
             ": these runs cannot say for Post-LN, which has runs without a result, or seeds that "
             "disagree; they cannot say for Pre-LN, which was not trained without warm-up.",
         ),
@@ -173,16 +192,22 @@ SAID = "Xiong et al. (2020) say that Post-LN needs warm-up and Pre-LN does not"
         ),
         (
             [
-                *(row("post-ln", 0, 5.0, 5.0, setting="rate 3e-3"), row("post-ln", 0, 1.0, 1.0, setting="rate 1e-4")),
+                *(
+                    row("post-ln", 0, 5.0, 5.0, setting="rate 3e-3"),
+                    row("post-ln", 0, 1.0, 1.0, setting="rate 1e-4"),
+                ),
                 *(row("post-ln", 9, 1.0, 1.0, setting=rate) for rate in ("rate 3e-3", "rate 1e-4")),
-                *(row("pre-ln", 0, 1.0, 1.0, setting="rate 3e-3"), row("pre-ln", 0, 5.0, 5.0, setting="rate 1e-4")),
+                *(
+                    row("pre-ln", 0, 1.0, 1.0, setting="rate 3e-3"),
+                    row("pre-ln", 0, 5.0, 5.0, setting="rate 1e-4"),
+                ),
                 *(row("pre-ln", 9, 1.0, 1.0, setting=rate) for rate in ("rate 3e-3", "rate 1e-4")),
             ],
             ": these runs agree on Post-LN at rate 3e-3 and Pre-LN at rate 3e-3; they differ on "
             "Pre-LN at rate 1e-4.",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_the_paper_says_beside_what_was_seen(rows: list[JudgedRuns], paper: str) -> None:
     assert conclusion(judged(rows, UNIGRAM), UNIGRAM)[1] == SAID + paper
 
@@ -215,6 +240,29 @@ def test_what_was_found_in_a_sentence() -> None:
     assert "4 of 4 configurations learned" in found(
         *(row("pre-ln", warmup, 1.0) for warmup in (1, 2, 3, 4))
     )
+
+
+@pytest.mark.parametrize("loss", [2.89, 2.97, 3.20, 3.21, 3.30, 3.40])
+def test_who_did_no_better_than_the_baseline_is_not_below_it(loss: float) -> None:
+    """3.21 is the baseline, and 90 % of it 2.889."""
+    rows = judged([row("own", 0, loss)], 3.21)
+    said = [conclusion(rows, 3.21)[0], verdict(rows[0]).text]
+    for sentence in said:
+        assert ("no better than the unigram" in sentence) is (3.21 <= loss < 3.37)
+        assert ("hardly better than the unigram" in sentence) is (loss < 3.21)
+        assert ("worse than the unigram" in sentence) is (loss > 3.38)
+
+
+def test_a_model_as_it_is_built_counts_as_the_placement_that_the_doctor_names() -> None:
+    rows = [
+        row("own", 0, 5.0, 5.0, named_as="post-ln"),
+        row("own", 9, 1.0, 1.1, named_as="post-ln"),
+    ]
+    paper = conclusion(judged([*rows, row("pre-ln", 0, 1.0, 1.0)], UNIGRAM), UNIGRAM)[1]
+    assert paper == f"{SAID}: these runs agree on Own (Post-LN) and Pre-LN."
+    unnamed = [row("own", 0, 5.0, 5.0), row("own", 9, 1.0, 1.1)]
+    paper = conclusion(judged(unnamed, UNIGRAM), UNIGRAM)[1]
+    assert paper.endswith("as neither was compared; of Own it says nothing.")
 
 
 LOSSES = st.sampled_from([0.3, 1.0, 2.4, 4.4, 4.6, 5.0, 5.3, 7.0])

@@ -27,7 +27,6 @@ from normscope.compare.pool import PoolOptions
 from normscope.compare.state import CellState
 from normscope.data import opening
 from normscope.errors import UserError
-from normscope.limits.ours import PAGE_MARK
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.runs.config import replaced
 from normscope.runs.trained import SCORES
@@ -38,6 +37,11 @@ from normscope.train.metrics import LogMark, MetricsLog
 from tiny import flip, resealed, tiny
 
 BASE = tiny("train.duration=4")
+BEGINNING = (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="generator" content="NormScope">\n'
+)
+"""Of a page of ours."""
 
 
 def pretend(cell: Cell, updates: int) -> None:
@@ -90,7 +94,7 @@ def quick_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def write(page: ComparisonPage, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "report.html").write_text(PAGE_MARK + page.title)
+        (folder / "report.html").write_text(BEGINNING + page.title)
         return folder / "report.html"
 
     monkeypatch.setattr(page, "write", write)
@@ -295,7 +299,9 @@ def test_a_flipped_bit_of_any_byte_of_a_manifest_is_refused_in_one_line(
         flip(file, bit)
         with pytest.raises(
             UserError,
-            match=rf"^{file} is damaged .*; remove it and try again: the runs are found without it$",
+            match=(
+                rf"^{file} is damaged .*; remove it and try again: the runs are found without it$"
+            ),
         ) as error:
             former_manifest(tmp_path / "out", lambda config: pytest.fail("the file says it"))
         assert "\n" not in str(error.value)
@@ -320,6 +326,11 @@ def test_bytes_of_a_command_line_that_are_no_text_are_written_as_escapes(
         {"costs": {"post-ln": {"parameters": 1}}},
         {"costs": {"post-ln": {"parameters": "1", "memory_bytes": 1, "flops": 1, "seconds": 1}}},
         {"costs": {"post-ln": {"parameters": 1, "memory_bytes": 0, "flops": 1, "seconds": 1}}},
+        {"weights": {"post-ln": {"told": 1}}},
+        {"weights": {"post-ln": {"told": "drawn", "other": "x"}}},
+        {"weights": {"post-ln": {}}},
+        {"costs": {"post-ln": {"parameters": True, "memory_bytes": 1, "flops": 1, "seconds": 1}}},
+        {"costs": {"post-ln": {"parameters": 1, "memory_bytes": 1e308, "flops": 1, "seconds": 1}}},
     ],
 )
 def test_a_manifest_that_does_not_mean_anything_is_refused(

@@ -114,7 +114,7 @@ def test_configurations_that_are_not_as_they_were_written_are_refused(tmp_path: 
             configurations(tmp_path)
     file.unlink()
     cells[0].log_file.write_text("the user's own\n")
-    with pytest.raises(UserError, match=r"\.txt was not written by NormScope"):
+    with pytest.raises(UserError, match=r"\.txt holds other text, and stays"):
         write_configs(cells)
     cells[0].folder.path.mkdir(parents=True)
     write_configs(cells)

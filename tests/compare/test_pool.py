@@ -157,7 +157,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from normscope.compare.pool import process_of
 child = "import sys; from normscope.processes.surroundings import hold_lifeline; hold_lifeline()\\n"
-child += "import signal, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(open(sys.argv[1], 'w').close()))\\n"
+child += "import signal, time; ended = lambda *_: sys.exit(open(sys.argv[1], 'w').close())\\n"
+child += "signal.signal(signal.SIGTERM, ended)\\n"
 child += "print('under way', flush=True); time.sleep(60)"
 config = SimpleNamespace(train=SimpleNamespace(threads=1))
 cell = SimpleNamespace(config=config, configuration="", log_file=Path(sys.argv[2]))

@@ -17,6 +17,7 @@ from normscope.compare.manifest import about
 from normscope.compare.page import compare, configuration_names
 from normscope.data.opening import toy_corpus
 from normscope.report.comparison.contents import ComparisonPage, RateCurve, SeedResult, Status
+from normscope.train.record import record_of
 from tiny import tiny, write_events
 
 START = 6.0
@@ -39,7 +40,7 @@ def ran(
         if start is not None
     ]
     result = SeedResult(seed=seed, status=status, updates=10, valid_loss_nats=loss, summed_lr=0.0)
-    return EndedRun(Arm(placement, warmup, lr, optimizer), result, events)
+    return EndedRun(Arm(placement, warmup, lr, optimizer), result, record_of(events))
 
 
 def rated(runs: list[EndedRun]) -> tuple[list[RateCurve], list[float]]:

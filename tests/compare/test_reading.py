@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from normscope.compare.curves import block_squares, clock, gradient_profiles, later_profiles
+from normscope.compare.curves import (
+    block_squares,
+    clock,
+    gradient_profiles,
+    later_profiles,
+    schedule,
+)
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import Manifest, about
 from normscope.compare.page import compare, configuration_names
 from normscope.data.opening import toy_corpus
 from normscope.report.comparison.contents import BlockPlace, Name
 from normscope.tasks.translation import TRANSLATION
+from normscope.train.record import record_of
 from tiny import tiny, write_events
 
 
@@ -107,10 +114,9 @@ def test_a_stop_behind_the_last_update_lengthens_the_axis(tmp_path: Path) -> Non
 def test_configurations_that_start_with_the_same_gradients_share_a_profile() -> None:
     def runs(*norms: float) -> Any:
         names = [f"encoder.blocks.0.w_{i}" for i in range(2)]
-        return [
-            (None, [{"event": "initialisation", "gradient_norms": dict.fromkeys(names, norm)}])
-            for norm in norms
-        ]
+        before = {"event": "initialisation", "update": 0}
+        every = [before | {"gradient_norms": dict.fromkeys(names, norm)} for norm in norms]
+        return [(None, record_of([event])) for event in every]
 
     names = [
         Name("Post-LN", "no warm-up"),
@@ -161,10 +167,10 @@ def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> N
         return [
             (
                 None,
-                [
+                record_of(
                     line | {"update": u, "epoch": u / 2, "target_tokens": n}
                     for u, n in enumerate(row, 1)
-                ],
+                ),
             )
             for row in tokens
         ]
@@ -175,7 +181,7 @@ def test_a_clock_is_the_mean_of_what_the_seeds_had_seen_after_each_update() -> N
         "epoch": [0.5, 1.0, 1.5],
         "cumulative learning rate": [0.5, 1.0, 1.5],
     }
-    assert clock([(None, [])]) == {}
+    assert clock([(None, record_of([]))]) == {}
 
 
 def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:
@@ -191,8 +197,33 @@ def test_later_profiles_are_of_the_updates_that_every_seed_recorded() -> None:
         }
         return {"event": "monitor", "update": update} | norms | other
 
-    runs: Any = [(None, [monitored(1, 1.0), monitored(9, 2.0)]), (None, [monitored(9, 4.0)])]
-    (found,) = later_profiles([(Name("Pre-LN"), runs), (Name("Post-LN"), [(None, [])])])
+    logs = [[monitored(1, 1.0), monitored(9, 2.0)], [monitored(9, 4.0)]]
+    runs: Any = [(None, record_of(log)) for log in logs]
+    empty: Any = [(None, record_of([]))]
+    (found,) = later_profiles([(Name("Pre-LN"), runs), (Name("Post-LN"), empty)])
     assert found.update == 9
     assert [str(block) for block in found.blocks] == ["encoder 1", "decoder 2"]
     assert [list(row) for row in found.seeds_norms] == [[4.0, 10.0], [8.0, 20.0]]
+
+
+@pytest.mark.parametrize(("duration", "most"), [(6, 6), (1000, 1000), (10**6, 1001)])
+def test_a_schedule_that_no_run_has_followed_yet_is_drawn_from_its_formula(
+    duration: int, most: int, tmp_path: Path
+) -> None:
+    """Of a long one some updates: its ends and the peak of the rate among them."""
+    grid = Grid(
+        placements_and_warmups=(("pre-ln", 4),), peak_lrs=(0.1,), optimizers=("adam",), seeds=1
+    )
+    settings = (f"train.duration={duration}", 'schedule.decay="linear"')
+    (cell,) = grid.cells(tiny(*settings), tmp_path)
+    drawn = schedule(Name("Pre-LN"), [(cell, record_of([]))])
+    assert len(drawn.updates) <= most
+    assert {1, 4, duration} <= set(drawn.updates)
+    if duration <= 1000:
+        assert list(drawn.updates) == list(range(1, duration + 1))
+    start = max(1, duration - cell.config.schedule.decay_from_updates)
+    rates = [
+        0.1 * min(1, update / 4) * min(1, (duration + 1 - update) / start)
+        for update in drawn.updates
+    ]
+    assert drawn.seeds_values[0] == pytest.approx(rates, rel=1e-12)

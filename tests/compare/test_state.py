@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from normscope.cli.display import whole
+from normscope.compare import state as state_of_runs
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.manifest import cell_of
 from normscope.compare.state import CellState
@@ -102,9 +103,9 @@ def test_only_what_a_log_has_gained_is_read(
     log(cell, *range(1, 50))
     state = CellState(cell, 60)
     state.read_new_events()
-    read: list[str] = []
-    loads = json.loads
-    monkeypatch.setattr(json, "loads", lambda line: read.append(line) or loads(line))
+    read: list[bytes] = []
+    event_of = state_of_runs.event_of
+    monkeypatch.setattr(state_of_runs, "event_of", lambda line: read.append(line) or event_of(line))
     state.read_new_events()
     assert read == []
     log(cell, 50)

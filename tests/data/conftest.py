@@ -82,7 +82,8 @@ def text(tmp_path: Path) -> dict[str, tuple[Path, Path]]:
     folder = tmp_path / "text"
     folder.mkdir()
     splits = {}
-    for seed, (name, pairs, suffix) in enumerate([("train", 1150, ".gz"), ("valid", 40, ""), ("test", 40, "")], 1):
+    sizes = [("train", 1150, ".gz"), ("valid", 40, ""), ("test", 40, "")]
+    for seed, (name, pairs, suffix) in enumerate(sizes, 1):
         source, target = parallel_lines(pairs, seed)
         splits[name] = (
             write_lines(folder / f"{name}.de{suffix}", source),

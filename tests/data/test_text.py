@@ -7,7 +7,9 @@ from hypothesis import given, settings, strategies as st
 from normscope.data.parallel.codec import TextForm
 
 RAW = {
-    "en": "Mr. Smith's dog isn't here -- it costs $3,000.50 (really?), e.g. \"that\" & <b>more</b>...",
+    "en": (
+        "Mr. Smith's dog isn't here -- it costs $3,000.50 (really?), e.g. \"that\" & <b>more</b>..."
+    ),
     "de": 'Dr. Müller sagt: "Das kostet 3.000,50 € (wirklich?)", z.B. die Straße & mehr...',
     "fr": "L'homme n'a pas d'amis : « vraiment ? »",
 }

@@ -33,8 +33,8 @@ from normscope.errors import UserError
 SIZE = 300
 TEXTS = [english for _, english in toy_pairs(300, seed=1, split="train")]
 BY_BYTES = (
-    "A house, the houses; the House's houseboats: 1,234.5 €! Zürich's naïve café \u2014 日本語 🙂 the "
-    "the houses\n" * 3
+    "A house, the houses; the House's houseboats: 1,234.5 €! Zürich's naïve café \u2014 日本語 🙂 "
+    "the the houses\n" * 3
 )
 
 

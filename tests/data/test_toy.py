@@ -230,7 +230,9 @@ def test_subject_verb_agreement_and_verb_last(
     [("ruft", {"an"}), ("lädt", {"ein"}), ("macht", {"auf", "zu"}), ("bringt", {"mit"})],
 )
 def test_separable_prefix_closes_the_main_clause(sample: Pairs, stem: str, prefixes: set[str]):
-    """ "er ruft den mann an", never "er anruft den mann"; joined only where the verb stands last."""
+    """As in "er ruft den mann an", never "er anruft den mann"; joined only where the verb stands
+    last.
+    """
     apart = joined = 0
     for words in german(sample):
         for clause in clauses(words):
@@ -246,8 +248,8 @@ def test_separable_prefix_closes_the_main_clause(sample: Pairs, stem: str, prefi
 
 
 def test_prefix_decides_the_translation(sample: Pairs):
-    """ "macht ... auf" opens, "macht ... zu" closes: the verb cannot be translated before the clause
-    has ended.
+    """What is "macht ... auf" opens, and "macht ... zu" closes: the verb cannot be translated
+    before the clause has ended.
     """
     seen = set()
     for de, en in sample:

@@ -293,7 +293,9 @@ BUGS: dict[str, Bug] = {
         build=lambda: SeveralStreams(as_it_is),
         rule="streams-stay-copies",
         severity="error",
-        said="4 streams start as copies of each other and are copies after every one of 6 sub-layers",
+        said=(
+            "4 streams start as copies of each other and are copies after every one of 6 sub-layers"
+        ),
         where="f.0",
         right=hyper,
     ),
@@ -317,7 +319,9 @@ BUGS: dict[str, Bug] = {
         build=lambda: SeveralStreams(by_matmul, Wide),
         rule="stream-weights-drawn-wide",
         severity="info",
-        said="streams which start as copies are unlike after the first sub-layers; after its rounds",
+        said=(
+            "streams which start as copies are unlike after the first sub-layers; after its rounds"
+        ),
         where="f.0",
         right=hyper,
     ),
@@ -343,7 +347,9 @@ BUGS: dict[str, Bug] = {
     "marian, un-normed memory": Bug(
         build=encoder_decoder(pre, final=0),
         rule="unnormed-memory",
-        said="cross-attention of 3 blocks reads the sum that encoder.blocks ends in, of mean square",
+        said=(
+            "cross-attention of 3 blocks reads the sum that encoder.blocks ends in, of mean square"
+        ),
         where="decoder.blocks",
         severity="error",
         right=encoder_decoder(pre, final=1),

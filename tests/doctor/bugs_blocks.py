@@ -147,7 +147,9 @@ BUGS: dict[str, Bug] = {
     "one block called twice": Bug(
         build=lambda: Model(lambda: Looped(1, 2, 1, 1)),
         rule="shared-blocks",
-        said="of blocks 2, 3 (of 5) are computed with the same weights: one layer is called 2 times",
+        said=(
+            "of blocks 2, 3 (of 5) are computed with the same weights: one layer is called 2 times"
+        ),
         where="encoder.blocks.1",
         severity="warning",
         right=lambda: Model(lambda: Looped(1, 1, 1, 1, 1)),

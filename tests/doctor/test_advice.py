@@ -8,7 +8,7 @@ from torch import nn
 
 import normscope
 from normscope.choosing.case import ModelToTrain
-from normscope.choosing.choice import choose, recommended
+from normscope.choosing.choice import choose
 from normscope.choosing.rates import (
     CARRIED_HELD,
     WITHIN,
@@ -18,6 +18,7 @@ from normscope.choosing.rates import (
     law,
     typical_rate,
 )
+from normscope.choosing.recommending import recommended
 from normscope.doctor import find_stacks
 from normscope.doctor.advise import advise, facts_of
 from normscope.doctor.result import FAR

@@ -24,6 +24,7 @@ from doctor.attending import (
 from doctor.wired import VOCABULARY, Block, F, Model, Stack, pre
 from normscope.doctor.diagnose import Diagnosis, diagnose
 from normscope.doctor.result import Severity
+from normscope.doctor.trace.forward import padding_in
 
 TOKENS = torch.randint(VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(1))
 RULES = ("attention-saturated", "attention-scale", "softmax-axis", "attention-mask")
@@ -218,3 +219,12 @@ def test_padding_is_hidden(read, told):
         ("attention-mask", "warning")
     ] * bool(told)
     assert all(told in message for *_, message in found)
+
+
+def test_beside_a_mask_of_a_known_name_no_other_one_is_of_padding():
+    """As Qwen2-VL is given one that tells images, all of one index, from text."""
+    ids = torch.tensor([[5, 9, 9, 9, 6, 7]])
+    kinds = (ids == 9).int()
+    assert padding_in({"ids": ids, "kinds": kinds}, False).keys() == {"attention"}
+    whole = torch.ones_like(ids)
+    assert padding_in({"ids": ids, "kinds": kinds, "attention_mask": whole}, False) == {}

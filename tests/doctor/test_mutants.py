@@ -13,7 +13,9 @@ NOT_YET = {
         "Post-LN and Pre-LN without one are as right as with one; no draw and no twin says which "
         "was meant, and BERT's own configuration has no word for it"
     ),
-    "optimiser: decay on norms": "the default of AdamW, with which many models were trained well: a note",
+    "optimiser: decay on norms": (
+        "the default of AdamW, with which many models were trained well: a note"
+    ),
 }
 """Kinds that are not found above information, with their block, in every base, and why they shall
 not be.

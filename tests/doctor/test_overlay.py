@@ -218,9 +218,15 @@ def test_agrees_with_the_prediction_for_a_named_setting():
     model, inputs = own("pre-ln")
     predictions, stacks, _ = looked_at(model, inputs)
     setting = ModelSetting(
-        stack="encoder-decoder", blocks=BLOCKS, width=WIDTH, ffn_width=2 * WIDTH, heads=4, tokens=TOKENS,
-        vocabulary=VOCABULARY, setting="paper",
-    )  # fmt: skip
+        stack="encoder-decoder",
+        blocks=BLOCKS,
+        width=WIDTH,
+        ffn_width=2 * WIDTH,
+        heads=4,
+        tokens=TOKENS,
+        vocabulary=VOCABULARY,
+        setting="paper",
+    )
     named = predict("pre-ln", setting)
     for prediction, seen, kind in zip(predictions, stacks, ("encoder", "decoder"), strict=True):
         # The source is that of this draw and that of all draws: what is added to it is the same.

@@ -70,6 +70,31 @@ def test_how_queries_and_keys_are_normed(rows, severities, said):
     assert all(said in finding.message for finding in found)
 
 
+class Turned(Normed):
+    """Queries and keys that are rotated by their places before they are normed, head by head."""
+
+    def _split(self, number: int, x: Tensor) -> Tensor:
+        x = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        if number == len(self.sides):
+            return x
+        one, other = x.chunk(2, -1)
+        angles = torch.arange(x.shape[-2])[:, None] * torch.tensor([1.0, 0.1, 0.01, 0.001])
+        first = one * angles.cos() - other * angles.sin()
+        second = other * angles.cos() + one * angles.sin()
+        return self.norms[number](torch.cat([first, second], -1))
+
+
+def test_norms_of_heads_behind_a_rotation_are_norms_of_heads():
+    built = model(*[("head", "head")] * 3)
+    for block in built.encoder.blocks:
+        block.f[0].__class__ = Turned
+    found = patient(built)
+    assert list(WIRING["query-key-norms"].check(found)) == []
+    attending = [one for one in found.stacks[0].sublayers if one.kind == "attention"]
+    places = [place for one in attending for place in one.formula.branch.inside]
+    assert [(place.name, place.by_head) for place in places] == [("score", True)] * 6
+
+
 class Apart(nn.Module):
     """Attention of queries, keys and values that are made from what they are given one by one."""
 

@@ -670,6 +670,12 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "norm-without-root",
         "take each token's mean away alone",
     ),
+    "a variance in place of a mean square": (
+        How(change=summed(lambda x, squares: x * (x.var(-1, keepdim=True) + 1e-6).rsqrt())),
+        "norm-without-root",
+        "7 of the 7 norms of 3 blocks divide each token by its deviation about its mean, and leave "
+        "the mean in",
+    ),
     "statistics without a gradient": (
         How(change=summed(lambda x, squares: x * torch.rsqrt(squares / WIDTH + 1e-6).detach())),
         "norm-without-root",

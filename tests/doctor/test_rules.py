@@ -34,9 +34,13 @@ REBUILT = {bug.rule for file in BUG_FILES for bug in file.BUGS.values()}
 """Rules with an error that was made in public, and a twin without it."""
 NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "checkpoint-tensors": test_lint_structure.test_a_post_ln_checkpoint_in_a_pre_ln_model,
-    "untrained-norm": test_lint_structure.test_an_untrained_norm_shows_without_a_word_from_the_loader,
+    "untrained-norm": (
+        test_lint_structure.test_an_untrained_norm_shows_without_a_word_from_the_loader
+    ),
     "query-key-norms": test_queries_keys.test_how_queries_and_keys_are_normed,
-    "contradicts-training": test_contradicts_training.test_a_checkpoint_under_the_wrong_flag_is_found,
+    "contradicts-training": (
+        test_contradicts_training.test_a_checkpoint_under_the_wrong_flag_is_found
+    ),
     "dead-sublayer": test_lint_signal.test_a_branch_without_gradient,
     "nonfinite-weights": test_nonfinite.test_one_entry_is_found_by_name_and_the_structure_is_told,
     "nonfinite-gradient": test_lint_signal.test_gradients_that_overflow,
@@ -45,7 +49,9 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "weight-decay-on-norms": test_lint_numbers.test_weight_decay_on_norms,
     "optimizer-unlike-others": test_lint_numbers.test_a_block_that_the_optimiser_treats_otherwise,
     "unused-in-optimizer": test_lint_numbers.test_norms_that_no_group_holds,
-    "rate-out-of-range": test_advice.test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one,
+    "rate-out-of-range": (
+        test_advice.test_an_instance_gives_what_its_name_does_and_its_own_rate_is_the_wanted_one
+    ),
     **dict.fromkeys(
         (
             "sequences-mixed",

@@ -192,7 +192,8 @@ class Compiling(nn.TransformerEncoder):
 
 for lazy in (False, True):
     torch.manual_seed(0)
-    model = Compiling(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = Compiling(layer, 2, enable_nested_tensor=False)
     model.lazy = lazy
     taken = torch.compile
     print(repr(normscope.diagnose(model, torch.randn(2, 5, 8))), "torch._dynamo" in sys.modules)

@@ -13,19 +13,22 @@ from pathlib import Path
 from .notified import Call
 
 _X86_64 = {
-    "read": 0, "write": 1, "open": 2, "stat": 4, "lstat": 6, "mmap": 9, "pread": 17, "pwrite": 18, "readv": 19,
-    "writev": 20, "access": 21, "sendfile": 40, "flock": 73, "fsync": 74, "fdatasync": 75, "truncate": 76,
-    "ftruncate": 77, "rename": 82, "mkdir": 83, "rmdir": 84, "creat": 85, "link": 86, "unlink": 87, "chmod": 90,
-    "fchmod": 91, "getdents": 217, "openat": 257, "mkdirat": 258, "newfstatat": 262, "unlinkat": 263, "renameat": 264,
-    "linkat": 265, "fchmodat": 268, "faccessat": 269, "fallocate": 285, "pwritev": 296, "renameat2": 316,
-    "copy_file_range": 326, "statx": 332, "openat2": 437, "faccessat2": 439, "fchmodat2": 452,
+    "read": 0, "write": 1, "open": 2, "stat": 4, "lstat": 6, "mmap": 9, "pread": 17, "pwrite": 18,
+    "readv": 19, "writev": 20, "access": 21, "sendfile": 40, "flock": 73, "fsync": 74,
+    "fdatasync": 75, "truncate": 76, "ftruncate": 77, "rename": 82, "mkdir": 83, "rmdir": 84,
+    "creat": 85, "link": 86, "unlink": 87, "chmod": 90, "fchmod": 91, "getdents": 217,
+    "openat": 257, "mkdirat": 258, "newfstatat": 262, "unlinkat": 263, "renameat": 264,
+    "linkat": 265, "fchmodat": 268, "faccessat": 269, "fallocate": 285, "pwritev": 296,
+    "renameat2": 316, "copy_file_range": 326, "statx": 332, "openat2": 437, "faccessat2": 439,
+    "fchmodat2": 452,
 }  # fmt: skip
 _AARCH64 = {
-    "flock": 32, "mkdirat": 34, "unlinkat": 35, "linkat": 37, "renameat": 38, "truncate": 45, "ftruncate": 46,
-    "fallocate": 47, "faccessat": 48, "fchmod": 52, "fchmodat": 53, "openat": 56, "getdents": 61, "read": 63,
-    "write": 64, "readv": 65, "writev": 66, "pread": 67, "pwrite": 68, "pwritev": 70, "sendfile": 71, "newfstatat": 79,
-    "fsync": 82, "fdatasync": 83, "mmap": 222, "renameat2": 276, "copy_file_range": 285, "statx": 291, "openat2": 437,
-    "faccessat2": 439, "fchmodat2": 452,
+    "flock": 32, "mkdirat": 34, "unlinkat": 35, "linkat": 37, "renameat": 38, "truncate": 45,
+    "ftruncate": 46, "fallocate": 47, "faccessat": 48, "fchmod": 52, "fchmodat": 53, "openat": 56,
+    "getdents": 61, "read": 63, "write": 64, "readv": 65, "writev": 66, "pread": 67, "pwrite": 68,
+    "pwritev": 70, "sendfile": 71, "newfstatat": 79, "fsync": 82, "fdatasync": 83, "mmap": 222,
+    "renameat2": 276, "copy_file_range": 285, "statx": 291, "openat2": 437, "faccessat2": 439,
+    "fchmodat2": 452,
 }  # fmt: skip
 NUMBERS = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(platform.machine(), {})
 _NAMES = {number: name for name, number in NUMBERS.items()}

@@ -163,7 +163,7 @@ def sealed(lines: Iterable[str]) -> str:
     """Lines with the guards that a run would have given them."""
     written, guard = b"", ""
     for line in lines:
-        body = line.encode()[:-1]
+        body = line[:-1].encode()
         guard = metrics._guard(guard, body)
         written += body + metrics._seal(guard) + b"\n"
     return written.decode()

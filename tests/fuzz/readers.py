@@ -109,10 +109,22 @@ READERS: dict[str, Reader] = {
             "cells.json": received.change_sealed_json,
             "runs/*/config.toml": received.change_sealed_toml,
             "runs/*/environment.json": received.change_sealed_json,
-            "runs/*/metrics.jsonl": ours.change_sealed,
+            "runs/*/evaluation-*.json": received.change_sealed_json,
+            "runs/*/metrics.jsonl": received.change_sealed_log,
             "runs/*/checkpoints/*/*.json": to.of_json,
         },
         received.read_received,
+        share=3,
+    ),
+    "received-run": Reader(
+        received.make_received_run,
+        {
+            "run/metrics.jsonl": received.change_sealed_log,
+            "run/config.toml": received.change_sealed_toml,
+            "run/*.json": received.change_sealed_json,
+            "run/vocabularies/*": received.change_sealed_json,
+        },
+        received.read_received_run,
         share=3,
     ),
     "placements": Reader(

@@ -2,12 +2,15 @@
 
 import json
 import random
+import shutil
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from fuzz.mutations import of_bytes, of_json, of_toml
+from fuzz.ours import change_sealed, sealed
 from fuzz.texts import lines
 from normscope.cli.display import whole
 from normscope.compare.compare import opened, report
@@ -17,14 +20,17 @@ from normscope.compare.state import CellState
 from normscope.data.sources import arrow_files, texts_in
 from normscope.errors import UserError
 from normscope.history.explain import explain, page
-from normscope.limits.ours import sealed_lines
+from normscope.limits.kinds import sealed_lines
 from normscope.placement import registry
+from normscope.report.comparison.page import summary_lines
 from normscope.runs.config import load
 from normscope.runs.run import train_run
+from normscope.runs.trained import SCORES
 from normscope.settings import files
 from normscope.settings.files import given_config, import_file, run_named
 from normscope.targets.logs import history_at
 from normscope.theory.predict import ModelSetting, predict
+from normscope.train import metrics
 from tiny import MY_PLACEMENT, SETTINGS, resealed
 
 PYTHON_LIKE = (
@@ -44,9 +50,13 @@ PYTHON_LIKE = (
 )
 
 
+_MEASURED = ("train.duration=3", "train.validate_every=1", "train.monitor_every=1")
+_COST = {"parameters": 9_000, "memory_bytes": 1e6, "flops": 2e6, "seconds": 0.25}
+
+
 def make_received(folder: Path) -> None:
-    """A comparison of two runs, one of which has but begun."""
-    base = load(None, [*SETTINGS, "train.duration=3", "train.validate_every=1"])
+    """A comparison of two runs, with scores, costs, and measurements over depth."""
+    base = load(None, [*SETTINGS, *_MEASURED])
     arms = (("pre-ln", 0), ("post-ln", 2))
     cells = list(
         Grid(placements_and_warmups=arms, peak_lrs=(1e-3,), optimizers=("adam",), seeds=1).cells(
@@ -55,12 +65,25 @@ def make_received(folder: Path) -> None:
     )
     for cell in cells:
         train_run(cell.config, cell.folder.path)
+        scores = {"run": "", "update": 3, "split": "test", "bleu": 31.25, "bleu_tokenised": 30.5}
+        cell.evaluation_file("test").write_text(SCORES.text(scores))
     write_configs(cells)
     corpus = _AboutCorpus("0123abcd", 4.25, [("sentence pairs", "30")])
     names = tuple(cell.name for cell in cells)
-    write_manifest(
-        folder, Manifest(title="One", corpus=corpus, commands=("normscope compare",), cells=names)
+    manifest = Manifest(
+        title="One",
+        corpus=corpus,
+        commands=("normscope compare",),
+        cells=names,
+        failed={names[1]: "no room"},
+        costs={"pre-ln": _COST, "post-ln": _COST},
     )
+    write_manifest(folder, manifest)
+
+
+def make_received_run(folder: Path) -> None:
+    """A run by itself, with measurements over depth."""
+    train_run(load(None, [*SETTINGS, *_MEASURED]), folder / "run")
 
 
 def change_sealed_json(data: bytes, draw: random.Random) -> bytes:
@@ -87,6 +110,55 @@ def change_sealed_toml(data: bytes, draw: random.Random) -> bytes:
     )
 
 
+_AT_THE_ENDS = (0, 1, -1, 1e100, -1e100, 1e-320, 2**53, 1.5, 0.1 + 0.2)
+"""Numbers that a log may hold, and some that it must not, by the quantity."""
+_FURTHER_LINES: tuple[dict[str, Any], ...] = (
+    {"event": "update", "update": 1},
+    {"event": "update", "update": 2**53, "nll_nats": 1e100, "lr": 1e100, "gradient_norm": 1e100},
+    {"event": "validation", "update": 3, "nll_nats": -1e100},
+    {"event": "validation", "update": 2**53, "nll_nats": 1e-320, "bleu": 1e100},
+    {"event": "non-finite", "update": 2, "reason": "\x1b[2J\0"},
+    {"event": "decided", "update": 3, "validations": 0},
+    {"event": "finished", "update": 0},
+    {"event": "of a later version", "update": 3, "much": {"more": [[]]}},
+    {"event": "missing", "update": 3},
+    {"event": "initialisation", "update": 0, "gradient_norms": {"h.0.w": 1e100, "a.h.7.b": 0}},
+    {"event": "initialisation", "update": 0, "gradient_norms": {"\x1b$x$&.h.4.w": 1e-320}},
+    {"event": "monitor", "update": 3, "normscope/\x1b&/block_9/a/gradient_norm": 1e100},
+)
+
+
+def change_sealed_events(data: bytes, draw: random.Random) -> bytes:
+    """Lines left out, doubled, moved, put in, or with another number, by somebody who seals all."""
+    lines = [line[: -metrics._SEAL_LENGTH] + b"}" for line in data.splitlines()]
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        at, other = (draw.randrange(len(lines)) for _ in range(2))
+        kind = draw.randrange(6)
+        if kind == 0 and len(lines) > 1:
+            del lines[at]
+        elif kind == 1:
+            lines.insert(at, lines[other])
+        elif kind == 2:
+            lines[at:] = lines[at + 1 :] + lines[at : at + 1]
+        elif kind == 3:
+            lines.insert(at, json.dumps(draw.choice(_FURTHER_LINES)).encode())
+        elif kind == 4:
+            lines = [*lines[:-1], json.dumps(draw.choice(_FURTHER_LINES)).encode()]
+        else:
+            event = json.loads(lines[at])
+            name = draw.choice([*event, "gradient_norms"])
+            event[name] = draw.choice(_AT_THE_ENDS)
+            lines[at] = json.dumps(event).encode()
+    return sealed(line.decode("utf-8", "replace") for line in lines).encode()
+
+
+def change_sealed_log(data: bytes, draw: random.Random) -> bytes:
+    """Either of an event or of the events."""
+    if draw.randrange(2):
+        return change_sealed_events(data, draw)
+    return change_sealed(data, draw)
+
+
 def read_received(folder: Path, changed: Path) -> Any:
     """What `normscope compare` does to know how far its runs are, and what `normscope report`
     does.
@@ -94,7 +166,33 @@ def read_received(folder: Path, changed: Path) -> Any:
     states = [CellState(cell) for cell in opened(folder)[0]]
     for state in states:
         state.read_new_events()
-    return whole(states), report([folder], folder / "out")[0].title
+    return whole(states), _reported(folder)
+
+
+def read_received_run(folder: Path, changed: Path) -> Any:
+    """What `normscope report` does with a run by itself, and what Python shows of it."""
+    from normscope.api.runs import Run
+
+    title = _reported(folder / "run")
+    Run(folder / "run")._repr_html_()
+    return title
+
+
+def _reported(folder: Path) -> str:
+    """The title of a report whose every file can be read."""
+    out = folder / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    page, file = report([folder], out)
+    assert "\x1b" not in file.read_text(encoding="utf-8")
+    for picture in out.glob("*.svg"):
+        ET.fromstring(picture.read_bytes())
+    json.loads((out / "results.json").read_text(encoding="utf-8"), parse_constant=_no_number)
+    assert all(map(str.isprintable, summary_lines(page, "")))
+    return page.title
+
+
+def _no_number(name: str) -> float:
+    raise AssertionError(f"{name} stands in results.json, which JSON does not have")
 
 
 def make_placements(folder: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from normscope.history.episodes import UNKNOWN, EpisodeKind, episodes, levels, logarithms
 from normscope.history.explain import (
     EVERYWHERE,
+    FLAT_UNKNOWN,
     NOT_RECORDED,
     OUTPUT,
     WIDTH,
@@ -19,6 +20,7 @@ from normscope.history.explain import (
     explain,
     page,
 )
+from normscope.history.patterns import FLAT
 from normscope.history.record import History, LoggedSeries, TrainingRecipe
 from normscope.history.section import section, thinned
 
@@ -179,15 +181,20 @@ def test_a_clip_hides_a_rate_from_sgd_and_not_from_adam() -> None:
     # A loss that stands still may be that of a model that was trained before.
     adam = replace(history, recipe=TrainingRecipe(clip_norm=1e-3, divides=True, epsilon=1e-8))
     mild = replace(history, recipe=TrainingRecipe(clip_norm=0.1, divides=False))
-    assert explain(adam).episodes == explain(mild).episodes == ()
-    # Where it is that of frequencies it is stuck, and why is not known.
+    for unfelt in (adam, mild):
+        (told,) = explain(unfelt).episodes
+        assert (told.kind, told.cause) == ("note", FLAT_UNKNOWN)
+    # Where it is that of frequencies nothing was learned.
     (found,) = explain(replace(mild, recipe=replace(mild.recipe, unigram_nats=4.0))).episodes
-    assert (found.kind, found.cause) == ("plateau", UNKNOWN)
+    assert (found.kind, found.cause) == ("plateau", FLAT)
 
 
 @pytest.mark.parametrize(
     ("update_norm", "wanted"),
-    [(1e-3 * 2.0 / 1.0, [("plateau", 1, "epsilon-swamps-gradients")]), (1e-5, [])],
+    [
+        (1e-3 * 2.0 / 1.0, [("plateau", 1, "epsilon-swamps-gradients")]),
+        (1e-5, [("note", 1, FLAT_UNKNOWN)]),
+    ],
 )
 def test_epsilon_is_told_by_how_far_updates_go(
     update_norm: float, wanted: list[tuple[str, int, str]]

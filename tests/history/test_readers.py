@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from normscope.errors import UserError
-from normscope.history.record import history_of
+from normscope.history.record import STEPS, history_of
 from normscope.targets.logs import history_at
 
 LOSSES = [4.0, 3.5, 3.25, 3.0]
@@ -82,6 +82,35 @@ def test_every_format_says_the_same(write: Any, tmp_path: Path) -> None:
     assert history_at(file.parent).loss == found.loss
 
 
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("loss", ["loss", "train_loss", "train/loss"])
+def test_lines_of_json_are_read_by_any_usual_name_of_their_step(
+    step: str, loss: str, tmp_path: Path
+) -> None:
+    lines = [
+        json.dumps({step: at, loss: value, "lr": rate, "epoch": 1})
+        for at, (value, rate) in enumerate(zip(LOSSES, RATES, strict=True), 1)
+    ]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines) + "\n")
+    found = history_at(tmp_path / "log.jsonl")
+    assert (found.loss.updates, found.loss.values) == ((1, 2, 3, 4), tuple(LOSSES))
+    assert found.rate.values == tuple(RATES)
+
+
+def test_a_metrics_file_that_others_wrote_is_read_as_lines(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 5, "loss": 2.0}\n{"step": 6, "loss": 1.5}\n')
+    assert history_at(tmp_path / "metrics.jsonl").loss.updates == (5, 6)
+    # One of ours that was edited is damaged, and not another's.
+    (tmp_path / "metrics.jsonl").write_text('{"event": "update", "update": 1, "loss_nats": 2.0}\n')
+    with pytest.raises(UserError, match="this line is damaged"):
+        history_at(tmp_path / "metrics.jsonl")
+
+
+def test_wandbs_own_count_goes_before_what_anybody_may_call_a_step(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"_step": 7, "step": 1, "loss": 2.0}\n')
+    assert history_at(tmp_path / "log.jsonl").loss.updates == (7,)
+
+
 def test_what_the_trainer_says_beside_the_losses(tmp_path: Path) -> None:
     recipe = history_at(trainer_state(tmp_path / "log")).recipe
     assert (recipe.classes, recipe.clip_norm, recipe.divides) == (30, 1.0, None)
@@ -122,6 +151,13 @@ def test_a_repeated_update_counts_as_it_was_last() -> None:
             '{"_step": 1, "loss": 2}\n[1]\n',
             "jsonl:2: this line is no JSON object",
         ),
+        (
+            "log.jsonl",
+            '{"epoch": 1, "loss": 2}\n',
+            "no count of updates.* read: .*step, .*; it has: epoch, loss",
+        ),
+        ("log.jsonl", '{"step": 1, "accuracy": 2}\n', "no training loss.* it has: accuracy, step"),
+        ("log.jsonl", "", "has no update"),
         ("wandb-summary.json", "{}", "not its history"),
         ("notes.txt", "", "no log that can be read"),
         ("run-1.wandb", "", "is no datastore of W&B"),

@@ -22,10 +22,17 @@ from normscope.cli.main import main
 from normscope.compare import pool
 from normscope.errors import UserError
 from normscope.files import UNFINISHED, remove_folder, write_over
-from normscope.limits.ours import MARK, PAGE_MARK, refuse_inside
+from normscope.limits.kinds import PAGE
+from normscope.limits.ours import MARK, refuse_inside
 from tiny import options
 
 FOREIGN = "years of work\n"
+SPEAKING = (
+    b'{"normscope": "mine",\n "normscope": "0.1", "sha256_of_this_file": "0"}\n'
+    b'<meta name="generator" content="NormScope">\n<!-- Written by `normscope doctor --card` -->\n'
+    b"# SHA-256 of the lines above: 0\n"
+)
+"""With every mark of ours, and none at the beginning."""
 _SHORT = " ".join(options("train.duration=2", "train.validate_every=2", "data.toy_pairs=60"))
 _SIZES = (
     "--set seeds=2 --set blocks=2 --set width=8 --set singular_width=4 --set tokens=4 --set "
@@ -116,6 +123,16 @@ class Drawn:
     def a_file_of_its_name(self) -> list[Path]:
         return file(self.out / self.written)
 
+    def its_own_file_behind_a_line(self) -> list[Path]:
+        paths = self.a_file_of_its_name()
+        paths[0].write_bytes(FOREIGN.encode() + (self.clean / self.written).read_bytes())
+        return paths
+
+    def a_file_that_speaks_of_us(self) -> list[Path]:
+        paths = self.a_file_of_its_name()
+        paths[0].write_bytes(SPEAKING)
+        return paths
+
     def a_link_of_its_name(self) -> list[Path]:
         return link(self.out / self.written)
 
@@ -188,7 +205,7 @@ def clean(desk: Path) -> Callable[[str], Path]:
     return made
 
 
-@pytest.mark.sampled(one_in=27)
+@pytest.mark.sampled(one_in=31)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_byte_of_the_users_changes(
@@ -234,19 +251,32 @@ def test_what_is_read_is_not_written_over(
         refuse_inside(out, [out])
 
 
-def test_a_page_is_written_over_where_it_is_ours_or_equal(tmp_path: Path) -> None:
+BEGINNING = (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="generator" content="NormScope">\n'
+)
+"""Of a page of ours."""
+
+
+@pytest.mark.parametrize("before", ["", BEGINNING, f"{BEGINNING}<body>", "new"])
+def test_a_page_is_written_over_where_it_is_ours_or_empty_or_equal(
+    before: str, tmp_path: Path
+) -> None:
     page = tmp_path / "page.html"
-    for before, is_ours in (("", True), (PAGE_MARK, True), ("new", True), ("my page", False)):
-        page.write_text(before)
-        if is_ours:
-            write_over(page, "new")
-            assert page.read_text() == "new"
-        else:
-            with pytest.raises(
-                UserError, match=r"page\.html was not written by NormScope, and stays"
-            ):
-                write_over(page, "new")
-            assert page.read_text() == before
+    page.write_text(before)
+    write_over(page, "new", PAGE)
+    assert page.read_text() == "new"
+
+
+@pytest.mark.parametrize("before", ["my page", f"\n{BEGINNING}", f"<!-- mine -->{BEGINNING}"])
+def test_a_page_of_the_users_stays(before: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(before)
+    with pytest.raises(
+        UserError, match=r"page\.html was not written by NormScope as a page, and stays"
+    ):
+        write_over(page, "new", PAGE)
+    assert page.read_text() == before
 
 
 def test_a_folder_is_removed_entry_by_entry(tmp_path: Path) -> None:

@@ -23,9 +23,14 @@ pytestmark = pytest.mark.sampled(one_in=3)
 N, D = 4, 24
 SHAPE = StackShape(kind="decoder", width=D, decoder_blocks=6)
 CONFIG = SimpleNamespace(
-    hc_mult=N, hc_sinkhorn_iters=20, hc_eps=1e-6, hidden_size=D, rms_norm_eps=1e-6, hc_magnitude=2.0,
+    hc_mult=N,
+    hc_sinkhorn_iters=20,
+    hc_eps=1e-6,
+    hidden_size=D,
+    rms_norm_eps=1e-6,
+    hc_magnitude=2.0,
     residual_gate_temperature=0.3,
-)  # fmt: skip
+)
 SINGLE = {"rtol": 1e-5, "atol": 1e-5}
 
 

@@ -50,8 +50,10 @@ def frames(page_text: str, widths: list[int]) -> str:
         f'<iframe width="{w}" height="900" srcdoc="{escape(page_text)}"></iframe>' for w in widths
     )
     script = """onload = () => { for (const frame of document.querySelectorAll("iframe")) {
-      const page = frame.contentDocument, root = page.documentElement, line = document.createElement("p")
-      const shown = [...page.querySelectorAll("figure > svg, .plot")].filter(s => s.checkVisibility())
+      const page = frame.contentDocument, root = page.documentElement
+      const line = document.createElement("p")
+      const pictures = [...page.querySelectorAll("figure > svg, .plot")]
+      const shown = pictures.filter(s => s.checkVisibility())
       const svg = shown.map(s => Math.round(s.getBoundingClientRect().width))
       line.textContent = JSON.stringify({width: root.clientWidth, content: root.scrollWidth,
         pictures: svg, background: frame.contentWindow.getComputedStyle(page.body).backgroundColor})

@@ -180,7 +180,9 @@ def unknown_advice() -> Advice:
     return Advice(
         optimizer="sgd",
         confidence=0.87,
-        unknown="neither recipes nor trainings of ours with this optimiser are known near this width",
+        unknown=(
+            "neither recipes nor trainings of ours with this optimiser are known near this width"
+        ),
         wanted_rate=3e-4,
         wanted_place="unknown",
     )

@@ -247,9 +247,13 @@ def test_names_are_no_markup_and_no_colour_is_needed():
     text = printed(found)
     assert "[bold]x[/bold] :smile:" in text
     assert "\x1b" not in text
-    assert [line.split()[0] for line in text.splitlines() if line[:1] in "ewi" and line.strip()] == [
-        "error", "warning", "info",
-    ]  # fmt: skip
+    assert [
+        line.split()[0] for line in text.splitlines() if line[:1] in "ewi" and line.strip()
+    ] == [
+        "error",
+        "warning",
+        "info",
+    ]
 
 
 def test_advice_without_a_wanted_rate_and_without_an_answer():

@@ -306,24 +306,50 @@ def labelled(text: str) -> ComparisonPage:
     run = SeedResult(seed=1, status=Status.FAILED, updates=0, summed_lr=0.0, message=text)
     name = Name(text)
     one = ComparedConfiguration(
-        name=name, warmup_updates=0, peak_lr=1e-3, optimizer=text, seeds=[run], verdict=TonedWords(text, Tone.PLAIN),
+        name=name,
+        warmup_updates=0,
+        peak_lr=1e-3,
+        optimizer=text,
+        seeds=[run],
+        verdict=TonedWords(text, Tone.PLAIN),
         summary=text,
-    )  # fmt: skip
+    )
     curve = RunCurve(name=name, updates=[0, 1], seeds_values=[[2.0, 1.0]])
     profile = GradientProfile(names=[name], blocks=[BlockPlace(text, 1)], seeds_norms=[[1.0]])
     return ComparisonPage(
-        title=text, subtitle=text, conclusion=(text, text), created=text,
-        configurations=[one], unigram_loss_nats=None,
-        valid_curves=[curve], train_curves=[curve], gradient_profiles=[profile], gradient_curves=[curve],
-        schedules=[curve], what=[(text, text)], formulas=[(text, text)], commands=[text], environment=[(text, text)],
-    )  # fmt: skip
+        title=text,
+        subtitle=text,
+        conclusion=(text, text),
+        created=text,
+        configurations=[one],
+        unigram_loss_nats=None,
+        valid_curves=[curve],
+        train_curves=[curve],
+        gradient_profiles=[profile],
+        gradient_curves=[curve],
+        schedules=[curve],
+        what=[(text, text)],
+        formulas=[(text, text)],
+        commands=[text],
+        environment=[(text, text)],
+    )
 
 
 def test_nothing_measured_yet_is_still_a_page(comparison: ComparisonPage) -> None:
     empty = replace(
-        comparison, configurations=[], valid_curves=[], train_curves=[], gradient_profiles=[], gradient_curves=[],
-        schedules=[], unigram_loss_nats=None, what=[], formulas=[], commands=[], environment=[],
-    )  # fmt: skip
+        comparison,
+        configurations=[],
+        valid_curves=[],
+        train_curves=[],
+        gradient_profiles=[],
+        gradient_curves=[],
+        schedules=[],
+        unigram_loss_nats=None,
+        what=[],
+        formulas=[],
+        commands=[],
+        environment=[],
+    )
     assert "0 configurations, 0 runs." in Page(render(empty)).text
 
 

@@ -149,9 +149,16 @@ def test_same_bytes_and_no_trace_left_and_reader_s_settings_change_nothing(
 @pytest.mark.sampled(one_in=4)
 @pytest.mark.parametrize(
     ("row", "stopped"),
-    [([3.0, 2.0, 1.0], False), ([3.0, 2.0], False), ([3.0, math.nan, 1.0], False), ([3.0, math.nan], True),
-     ([3.0, math.inf], True), ([math.nan], True), ([], False)],
-)  # fmt: skip
+    [
+        ([3.0, 2.0, 1.0], False),
+        ([3.0, 2.0], False),
+        ([3.0, math.nan, 1.0], False),
+        ([3.0, math.nan], True),
+        ([3.0, math.inf], True),
+        ([math.nan], True),
+        ([], False),
+    ],
+)
 def test_a_cross_marks_only_runs_that_ended_in_a_non_finite_value(
     empty: ComparisonPage, row: list[float], stopped: bool
 ) -> None:

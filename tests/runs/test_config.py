@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import tomli_w
+import torch
 from hypothesis import given, strategies as st
 
 from kinds import examples
@@ -27,7 +28,7 @@ from normscope.settings.tables import as_table, differences, to_toml
 from normscope.tasks.registry import TASKS, config_of
 from normscope.tasks.run_config import RunConfig
 from normscope.tasks.translation import TranslationConfig, TranslationRunConfig
-from normscope.train import RunFolder, TrainConfig
+from normscope.train import RunFolder, TrainConfig, device
 from normscope.train.metrics import remove_end
 from tiny import MY_PLACEMENT, SHORT, result, tiny
 
@@ -366,3 +367,23 @@ def test_a_run_that_is_over_is_read_where_its_device_is_gone(
     remove_end(folder.metrics_file)
     with pytest.raises(UserError, match="no device 'cpu'"):
         resolve(config, folder)
+
+
+def test_threads_that_nobody_set_are_those_that_the_environment_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "available_cores", lambda: 8)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    settings = ("train.duration=2", "train.validate_every=2", 'train.threads="auto"')
+    given = tiny(*settings)
+    assert resolve(given, RunFolder(tmp_path / "a")).train.threads == 3
+    assert resolve(replaced(given, train__threads=5), RunFolder(tmp_path / "a")).train.threads == 5
+    run, before = RunFolder(tmp_path / "b"), torch.get_num_threads()
+    try:
+        train_run(given, run.path)
+    finally:
+        torch.set_num_threads(before)
+    assert run.environment()["threads"] == 3
+    # A run goes on in the threads that it began with.
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert resolve(given, run).train.threads == 3

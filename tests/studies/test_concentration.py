@@ -11,22 +11,21 @@ import torch
 
 from normscope.errors import UserError
 from normscope.measure import Estimate
+from normscope_studies.concentration.claims import (
+    bounded,
+    chi_square,
+    constant,
+    lower_tail,
+    shrinking,
+    theorem_1,
+)
 from normscope_studies.concentration.measure import (
     ConcentrationConfig,
     gaussians,
     measure_model,
     summarised,
 )
-from normscope_studies.concentration.study import (
-    STUDY,
-    bounded,
-    chi_square,
-    constant,
-    estimated,
-    lower_tail,
-    shrinking,
-    theorem_1,
-)
+from normscope_studies.concentration.study import STUDY, estimated
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.theory import corrected, paper

@@ -136,9 +136,16 @@ class TestMeasurement:
 
 
 def numbers(
-    *, post: float = 0.0, pre: float = -0.5, size: float = 1.6, grows: float = 0.2, pre_layers: float = 0.0,
-    after: float = 0.2, spread: float = 0.01, seeds: int = 10,
-) -> Figure3Numbers:  # fmt: skip
+    *,
+    post: float = 0.0,
+    pre: float = -0.5,
+    size: float = 1.6,
+    grows: float = 0.2,
+    pre_layers: float = 0.0,
+    after: float = 0.2,
+    spread: float = 0.01,
+    seeds: int = 10,
+) -> Figure3Numbers:
     """Made up: exponents of depth, the size of Post-LN, slopes over layers, and what the warm-up
     leaves.
     """

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from normscope.theory.predict import predict
-from normscope_studies import hidden_state
 from normscope_studies.engine.claims import Compared, mean_over_draws, root_mean_square, spread_of
 from normscope_studies.engine.judging import conditions_of, verdict_of
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.hidden_state import STUDY, _HiddenStateConfig, claims_of, compared
+from normscope_studies.hidden_state import claims as hidden_state_claims, study as hidden_state
+from normscope_studies.hidden_state.claims import claims_of, compared
+from normscope_studies.hidden_state.config import HiddenStateConfig
+from normscope_studies.hidden_state.study import STUDY
 
-TINY = _HiddenStateConfig(
+TINY = HiddenStateConfig(
     deep=("pre-ln", "rezero"),
     deep_blocks=3,
     deep_width=32,
@@ -163,7 +165,7 @@ class TestStudy:
                 kind: replace(one, q=2 * np.array(one.q)) for kind, one in real(name, model).items()
             }
 
-        monkeypatch.setattr(hidden_state, "predict", doubled)
+        monkeypatch.setattr(hidden_state_claims, "predict", doubled)
         second, page = run_study(STUDY, TINY, pieces := Pieces(tmp_path), command="")
         assert pieces.made == []
         assert (tmp_path / "pieces" / "deep" / "pre-ln.json").read_text("utf-8") == stored

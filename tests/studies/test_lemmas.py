@@ -12,8 +12,9 @@ import pytest
 from normscope.measure import Estimate
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
+from normscope_studies.lemmas.claims import claims, pre_ln as bounded
 from normscope_studies.lemmas.measure import LemmasConfig, jacobians, post_ln, pre_ln, relu
-from normscope_studies.lemmas.study import STUDY, claims, estimated, pre_ln as bounded
+from normscope_studies.lemmas.study import STUDY, estimated
 from normscope_studies.theory import corrected
 
 SMALL = LemmasConfig(width=64, tokens=32, blocks=6, seeds=6, vectors=300, singular_width=12)

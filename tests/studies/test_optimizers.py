@@ -17,9 +17,11 @@ from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
 from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine.judging import bigram_nats
 from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowest_rates
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
+from normscope_studies.optimizers.claims import WarmupNeed, all_needs, best_ladder, claims
 from normscope_studies.optimizers.config import (
     LADDERS,
     PLACEMENTS,
@@ -28,15 +30,8 @@ from normscope_studies.optimizers.config import (
     base_config,
     cells_of,
 )
-from normscope_studies.optimizers.study import (
-    STUDY,
-    _Need,
-    all_needs,
-    best_ladder,
-    bigram_nats,
-    claims,
-    tables,
-)
+from normscope_studies.optimizers.page import tables
+from normscope_studies.optimizers.study import STUDY
 
 SMOKE: OptimizersConfig = SCALES["smoke"]
 RATES = (1e-3, 2e-3, 4e-3)
@@ -66,18 +61,18 @@ def pair_of(without: list[float], warm: list[float]) -> WarmupPair:
 @pytest.mark.parametrize(
     ("without", "warm", "expected"),
     [
-        ([4.50, 4.52, 4.49], [4.00, 4.01, 4.00], _Need.NEEDS),
-        ([4.05, 4.06, 4.04], [4.00, 4.01, 3.99], _Need.GAINS),
+        ([4.50, 4.52, 4.49], [4.00, 4.01, 4.00], WarmupNeed.NEEDS),
+        ([4.05, 4.06, 4.04], [4.00, 4.01, 3.99], WarmupNeed.GAINS),
         # Certainly above 0, and perhaps above 0.1.
-        ([4.10, 4.16, 4.13], [4.00, 4.01, 4.01], _Need.GAINS),
-        ([4.00, 4.02, 3.98], [4.01, 4.00, 4.00], _Need.DOES_NOT),
-        ([3.50, 3.52, 3.51], [4.00, 4.01, 4.00], _Need.DOES_NOT),
-        ([4.00, 4.90, 4.20], [4.00, 4.01, 4.00], _Need.UNDECIDED),
-        ([4.50], [4.00], _Need.UNDECIDED),
+        ([4.10, 4.16, 4.13], [4.00, 4.01, 4.01], WarmupNeed.GAINS),
+        ([4.00, 4.02, 3.98], [4.01, 4.00, 4.00], WarmupNeed.DOES_NOT),
+        ([3.50, 3.52, 3.51], [4.00, 4.01, 4.00], WarmupNeed.DOES_NOT),
+        ([4.00, 4.90, 4.20], [4.00, 4.01, 4.00], WarmupNeed.UNDECIDED),
+        ([4.50], [4.00], WarmupNeed.UNDECIDED),
     ],
 )
 def test_the_verdict_is_that_of_the_interval(
-    without: list[float], warm: list[float], expected: _Need
+    without: list[float], warm: list[float], expected: WarmupNeed
 ) -> None:
     pairs = {("post-ln", "adamw", 2): pair_of(without, warm)}
     assert all_needs(pairs, 0.1, unigram_nats=6.0) == {("post-ln", "adamw", 2): expected}
@@ -86,8 +81,8 @@ def test_the_verdict_is_that_of_the_interval(
 def test_what_has_not_learned_needs_nothing_and_does_without_nothing() -> None:
     key = ("post-ln", "adamw", 2)
     pairs = {key: pair_of([4.50, 4.52, 4.49], [4.00, 4.01, 4.00])}
-    assert all_needs(pairs, 0.1, unigram_nats=4.06)[key] == _Need.NEEDS
-    assert all_needs(pairs, 0.1, unigram_nats=4.05)[key] == _Need.UNLEARNED
+    assert all_needs(pairs, 0.1, unigram_nats=4.06)[key] == WarmupNeed.NEEDS
+    assert all_needs(pairs, 0.1, unigram_nats=4.05)[key] == WarmupNeed.UNLEARNED
     said = {
         claim.name: claim
         for claim in claims(
@@ -108,8 +103,8 @@ def test_one_answer_in_twenty_is_not_a_finding() -> None:
         for number in range(11)
     }
     lone = {("post-ln", "alone", 2): pair_of([4.02, 4.03, 4.03], [4.0, 4.0, 4.0])}
-    assert all_needs(lone, 0.1, 6.0)["post-ln", "alone", 2] == _Need.GAINS
-    assert all_needs(lone | gains, 0.1, 6.0)["post-ln", "alone", 2] == _Need.DOES_NOT
+    assert all_needs(lone, 0.1, 6.0)["post-ln", "alone", 2] == WarmupNeed.GAINS
+    assert all_needs(lone | gains, 0.1, 6.0)["post-ln", "alone", 2] == WarmupNeed.DOES_NOT
 
 
 def test_an_arm_stands_for_the_rate_with_the_lowest_mean_over_its_seeds() -> None:

@@ -118,7 +118,8 @@ def test_every_lemma_theorem_figure_appendix_and_score_of_the_paper_is_in_the_li
     results = "".join(section(paper, heading) for heading in ("3.2.", "3.4.", "4.2.", "A.2.", "H."))
     scores = set(
         re.findall(
-            r"(?<![\d.])\d+\.\d+(?= (?:test )?BLEU|\. As a comparison| and 2| in term|\)| validation| in 27)",
+            r"(?<![\d.])\d+\.\d+"
+            r"(?= (?:test )?BLEU|\. As a comparison| and 2| in term|\)| validation| in 27)",
             results,
         )
     )

@@ -208,9 +208,20 @@ class TestWritten:
     def test_results_hold_everything_a_reader_needs(self, tmp_path):
         _, results = studied(DiceConfig(), tmp_path)
         assert list(results) == [
-            "title", "normscope", "source_sha256", "commit", "scale", "caution", "settings", "conditions", "claims",
-            "mean", "values", "commands", "environment",
-        ]  # fmt: skip
+            "title",
+            "normscope",
+            "source_sha256",
+            "commit",
+            "scale",
+            "caution",
+            "settings",
+            "conditions",
+            "claims",
+            "mean",
+            "values",
+            "commands",
+            "environment",
+        ]
         assert results["settings"] == {"throws": 4, "faces": [6], "limit": 3.5}
         assert results["claims"][0]["found"] == f"{results['mean']:.2f}"
         assert {"torch", "processor", "threads"} <= results["environment"].keys()

@@ -2,6 +2,7 @@
 what is refused.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,8 @@ def autoregressive():
 
 def translating():
     from x_transformers import XTransformer
-    sizes = dict(enc_depth=2, enc_heads=2, enc_max_seq_len=9, dec_depth=2, dec_heads=2, dec_max_seq_len=9)
+    sizes = dict(enc_depth=2, enc_heads=2, dec_depth=2, dec_heads=2)
+    sizes |= dict(enc_max_seq_len=9, dec_max_seq_len=9)
     return XTransformer(dim=WIDTH, enc_num_tokens=30, dec_num_tokens=20, **sizes)
 
 def layers():
@@ -76,7 +78,8 @@ def triple():
 
 def mapping():
     model = encoder()
-    return {"model": model, "inputs": [torch.ones(1, 3, WIDTH)], "optimizer": torch.optim.SGD(model.parameters(), 0.1)}
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    return {"model": model, "inputs": [torch.ones(1, 3, WIDTH)], "optimizer": optimizer}
 
 INSTANCE = encoder()
 
@@ -237,6 +240,7 @@ def test_a_file_with_batches_of_its_own_is_examined_on_them(user, folder):
         "        return self.proj(x)\n"
         "def build(): return Own()\n"
         "def paired(): return Own(), torch.ones(1, 3)\n"
+        "def judged(): return Own(), torch.ones(1, 3), lambda output: output.sum()\n"
         "def batches(number): return torch.full((2, 3), float(number)), torch.tensor([0, 4])\n"
     )
     target = user("own_models.py:build")
@@ -246,7 +250,13 @@ def test_a_file_with_batches_of_its_own_is_examined_on_them(user, folder):
     assert torch.equal(target.loss(logits, target.inputs), expected)
     # Nobody has said a rate or a clip, and inputs that a function gives are what it is examined on.
     assert (target.optimizer, target.clip_norm, target.warmup_updates) == (None, None, None)
-    assert torch.equal(user("own_models.py:paired").inputs, torch.ones(1, 3))
+    paired = user("own_models.py:paired")
+    assert torch.equal(paired.inputs, torch.ones(1, 3))
+    # The file says how frequent its targets are, unless it gives a loss that may be any.
+    for found in (target, paired):
+        assert found.counting().over == "512 target tokens in 256 batches"
+        assert found.counting().nats == pytest.approx(math.log(2))
+    assert user("own_models.py:judged").counting is None
 
 
 def test_a_batch_that_the_model_does_not_take_is_told_as_training_tells_it(user, folder):
@@ -430,6 +440,10 @@ def test_a_run_of_ours(user, said, run):
     assert f"short, update {loaded.update}" in target.title
     assert_first_batch(target, loaded.model, loaded.config)
     assert "is a run, whose configuration is fixed" in said(run, "seed=2")
+    # What a model stands at that knows how frequent words are, from the text of its validation.
+    tokens = open_corpus(loaded.config.data).splits["valid"].target.tokens
+    shares = torch.bincount(torch.as_tensor(tokens).long()).double() / len(tokens)
+    assert target.counting().nats == pytest.approx(float(torch.special.entr(shares).sum()))
 
 
 def test_what_is_wrong_with_a_configuration_is_told(said, tmp_path):

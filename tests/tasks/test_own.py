@@ -42,7 +42,8 @@ class Reader(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.Embedding(11, 16)
-        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=DROPOUT, batch_first=True, norm_first=True)
+        options = {"dropout": DROPOUT, "batch_first": True, "norm_first": True}
+        layer = nn.TransformerEncoderLayer(16, 2, 32, **options)
         self.encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(16), enable_nested_tensor=False)
         self.head = nn.Linear(16, 11)
 
@@ -240,6 +241,10 @@ def test_a_comparison_trains_the_model_of_a_file_over_rates_and_warm_ups(
         wanted
     )
     assert {row["status"] for row in done.table} == {"finished"}
+    # What the file builds is Pre-LN, which the paper speaks of; of Peri-LN it says nothing.
+    assert " Own (Pre-LN)" in done.page.conclusion[1]
+    assert "Pre-LN, which was not compared" not in done.page.conclusion[1]
+    assert done.page.conclusion[1].endswith("; of Peri-LN it says nothing.")
     costs = {name: words for name, words in done.page.what if name.startswith("Cost of ")}
     # Gains and shifts of width 16 of a norm more on each of four sub-layers, and of one on the
     # embedding.
@@ -511,8 +516,10 @@ ROWS = [{"input_ids": row, "labels": row} for row in torch.arange(240).view(40, 
 
 
 def build():
-    return LlamaForCausalLM(LlamaConfig(vocab_size=17, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-                                        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=16))
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    config = LlamaConfig(vocab_size=17, max_position_embeddings=16, **sizes, **heads)
+    return LlamaForCausalLM(config)
 
 
 def batches():

@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy, layer_norm
 
 from normscope.placement import named, register
 from normscope.placement.formulas.pre_and_post import PreLN
-from normscope.theory.backward import backward, loss_gradient
+from normscope.theory.backward import backward
+from normscope.theory.loss import loss_gradient
 from normscope.theory.mixing import NOTHING
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, Update, predict, predict_or_refuse

@@ -16,7 +16,7 @@ from normscope.model.embedding import sinusoids
 from normscope.placement import named, register, registered
 from normscope.placement.formulas.pre_and_post import PreLN
 from normscope.placement.schemes import SCHEMES
-from normscope.theory.backward import _softmaxes, loss_gradient
+from normscope.theory.loss import _softmaxes, loss_gradient
 from normscope.theory.mixing import Products
 from normscope.theory.moments import Unpredictable
 from normscope.theory.predict import ModelSetting, predict

@@ -83,9 +83,16 @@ class TestMixing:
         """With matrices that keep all second moments, and no queries."""
         std = 16**-0.5
         return attention(
-            source, source, width=16, tokens=tokens, source_tokens=keys, query_std=0.0, key_std=0.0, value_std=std,
+            source,
+            source,
+            width=16,
+            tokens=tokens,
+            source_tokens=keys,
+            query_std=0.0,
+            key_std=0.0,
+            value_std=std,
             output_std=std,
-        )  # fmt: skip
+        )
 
     @TOKENS
     @given(value=PRODUCTS, gradient=PRODUCTS)
@@ -247,9 +254,14 @@ class TestFeedForward:
         inside = {} if scale == "no norm" else {scale: lambda x: x * 0.6}
         before, after = (0.6 if scale == place else 1.0 for place in ("hidden", "output"))
         expected = feed_forward(
-            self.X, width=self.WIDTH, ffn_width=self.FFN_WIDTH, tokens=self.TOKENS, activation=activation,
-            inside=inside, **self.STDS,
-        )  # fmt: skip
+            self.X,
+            width=self.WIDTH,
+            ffn_width=self.FFN_WIDTH,
+            tokens=self.TOKENS,
+            activation=activation,
+            inside=inside,
+            **self.STDS,
+        )
         generator, draws = torch.Generator().manual_seed(2), 600
         first, gate = (
             drawn(draws, self.STDS["ffn_in_std"], self.WIDTH, self.FFN_WIDTH, generator=generator)

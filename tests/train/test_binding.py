@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from normscope.errors import UserError
-from normscope.limits.ours import sealed_lines
+from normscope.limits.kinds import sealed_lines
 from normscope.runs import run
 from normscope.runs.trained import load_run
 from normscope.train import RunFolder

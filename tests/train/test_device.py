@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from normscope.errors import UserError
+from normscope.train import device
 from normscope.train.device import (
     autocast,
     available_cores,
@@ -87,6 +88,35 @@ def test_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPat
     assert available_cores() == 7
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert available_cores() == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "threads"),
+    [
+        (None, 8),
+        ("", 8),
+        ("3", 3),
+        (" 3 ", 3),
+        ("1", 1),
+        ("4,2", 4),
+        ("8", 8),
+        ("64", 8),
+        ("0", 8),
+        ("-2", 8),
+        ("2.5", 8),
+        ("many", 8),
+        ("²", 8),
+        ("9" * 5000, 8),
+    ],
+)
+def test_threads_are_cores_and_no_more_than_openmp_is_allowed(
+    said: str | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "available_cores", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if said is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+    assert device.allowed_threads() == threads
 
 
 def test_other_instructions_of_the_same_processor_are_a_change_of_machine(

@@ -87,7 +87,10 @@ def test_a_shorter_run_than_there_is_is_refused_unless_it_goes_back(
 ) -> None:
     with pytest.raises(
         UserError,
-        match=r"trained for 12 updates, and .* asks for 9; .* go back with --from-step 8 .from_step=8 in Python., ",
+        match=(
+            r"trained for 12 updates, and .* asks for 9; .* go back with --from-step 8 "
+            r".from_step=8 in Python., "
+        ),
     ):
         run.train_run(tiny(*SETTINGS, "train.duration=9"), copy)
     assert result(copy, 12) == result(short, 12)

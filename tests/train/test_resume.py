@@ -184,7 +184,7 @@ def test_a_changed_machine_is_noted_and_automatic_settings_stay_as_they_were(
     folder = unfinished(6)
     file = folder / "environment.json"
     environment = resealed(file, torch="1.0")
-    monkeypatch.setattr(resolving, "available_cores", lambda: 64)
+    monkeypatch.setattr(resolving, "allowed_threads", lambda: 64)
     notes: list[str] = []
     run.train_run(tiny(*SHORT, "train.threads='auto'"), folder, say=notes.append)
     assert len(notes) == 1

@@ -22,9 +22,13 @@ from tiny import result, tiny
 ROOT = Path(__file__).parents[2]
 RESULTS = ("demo", "multi30k_cpu", "multi30k_tiny", "placements_cpu", "placements_cpu_newer")
 STUCK = tiny(
-    "optimizer.peak_lr=1e-9", "schedule.warmup_updates=2", "train.duration=12", "train.validate_every=2",
-    "train.checkpoint_every=5", "train.keep_checkpoints=9",
-)  # fmt: skip
+    "optimizer.peak_lr=1e-9",
+    "schedule.warmup_updates=2",
+    "train.duration=12",
+    "train.validate_every=2",
+    "train.checkpoint_every=5",
+    "train.keep_checkpoints=9",
+)
 """Its loss stays that of its initial weights, which is above the unigram baseline."""
 LEARNS = replaced(STUCK, optimizer__peak_lr=6e-2, train__duration=16, train__validate_every=4)
 """Above 4.6 nats at its first three validations, and below at the fourth."""

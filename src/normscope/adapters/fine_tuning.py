@@ -72,7 +72,7 @@ def fine_tuned(
     called after every update; what it raises ends the training. Raises UserError where
     transformers or accelerate is not installed.
     """
-    transformers = load_trainer()
+    transformers: Any = load_trainer()
     updates = recipe.updates(len(train))
     every = max(1, updates // _LOGGED)
 

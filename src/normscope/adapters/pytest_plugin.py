@@ -35,13 +35,15 @@ def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
         from ..doctor.diagnose import diagnose
         from ..doctor.lint.linter import silenced_in
         from ..doctor.result import Severity
+        from ..errors import no_end
 
         if fail_on not in tuple(Severity):
             raise ValueError(f"fail_on={fail_on!r}; choose one of {', '.join(Severity)}")
         silenced = (*silenced_in(request.config.rootpath), *options.pop("silenced", ()))
-        diagnosis = diagnose(
-            model, batch, loss=loss, silenced=silenced, **{"advise": False, **options}
-        )
+        with no_end():
+            diagnosis = diagnose(
+                model, batch, loss=loss, silenced=silenced, **{"advise": False, **options}
+            )
         least = Severity(fail_on).rank
         if findings := [
             finding for finding in diagnosis.findings if finding.severity.rank >= least

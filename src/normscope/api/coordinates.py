@@ -40,12 +40,15 @@ _DRAWN = 8
 """Modules in the chart: those of the steepest slopes."""
 
 
+# U = updates, from 0; S = seeds; X = widths
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ModuleSizes:
     """One module's output over updates and widths."""
 
     sizes: NDArray[np.float64]
-    """Mean |activation| by update from 0, seed and width."""
+    """(U, S, X) Mean |activation|."""
     slopes: tuple[Estimate, ...]
     """By update: the slope of log size over log width, its mean over seeds with the 95 %
     interval.
@@ -127,23 +130,35 @@ class CoordinateCheck:
         return [(name or "the model", said[name], one.growth) for name, one in self.modules.items()]
 
     def _panels(self) -> list[Panel]:
-        steepest = sorted(
-            self.modules, key=lambda name: -float(np.nan_to_num(self.modules[name].slopes[-1].mean))
-        )
+        def last_slope(name: str) -> float:
+            return float(np.nan_to_num(self.modules[name].slopes[-1].mean))
+
+        steepest = sorted(self.modules, key=last_slope, reverse=True)
         drawn = [name for name in self.modules if name in steepest[:_DRAWN]]
-        over_width, over_updates = list[Series](), list[Series]()
+        over_width: list[Series] = []
+        over_updates: list[Series] = []
         for hue, name in enumerate(drawn):
-            sizes, slopes = self.modules[name].sizes[-1], self.modules[name].slopes
-            look, updates = Series(label=name or "the model", hue=hue), range(len(slopes))
-            low, middle, high = (
-                edge.tolist()
-                for edge in (sizes.min(0), np.exp(np.log(sizes).mean(0)), sizes.max(0))
+            look = Series(label=name or "the model", hue=hue)
+            sizes_SX = self.modules[name].sizes[-1]
+            over_width.append(
+                replace(
+                    look,
+                    x=self.widths,
+                    y=np.exp(np.log(sizes_SX).mean(0)).tolist(),
+                    low=sizes_SX.min(0).tolist(),
+                    high=sizes_SX.max(0).tolist(),
+                )
             )
-            over_width.append(replace(look, x=self.widths, y=middle, low=low, high=high))
-            low, middle, high = (
-                [float(getattr(one, end)) for one in slopes] for end in ("low", "mean", "high")
+            slopes = self.modules[name].slopes
+            over_updates.append(
+                replace(
+                    look,
+                    x=range(len(slopes)),
+                    y=[float(one.mean) for one in slopes],
+                    low=[float(one.low) for one in slopes],
+                    high=[float(one.high) for one in slopes],
+                )
             )
-            over_updates.append(replace(look, x=updates, y=middle, low=low, high=high))
         after = f"After {counted(self.updates, 'update')}"
         slope = "slope of log size over log width"
         return [
@@ -201,41 +216,41 @@ def coordinate_check(
         raise ValueError(
             f"updates must be 1 or more and seeds 2 or more, got {updates} and {seeds}"
         )
-    given, found = _batches_of(batches, loss), dict[str, NDArray[np.float64]]()
-
-    def make(model: nn.Module) -> torch.optim.Optimizer:
-        if callable(optimizer):
-            return optimizer(model)
-        listed = OPTIMIZERS[optimizer]
-        config = OptimizerConfig(
-            name=optimizer,
-            peak_lr=rate,
-            momentum=listed.usual_momentum,
-            weight_decay=listed.usual_weight_decay,
-            groups=DECAY_EVERYWHERE,
-        )
-        return make_optimizer(model, config)
-
+    given = _batches_of(batches, loss)
+    make = optimizer if callable(optimizer) else _maker(optimizer, rate)
+    found: dict[str, NDArray[np.float64]] = {}
     for seed in range(seeds):
         for at, width in enumerate(widths):
             with random_state_kept():
                 torch.manual_seed(seed)
                 seen = _sizes(build(width), make, given, updates)
             for name, sizes in seen.items():
-                found.setdefault(name, np.full((updates + 1, seeds, len(widths)), np.nan))[
-                    :, seed, at
-                ] = sizes
-    everywhere = {name: sizes for name, sizes in found.items() if not np.isnan(sizes).any()}
-    modules = {
-        name: _ModuleSizes(
-            sizes=sizes, slopes=tuple(_slope(widths, of_update) for of_update in sizes)
-        )
-        for name, sizes in everywhere.items()
-    }
+                if name not in found:
+                    found[name] = np.full((updates + 1, seeds, len(widths)), np.nan)
+                found[name][:, seed, at] = sizes
+    modules = {}
+    for name, sizes_USX in found.items():
+        at_every_width = not np.isnan(sizes_USX).any()
+        if at_every_width:
+            slopes = tuple(_slope(widths, sizes_SX) for sizes_SX in sizes_USX)
+            modules[name] = _ModuleSizes(sizes=sizes_USX, slopes=slopes)
     own = None if callable(optimizer) else rate
     return CoordinateCheck(
         widths=tuple(widths), updates=updates, seeds=seeds, rate=own, modules=modules
     )
+
+
+def _maker(name: OptimizerName, rate: float) -> Callable[[nn.Module], torch.optim.Optimizer]:
+    """Returns what makes that optimiser of a model, with its usual momentum and decay."""
+    listed = OPTIMIZERS[name]
+    config = OptimizerConfig(
+        name=name,
+        peak_lr=rate,
+        momentum=listed.usual_momentum,
+        weight_decay=listed.usual_weight_decay,
+        groups=DECAY_EVERYWHERE,
+    )
+    return lambda model: make_optimizer(model, config)
 
 
 def _slope(widths: Sequence[int], sizes_SX: NDArray[np.float64]) -> Estimate:

@@ -4,7 +4,7 @@ another placement.
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -63,8 +63,7 @@ def diagnose(
     weights. wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
     configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
     rule to leave out, or several.
-    watch: told of each stage as it begins, of how many of its parts are done, and of how many there
-    are.
+    watch: told of each stage as it begins, with how many of its parts are done and how many it has.
 
     A model with weights that are infinite or NaN is looked at with 0 in their place, without
     gradients or advice, and the rule that finds them is the only one that is asked.
@@ -73,25 +72,16 @@ def diagnose(
     ValueError for a model that cannot be looked at or that no inputs can be drawn for, a loss that
     is not finite, an unknown optimiser, placement or rule, or a rate that is not positive.
     """
-    if batch is None:
-        try:
-            batch, drawn_loss = sampled(
-                model, SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
-            )
-        except UserError as error:
-            raise ValueError(str(error)) from error
-        loss = loss or drawn_loss
+    batch, loss = _batch_and_loss(model, batch, loss, tokens, sequences, seed)
     return diagnosed(
         model,
         batch,
-        loss=loss or own_loss(model, batch),
+        loss=loss,
         optimizer=optimizer,
         wanted_rate=wanted_rate,
         wanted_warmup_updates=wanted_warmup_updates,
         loading=loading,
-        wanted_placement=named(wanted_placement).name
-        if wanted_placement
-        else configured_placement(model),
+        wanted_placement=_name_of(wanted_placement) or configured_placement(model),
         clip_norm=clip_norm,
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,
@@ -100,13 +90,41 @@ def diagnose(
     )
 
 
+def _batch_and_loss(
+    model: nn.Module,
+    batch: Inputs | None,
+    loss: Callable[..., Tensor] | None,
+    tokens: int,
+    sequences: int,
+    seed: int,
+) -> tuple[Inputs, Callable[..., Tensor] | None]:
+    """Returns what was given, or random inputs and their loss; without a loss, what the model
+    computes itself from inputs that have labels, and None for others.
+
+    Raises ValueError where no inputs can be drawn.
+    """
+    if batch is None:
+        drawing = SampleSettings(tokens=tokens, sequences=sequences, seed=seed)
+        try:
+            batch, drawn_loss = sampled(model, drawing)
+        except UserError as error:
+            raise ValueError(str(error)) from error
+        loss = loss or drawn_loss
+    return batch, loss or own_loss(model, batch)
+
+
+def _name_of(placement: str | None) -> str | None:
+    """Returns the name that a placement is registered by. Raises ValueError for an unknown one."""
+    return named(placement).name if placement else None
+
+
 @checked
 def transplant(
     model: nn.Module,
     to: str,
     *,
     inputs: Inputs | None = None,
-    initialise: Literal["draw", "keep"] = "draw",
+    initialise: Literal["draw", "keep"] | None = None,
     stack: str | None = None,
     optimizer: Optimizer | None = None,
 ) -> nn.Module:
@@ -117,9 +135,11 @@ def transplant(
     transplanted model of transformers, has written: then the model gets the weights that lie there.
     inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
     tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
-    initialise: "draw" draws the sub-layers' matrices from torch's generator as the placement wants
-    them, and puts norms back to where they start; "keep" leaves trained weights alone, and
-    `model.transplanted.change` says how much the outputs changed, 0 where they are the same bits.
+    initialise: "draw" draws the plain matrices of attention and feed-forward from torch's generator
+    as the placement wants them, and puts norms back to where they start, but for what is frozen;
+    "keep" leaves all weights alone, and `model.transplanted.change` says how much the outputs
+    changed, 0 where they are the same bits. Without it, a model that shows a sign of having been
+    trained keeps its weights, and others are drawn; `model.transplanted.reason` says why.
     stack: the name of the residual stream that is meant, where a model has several that are not an
     encoder and its decoder. optimizer: one that was made before, of the model's parameters: it gets
     what the placement adds as a group with the settings of its first one, and where weights are
@@ -144,12 +164,21 @@ def transplant(
     if folder is not None:
         restore(model, folder, inputs)
     else:
-        surgery.transplant(model, named(to), inputs, initialise=initialise, stack=stack)
+        known = bool(optimizer and optimizer.state)
+        surgery.transplant(
+            model,
+            named(to),
+            inputs,
+            initialise=initialise,
+            stack=stack,
+            trained="its optimizer has taken steps" if known else "",
+        )
     if optimizer is not None:
         added = [one for one in model.parameters() if id(one) not in before]
         if added:
             optimizer.add_param_group({**optimizer.param_groups[0], "params": added})
-        if folder is not None or initialise == "draw":
+        done: Any = model.transplanted
+        if folder is not None or done.initialise == "draw":
             optimizer.state.clear()
     return model
 

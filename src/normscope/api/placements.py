@@ -10,8 +10,9 @@ from ..catalogue.details import Details, details
 from ..catalogue.rows import PlacementRow, Size, row, rows, sized
 from ..catalogue.views import details_html, details_view, list_html, list_table
 from ..choosing.case import ModelToTrain
-from ..choosing.choice import EvidenceForModel as Found, choose as chosen, plain
+from ..choosing.choice import EvidenceForModel as Found, choose as chosen
 from ..choosing.parts import choice_view, parts
+from ..choosing.recommending import plain
 from ..optim.optimizers import OptimizerName
 from ..placement import named
 from ..placement.base import ModelKind

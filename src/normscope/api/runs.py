@@ -11,7 +11,7 @@ from torch import nn
 
 from ..decode.search import BeamConfig
 from ..decode.translate import translate_lines
-from ..errors import UserError
+from ..errors import UserError, no_end
 from ..report.notebook import fragment, picture, table
 from ..report.words import significant
 from ..runs import config as configs, trained
@@ -24,6 +24,7 @@ from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
 from ..train.metrics import Event
+from ..train.record import UPDATE, RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,9 +103,9 @@ class Run:
     @property
     def losses(self) -> dict[str, RunLosses]:
         """The losses of the updates as "train", and those of the validations as "valid"."""
-        events = self.events
+        record = RunFolder(self.folder).record()
         return {
-            name: _losses(events, kind)
+            name: _losses(record, kind)
             for name, kind in (("train", "update"), ("valid", "validation"))
         }
 
@@ -114,6 +115,7 @@ class Run:
 
         return panels_figure([self._panel()], columns=1)
 
+    @no_end()
     def evaluate(
         self,
         split: str = "valid",
@@ -242,9 +244,8 @@ def configuration(config: Configuration | GivenConfig, settings: Mapping[str, An
     return configs.replaced(made, **settings) if settings else made
 
 
-def _losses(events: Iterable[Event], kind: str) -> RunLosses:
-    found = [event for event in events if event["event"] == kind]
-    return RunLosses(
-        updates=np.array([event["update"] for event in found], dtype=np.int64),
-        nats=np.array([event["nll_nats"] for event in found], dtype=np.float64),
-    )
+def _losses(record: RunRecord, kind: str) -> RunLosses:
+    """Those that are known."""
+    updates, nats = record.column(kind, UPDATE), record.column(kind, "nll_nats")
+    known = np.isfinite(nats)
+    return RunLosses(updates=updates[known].astype(np.int64), nats=nats[known])

@@ -147,6 +147,10 @@ def in_order() -> list[type[Placement]]:
 def row(placement: type[Placement], size: Size) -> PlacementRow:
     """One placement for a model of that size."""
     defined = size.model in placement.models
+    stacks = {}
+    if defined:
+        for kind, shape in size.shapes.items():
+            stacks[kind] = facts(placement, shape)  # type: ignore[arg-type]
     return PlacementRow(
         name=placement.name,
         title=placement.title,
@@ -154,9 +158,7 @@ def row(placement: type[Placement], size: Size) -> PlacementRow:
         year=placement.year,
         citation=placement.citation,
         models=list(placement.models),
-        stacks={kind: facts(placement, shape) for kind, shape in size.shapes.items()}
-        if defined
-        else {},  # type: ignore[arg-type]
+        stacks=stacks,
         general_formula=[] if defined else lines(placement),
     )
 

@@ -14,8 +14,9 @@ from rich.text import Text
 
 from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR
-from .choice import GROUPS, EvidenceForModel, QuestionAnswers, published_near, recommended
+from .choice import GROUPS, EvidenceForModel, QuestionAnswers, published_near
 from .evidence import AdviceClaim, Published
+from .recommending import recommended
 
 _FIRST = 3
 """So many of a group are named in short."""

@@ -15,7 +15,7 @@ import typer
 from ..errors import UserError, user_errors
 from ..settings.files import is_run
 from . import shared
-from .console import note, stderr, tell
+from .console import note, stderr, tell_commands
 from .display import GridDisplay, end_of, print_summary
 from .options import described_by
 
@@ -92,11 +92,11 @@ def compare(
         seeds=seeds,
     )
     folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    cells = grid.cells(base, folder)
+    cells = grid.cells(base, folder, elsewhere=dry_run)
     if dry_run:
         from ..compare.compare import prepare
 
-        tell(*prepare(cells, folder, StopRule.of(stop_when)))
+        tell_commands(prepare(cells, folder, StopRule.of(stop_when)))
         return
     _compare(cells, folder, processes, stop_when, evaluate=evaluate, title=title, defaults=defaults)
 

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any, Self, TextIO, cast
@@ -223,6 +223,12 @@ def tell(*lines: str) -> None:
     """
     for line in lines:
         print(broken(line, columns()), flush=True)
+
+
+def tell_commands(commands: Iterable[str]) -> None:
+    """Print commands on standard output, one a line whatever its length: a shell may read them."""
+    for command in commands:
+        print(command, flush=True)
 
 
 def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> None:

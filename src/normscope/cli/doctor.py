@@ -13,14 +13,19 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, place_in_user_code, user_errors
+from ..limits import kinds
+from ..limits.inset import CARD
+from ..report.words import printable
 from .console import LateStages, StageDisplay, columns, print_history, standard_output, stderr
 from .options import described_by
 from .shared import (
     Imports,
     Trust,
     refuse_missing_target,
+    refuse_no_place,
     refuse_unwritable,
     run_imports,
+    write_inset,
     write_text,
 )
 
@@ -88,9 +93,9 @@ def doctor(
     weights, and tell its streams, placements and formulas alone: a model of any size in seconds.
     silence: Leave out this rule, beside those silenced in pyproject.toml. log: Explain the spikes
     and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's trainer_state.json,
-    TensorBoard's event files, W&B's wandb-history.jsonl. No TARGET is needed. annotate: Print each
-    finding as a line for other programs too: github (annotations of a workflow), or gcc (file:line:
-    severity: message, for editors). rules: List all rules and exit.
+    TensorBoard's event files, W&B's, or lines of JSON (.jsonl) with a step and a loss. No TARGET is
+    needed. annotate: Print each finding as a line for other programs too: github (annotations of a
+    workflow), or gcc (file:line: severity: message, for editors). rules: List all rules and exit.
     """
     if rules:
         _list_rules()
@@ -115,14 +120,16 @@ def doctor(
             ".md"
         )
     json_file = None if as_json in (None, _STDOUT) else Path(str(as_json))
-    for option, file in (
-        ("--html", html),
-        ("--json", json_file),
-        ("--card", card),
-        ("--card", drawn),
+    for option, file, kind in (
+        ("--html", html, kinds.PAGE),
+        ("--json", json_file, kinds.DIAGNOSIS),
+        ("--card", drawn, kinds.BADGE),
     ):
         if file is not None:
-            refuse_unwritable(option, file)
+            refuse_unwritable(option, file, kind)
+    if card is not None:
+        refuse_no_place("--card", card, CARD.kind)
+        CARD.set_into(card, "")
     if target is None and log is not None:
         optimizer = _known_optimizer(optimizer)
         for option, written in (("--html", html), ("--card", card)):
@@ -148,9 +155,9 @@ def doctor(
         optimizer = _known_optimizer(optimizer)
         silenced = _silenced(silence)
         run_imports(imports)
-        from ..history.joined import lasting, peak_of
+        from ..history.joined import in_question, peak_of
         from ..targets import opened, opened_on_meta
-        from ..targets.logs import explained_log, explained_run
+        from ..targets.logs import beside_model, explained_log, explained_run
 
         if trust:
             from ..targets.runs import trust_target
@@ -164,7 +171,9 @@ def doctor(
         else:
             history = explained_run(target) if log is None else explained_log(log)
             found = opened(target, settings, tokens=tokens, sequences=sequences, seed=seed)
-            if rate is None and log is not None and history is not None and lasting(history):
+            if history is not None:
+                history = beside_model(history, classes=None, counting=found.counting)
+            if rate is None and log is not None and history is not None and in_question(history):
                 rate, warmup = peak_of(history.history)
                 found = found if warmup is None else replace(found, warmup_updates=warmup)
         watch(f"looking at {found.title}", 0, 1)
@@ -181,6 +190,8 @@ def doctor(
                 smaller[0], version, optimizer or found.optimizer or "adam"
             )
         diagnosis = _diagnosed(found, silenced, measured, watch)
+        if history is not None:
+            history = beside_model(history, classes=diagnosis.measured.classes, counting=None)
     from ..doctor.result import worst_of
 
     compared = shlex.quote(found.compared) if found.compared else ""
@@ -188,8 +199,8 @@ def doctor(
     from ..doctor.report import card as model_card
 
     if card is not None and drawn is not None:
-        write_text("--card", drawn, model_card.badge(diagnosis))
-        write_text("--card", card, model_card.card(diagnosis, drawn.name))
+        write_text("--card", drawn, model_card.badge(diagnosis), kinds.BADGE)
+        write_inset("--card", card, model_card.card(diagnosis, drawn.name), CARD)
         if as_json != _STDOUT:
             standard_output().print(f"written: {card} and {drawn}", soft_wrap=True)
     if annotate is not None:
@@ -212,7 +223,7 @@ def _explain_alone(log: Path, as_json: str | None, fail_on: str) -> None:
     else:
         print_history(history)
         if as_json is not None:
-            write_text("--json", Path(as_json), text + "\n")
+            write_text("--json", Path(as_json), text + "\n", kinds.DIAGNOSIS)
             typer.echo(f"written: {as_json}")
     if _as_bad_as(fail_on, history.severity):
         raise typer.Exit(1)
@@ -338,7 +349,7 @@ def _write(
     as_json: str | None,
     history: "Explanation | None" = None,
 ) -> None:
-    from ..history.joined import verdict_lines, verdict_rows
+    from ..history.joined import first_lines, verdict_lines, verdict_rows
 
     verdict = [] if history is None else verdict_rows(history, diagnosis)
     if html is not None:
@@ -350,7 +361,7 @@ def _write(
             from ..history.section import section
 
             shown = section(history, verdict)
-        write_text("--html", html, render_doctor(diagnosis, RULES, shown))
+        write_text("--html", html, render_doctor(diagnosis, RULES, shown), kinds.PAGE)
     explained = (
         {} if history is None else {"history": history.to_json() | {"verdict": dict(verdict)}}
     )
@@ -359,7 +370,7 @@ def _write(
         typer.echo(text)
         return
     if as_json is not None:
-        write_text("--json", Path(as_json), text + "\n")
+        write_text("--json", Path(as_json), text + "\n", kinds.DIAGNOSIS)
     from ..doctor.lint.linter import reasons
     from ..doctor.report.text import terminal_page
 
@@ -374,6 +385,11 @@ def _write(
     for file in (html, as_json):
         if file is not None:
             console.print(f"written: {file}", soft_wrap=True)
+    if verdict:
+        # The page is longer than a terminal: what to do stands last as well.
+        typer.echo("\nwhat to do:")
+        for line in first_lines(verdict, columns()):
+            typer.echo(printable(line))
 
 
 def _as_bad_as(severity: str, worst: "Severity | None") -> bool:

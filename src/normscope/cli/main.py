@@ -4,13 +4,14 @@ came back.
 
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from .. import __version__
-from ..errors import UserError, not_installed
+from ..errors import UserError, installation, is_installed_for_training, not_installed
 from ..processes.surroundings import hold_lifeline
 from .console import say, show_what_the_terminal_has, tell
 from .shared import WholeLines
@@ -67,26 +68,59 @@ def _version(show: bool) -> None:
         raise typer.Exit
 
 
-START = """NormScope: what does the placement of normalisation do to a Transformer, and does it need warm-up?
+_TRAINING = {
+    "normscope demo": (
+        "Train Post-LN and Pre-LN, with warm-up and without, in about two minutes; open "
+        "demo/report.html afterwards."
+    ),
+    "normscope compare my.toml --placements post-ln,pre-ln": (
+        "Train several placements on your own data and write a report."
+    ),
+}
+"""Commands that one may begin with and what they do, of those that need the extra "train"."""
+_LOOKING = {
+    "normscope doctor my_model.py:build": (
+        "Find the placement of every sub-layer of a model of yours, what is wrong with it, and a "
+        "learning rate for it."
+    ),
+    "normscope predict pre-ln post-ln --blocks 48": (
+        "Predict the size of the hidden state and of the gradients over depth from theory, "
+        "without a model."
+    ),
+    "normscope placements": "List every placement with its formula; --long adds source and cost.",
+    "normscope choose --blocks 24 --width 1024 --optimizer muon": (
+        "Say which placements, rates and warm-ups the evidence supports for a model, and what is "
+        "not known."
+    ),
+}
+"""The same of the others."""
 
-Where to start:
 
-  normscope demo
-      Train Post-LN and Pre-LN, with warm-up and without, in about two minutes; open demo/report.html afterwards.
-  normscope doctor my_model.py:build
-      Find the placement of every sub-layer of a model of yours, what is wrong with it, and a learning rate for it.
-  normscope predict pre-ln post-ln --blocks 48
-      Predict the size of the hidden state and of the gradients over depth from theory, without a model.
-  normscope placements
-      List every placement with its formula; --long adds source and cost.
-  normscope choose --blocks 24 --width 1024 --optimizer muon
-      Say which placements, rates and warm-ups the evidence supports for a model, and what is not known.
-  normscope compare my.toml --placements post-ln,pre-ln
-      Train several placements on your own data and write a report.
+def start() -> str:
+    """What a newcomer reads who types `normscope` alone: what works in this installation first."""
+    if is_installed_for_training():
+        demo, compare = _TRAINING.items()
+        parts = [_listed([demo, *_LOOKING.items(), compare])]
+    else:
+        parts = [
+            _listed(_LOOKING.items()),
+            f"What trains takes more libraries: {installation('train')}. Then:",
+            _listed(_TRAINING.items()),
+        ]
+    return "\n\n".join(
+        [
+            "NormScope: what does the placement of normalisation do to a Transformer, and does it "
+            "need warm-up?",
+            "Where to start:",
+            *parts,
+            "All verbs: normscope --help. One verb: normscope compare --help. Names complete in "
+            "your shell after normscope --install-completion.",
+        ]
+    )
 
-All verbs: normscope --help. One verb: normscope compare --help. Names complete in your shell after \
-normscope --install-completion."""
-"""What a newcomer reads who types `normscope` alone."""
+
+def _listed(commands: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"  {command}\n      {what}" for command, what in commands)
 
 
 def _main(
@@ -106,7 +140,7 @@ def _main(
     Type `normscope` alone for where to start, and `normscope VERB --help` for one verb.
     """
     if context.invoked_subcommand is None:
-        tell(START)
+        tell(start())
 
 
 def main() -> None:

@@ -137,9 +137,11 @@ def explanations(docstring: str, names: Collection[str]) -> dict[str, str]:
 
 def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) -> inspect.Parameter:
     option = f"--{parameter.name.replace('_', '-')}"
-    kind, *notes = get_args(parameter.annotation) if get_origin(parameter.annotation) is Annotated else (
-        parameter.annotation,
-    )  # fmt: skip
+    kind, *notes = (
+        get_args(parameter.annotation)
+        if get_origin(parameter.annotation) is Annotated
+        else (parameter.annotation,)
+    )
     own = next(
         (note for note in notes if isinstance(note, OptionInfo | ArgumentInfo)), typer.Option()
     )
@@ -161,8 +163,7 @@ def help_of(source: _Parameter, notations: Collection[str]) -> str:
     """
     said, by_default, default = source.words.partition("By default ")
     told = " ".join([said.strip(), *notations])
-    if not source.as_typed and not re.match(
-        r"\w+:", told
-    ):  # a value that is explained is written as it is typed
+    # A value that is explained is written as it is typed.
+    if not source.as_typed and not re.match(r"\w+:", told):
         told = told[:1].upper() + told[1:]
     return f"{told}  [default: {default.removesuffix('.')}]" if by_default else told

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import UserError, user_errors
+from ..limits.kinds import WIRING
 from . import shared
 from .console import columns, standard_output
 from .options import described_by
@@ -52,11 +53,15 @@ def choose(
     names = shared.placement_names(placements or ())
     with user_errors(ValueError):
         case = ModelToTrain(
-            model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens
-        )  # type: ignore[arg-type]
+            model=model,  # type: ignore[arg-type]
+            blocks=blocks,
+            width=width,
+            optimizer=optimizer,
+            tokens=tokens,
+        )
         found = chosen(case, () if names == ["all"] else names)
     if as_json:
-        from ..choosing.choice import plain
+        from ..choosing.recommending import plain
 
         typer.echo(json.dumps(plain(found), ensure_ascii=False, indent=1))
         return
@@ -166,7 +171,7 @@ def show(
     from ..placement import named, registered
 
     if svg is not None:
-        shared.refuse_other_picture("--svg", svg)
+        shared.refuse_other_picture("--svg", svg, WIRING)
     size = _size(model, blocks, width, ffn_width, heads, imports)
     asked = shared.placement_names(names)
     if asked == ["all"]:
@@ -180,7 +185,7 @@ def show(
     if svg is not None:
         from ..catalogue.wiring_svg import diagram
 
-        shared.write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]))
+        shared.write_text("--svg", svg, diagram(found[asked[0]], drawn[asked[0]]), WIRING)
     if as_json:
         data = {name: asdict(one) for name, one in found.items()}
         typer.echo(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import user_errors
+from ..limits.kinds import CHART
 from .options import described_by
 from .shared import (
     Imports,
@@ -61,7 +62,7 @@ def predict(
     from ..theory.predict import ModelSetting
 
     if plot is not None:
-        refuse_other_picture("--plot", plot)
+        refuse_other_picture("--plot", plot, CHART)
     run_imports(imports)
     values: dict[str, Any] = {
         "stack": stack,
@@ -69,8 +70,6 @@ def predict(
         "loops": loops,
         "width": width,
         "heads": heads,
-    }
-    values |= {
         "tokens": tokens,
         "vocabulary": vocabulary,
         "setting": setting,
@@ -80,8 +79,13 @@ def predict(
     with user_errors(ValueError):
         model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
         prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))
+    _show(prediction, as_json=as_json, plot=plot)
+
+
+def _show(prediction: "Prediction", *, as_json: bool, plot: Path | None) -> None:
+    """Writes the curves where they were asked for, and prints the prediction."""
     if plot is not None:
-        write_text("--plot", plot, prediction.svg())
+        write_text("--plot", plot, prediction.svg(), CHART)
     if as_json:
         typer.echo(json.dumps(prediction.to_dict()))
         return

@@ -6,6 +6,7 @@ same of what reaches it by another way."""
 
 import os
 import signal
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..errors import UserError, user_errors
+from ..errors import UserError, no_end, user_errors
+from ..limits.inset import Inset
+from ..limits.kinds import FileKind
+from ..limits.ours import refuse_other, refuse_part
 from ..settings.files import GivenConfig, given_config, named_files, refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
@@ -183,18 +187,18 @@ def amount(text: str | float) -> float:
         raise UserError(f"{text!r} is no number; write it such as 5B, 300M or 1.5e9") from None
 
 
-def refuse_unwritable(option: str, file: Path) -> None:
+def refuse_unwritable(option: str, file: Path, kind: FileKind) -> None:
     """Raise UserError where `file`, given with `option`, cannot be written: to be asked before long
     work.
     """
-    from ..limits.ours import refuse_other
-
-    refuse_no_place(option, file)
-    refuse_other(file)
+    refuse_no_place(option, file, kind)
+    refuse_other(file, kind)
 
 
-def refuse_no_place(option: str, file: Path) -> None:
-    """Raise UserError where there can be no file of that name."""
+def refuse_no_place(option: str, file: Path, kind: FileKind) -> None:
+    """Raise UserError where there can be no file of that name, or where a run, a corpus or another
+    folder of ours has one that is not of this kind.
+    """
     if file.is_dir() or not file.parent.is_dir():
         raise UserError(
             f"{option} {file}: {'is a folder' if file.is_dir() else 'its folder does not exist'}"
@@ -203,9 +207,10 @@ def refuse_no_place(option: str, file: Path) -> None:
         raise UserError(
             f"{option} {file}: no permission to write into {file.parent}; name another folder"
         )
+    refuse_part(file, kind)
 
 
-def refuse_other_picture(option: str, file: Path) -> None:
+def refuse_other_picture(option: str, file: Path, kind: FileKind) -> None:
     """Raise UserError where `file` has the name of another kind of picture than SVG, or cannot be
     written.
     """
@@ -214,16 +219,31 @@ def refuse_other_picture(option: str, file: Path) -> None:
             f"{option} {file}: a picture is written as SVG; name a file such as "
             f"{file.with_suffix('.svg')}"
         )
-    refuse_unwritable(option, file)
+    refuse_unwritable(option, file, kind)
 
 
-def write_text(option: str, file: Path, text: str) -> None:
+def write_text(option: str, file: Path, text: str, kind: FileKind) -> None:
     """Write a file that the user named with `option`. Raises UserError where that cannot be."""
     from ..files import write_over
 
-    refuse_no_place(option, file)
+    refuse_no_place(option, file, kind)
     with user_errors(OSError, said=lambda error: f"cannot write {file}: {error.strerror}"):
-        write_over(file, text)
+        write_over(file, text, kind)
+
+
+def write_inset(option: str, file: Path, text: str, inset: Inset) -> None:
+    """Write what has a place of its own in a file that the user named with `option`, and leave the
+    rest of it, and its mode, as they are. Raises UserError where that cannot be.
+    """
+    from ..files import write_atomically
+
+    refuse_no_place(option, file, inset.kind)
+    content = inset.set_into(file, text)
+    with user_errors(OSError, said=lambda error: f"cannot write {file}: {error.strerror}"):
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else None
+        write_atomically(file, content)
+        if mode is not None:
+            file.chmod(mode)
 
 
 def as_asked(make: Callable[..., Any], *given: Any, **values: Any) -> Any:
@@ -244,22 +264,27 @@ VERBS = {
 
 
 class WholeLines(TyperGroup):
-    """A list of verbs whose first sentences are wrapped and not cut; those of `normscope` itself
+    """Verbs, in a list whose first sentences are wrapped and not cut; those of `normscope` itself
     stand in groups.
 
     For a verb or an option that was removed it names what to use instead.
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the verb that is typed first. Raises UserError for one that was removed."""
+        """Finds the verb that is typed first. Raises UserError for one that was removed."""
         if args[0] not in self.commands and not ctx.resilient_parsing:
             _refuse_removed(ctx, args[0])
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb. Raises UserError where it is given an option that was removed."""
+        """Runs the verb.
+
+        Raises UserError where it is given an option that was removed, and where code of the user's
+        that it runs asks for the end of the program.
+        """
         try:
-            return super().invoke(ctx)
+            with no_end():
+                return super().invoke(ctx)
         except Exception as error:
             # Known by what it says: the class of an unknown option's error lies in click or in
             # typer, by their versions.

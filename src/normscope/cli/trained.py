@@ -1,15 +1,20 @@
 """The verbs that take a trained run: score it, use it, give it to other libraries."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import UserError
+from ..limits import kinds
 from .console import note, tell
 from .options import described_by
 from .shared import Imports, Trust, as_asked, open_trained, refuse_no_place, refuse_unwritable
+
+if TYPE_CHECKING:
+    from ..tasks.protocol import Evaluation
 
 _TRANSLATE = "cli/trained.py:translate"
 """What describes the options that several verbs of a trained run have."""
@@ -52,25 +57,14 @@ def evaluate(
     is not given. as_json: Print the scores as JSON. save: Write the scores as JSON into this file.
     output: Write the translations into this file, one on each line.
     """
-    import json
-
-    if save is not None:
-        refuse_unwritable("--save", save)
-    if output is not None:
-        refuse_no_place("--output", output)
+    _refuse_places(save, output)
     open_trained(run, imports, trust)
-    from ..files import disk_errors, write_over
-    from ..provenance import provenance
-    from ..runs.trained import SCORES, evaluate_run, evaluate_text
+    from ..runs.trained import evaluate_run, evaluate_text
 
     given = {"beam": beam, "length_penalty": length_penalty}
     search = {name: value for name, value in given.items() if value is not None}
-    if text is not None and (search or output is not None):
-        raise UserError(
-            "--text is for language models, which have no beam and write no translations; leave "
-            "those out"
-        )
     if text is not None:
+        _refuse_of_text(search, output)
         done = evaluate_text(
             run, text, layout=layout, language=language, which=which, device=device
         )
@@ -84,12 +78,40 @@ def evaluate(
             translations=output is not None,
             say=note,
         )
+    _report(done, save=save, output=output, as_json=as_json)
+
+
+def _refuse_places(save: Path | None, output: Path | None) -> None:
+    """Raises UserError where scores or translations could not be written, before they are made."""
+    if save is not None:
+        refuse_unwritable("--save", save, kinds.SCORES)
+    if output is not None:
+        refuse_no_place("--output", output, kinds.TEXT)
+
+
+def _refuse_of_text(search: Mapping[str, float], output: Path | None) -> None:
+    """Raises UserError for options of a translation beside --text."""
+    if search or output is not None:
+        raise UserError(
+            "--text is for language models, which have no beam and write no translations; leave "
+            "those out"
+        )
+
+
+def _report(done: "Evaluation", *, save: Path | None, output: Path | None, as_json: bool) -> None:
+    """Writes scores and translations where they were asked for, and prints the scores."""
+    import json
+
+    from ..files import disk_errors, write_over
+    from ..provenance import provenance
+    from ..runs.trained import SCORES
+
     values = {**done.settings, **done.scores, **provenance()}
     with disk_errors("writing the scores and translations"):
         if output is not None:
-            write_over(output, "".join(line + "\n" for line in done.translations))
+            write_over(output, "".join(line + "\n" for line in done.translations), kinds.TEXT)
         if save is not None:
-            write_over(save, SCORES.text(values))
+            write_over(save, SCORES.text(values), SCORES.kind)
     if as_json:
         typer.echo(json.dumps(values))
     else:
@@ -148,17 +170,21 @@ def generate(
         seed=seed,
     )
     texts = as_asked(sample, loaded.model, ids, config, end=end)
-    for number, text in enumerate(texts):
-        if number:
-            typer.echo("---")
-        typer.echo(loaded.codec.decode([*ids, *text]).strip())
-    if (room := positions_left(loaded.model, ids)) < tokens and any(
-        len(text) == room for text in texts
-    ):
+    _print_texts([loaded.codec.decode([*ids, *text]) for text in texts])
+    room = positions_left(loaded.model, ids)
+    if room < tokens and any(len(text) == room for text in texts):
         note(
             f"note: ended after {counted(room, 'new token')}, as the model has no more positions "
             f"(--tokens {tokens})"
         )
+
+
+def _print_texts(texts: Sequence[str]) -> None:
+    """Prints texts, with a line of dashes between them."""
+    for number, text in enumerate(texts):
+        if number:
+            typer.echo("---")
+        typer.echo(text.strip())
 
 
 @described_by()

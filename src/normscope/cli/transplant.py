@@ -1,7 +1,7 @@
 """The verb `transplant`: a model of the user's own under another placement."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ def transplant(
     target: Annotated[str, typer.Argument(metavar="TARGET")],
     to: str,
     out: Path,
+    initialise: Literal["draw", "keep"] | None = None,
     keep: bool = False,
     stack: str | None = None,
     settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
@@ -35,12 +36,15 @@ def transplant(
     target: package.module:function or file.py:function that returns a model or (model, inputs); a
     Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint. to: A
     placement, such as peri-ln; `normscope placements` lists them. out: Folder to make, with the
-    weights and the recipe. keep: Keep the weights, which are drawn as the placement wants them
-    without it. stack: The residual stream that is meant, where the model has several.
-    settings: Change the configuration, or give the function an argument. seed: Seed of the weights,
-    and of inputs for targets without any.
+    weights and the recipe. initialise: Draw the weights as the placement wants them, or keep them.
+    By default kept where a checkpoint was loaded or the model looks trained, which is said. keep:
+    The same as --initialise keep. stack: The residual stream that is meant, where the model has
+    several. settings: Change the configuration, or give the function an argument. seed: Seed of the
+    weights, and of inputs for targets without any.
     """
     refuse_missing_target(target)
+    if keep and initialise == "draw":
+        raise UserError("--keep and --initialise draw: give one of them")
     if out.exists():
         raise UserError(f"--out {out}: it exists already")
     run_imports(imports)
@@ -59,7 +63,12 @@ def transplant(
 
     torch.manual_seed(seed)
     done = transplanted(
-        found.model, named(name), found.inputs, initialise="keep" if keep else "draw", stack=stack
+        found.model,
+        named(name),
+        found.inputs,
+        initialise="keep" if keep else initialise,
+        stack=stack,
+        trained="" if found.loading is None else f"{target} holds a checkpoint, which was loaded",
     )
     save(found.model, out, target=target, settings=settings)
     for line in done.lines():

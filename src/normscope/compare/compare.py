@@ -15,16 +15,18 @@ import torch
 
 from ..errors import UserError, option
 from ..files import disk_errors, write_together
+from ..limits.kinds import CONFIGURATION
 from ..report.comparison.contents import ComparisonPage
 from ..report.words import counted, duration
 from ..runs.config import load_run_config
 from ..runs.machine import plan
 from ..signals import Interrupted
-from ..tasks.protocol import AnyCorpus
+from ..tasks.protocol import AnyCorpus, StartingWeights
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
 from . import manifest as manifests
+from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
 from .pool import PoolOptions, at_once, train_all, train_command
@@ -77,17 +79,26 @@ def run_comparison(
         manifests.refuse_unlike(cells, former, manifest, corpus.fingerprint, folder)
         refuse_other_report(folder)
         costs = _costs_of(cells, corpus, manifest.costs)
+        weights = _weights_of(cells, manifest.weights)
         together = at_once(options.processes, config)
         announcement = _announced(
             cells, corpus, updates=updates, at_once=together, stop_when=options.stop_when
         )
-        manifest = replace(manifest.grown(title, options.command, cells), costs=costs)
+        manifest = replace(
+            manifest.grown(title, options.command, cells),
+            costs=costs,
+            weights=weights,
+            own_placement=manifest.own_placement or task_of(config).placement_as_built(corpus),
+        )
         with disk_errors(f"writing into {folder}"):
             write_configs(cells)
         manifests.write_manifest(folder, manifest)
         if defaults:
             options.say(f"not given, so the defaults of compare: {'; '.join(defaults)}")
-        for line in (*(f"note: {one}" for one in task_of(config).notes(corpus)), announcement):
+        confounded = not_comparable(weights)
+        notes = [*task_of(config).notes(corpus)]
+        notes += [f"not comparable: {confounded}"] if confounded else []
+        for line in (*(f"note: {one}" for one in notes), announcement):
             options.say(line)
         states, stopped = train_all(cells, updates, options, evaluate)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
@@ -204,6 +215,18 @@ def _costs_of(
     return found
 
 
+def _weights_of(
+    cells: Sequence[Cell], known: Mapping[str, StartingWeights]
+) -> Mapping[str, StartingWeights]:
+    """`Manifest.weights` of every placement among the cells, and those that are known."""
+    found = dict(known)
+    for cell in cells:
+        if cell.arm.placement not in found:
+            start = task_of(cell.config).starting_weights(cell.config)
+            found |= {} if start is None else {cell.arm.placement: start}
+    return found
+
+
 def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) -> list[str]:
     """Write the configurations of the runs; the command that trains each one that is not over, a
     line each.
@@ -215,7 +238,9 @@ def prepare(cells: list[Cell], folder: Path, stop_when: StopRule | None = None) 
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
         write_together(
-            folder / "cells", {cell.config_file.name: cell.configuration for cell in left}
+            folder / "cells",
+            {cell.config_file.name: cell.configuration for cell in left},
+            CONFIGURATION,
         )
         return [
             shlex.join(["normscope", *train_command(cell, stop_when, cell.config_file)[2:]])

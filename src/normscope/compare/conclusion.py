@@ -1,24 +1,18 @@
-"""What the page says of a comparison in words: its conclusion, what the paper says of it, and what
-its runs share.
-"""
+"""What the page says of a comparison in words: its conclusion, and what the paper says of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..optim import parse_duration
-from ..placement import AsBuilt, StandIn, named
+from ..placement import StandIn, named
 from ..placement.printing import formula
-from ..report.comparison.contents import Status
-from ..report.words import counted, joined, number, significant
+from ..report.words import counted, joined, number
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from .verdict import (
-    LEARNED_BELOW,
     MOST_OF_THE_GAIN,
-    WORSE_ABOVE,
     ConfigurationOutcome,
-    JudgedRuns,
     Outcome,
     perplexity,
 )
@@ -75,7 +69,9 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
     """
     others = list(
         dict.fromkeys(
-            one.row.name.group for one in configurations if one.row.placement not in NEEDS_WARMUP
+            one.row.name.group
+            for one in configurations
+            if one.row.known_placement not in NEEDS_WARMUP
         )
     )
     silent = (
@@ -93,7 +89,7 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
         for answer in (True, False)
         if (
             subjects := [
-                _subject(views, name, answer)
+                _subject(_title(configurations, name), views, name, answer)
                 for name in NEEDS_WARMUP
                 if _with_answer(views, name, answer)
             ]
@@ -103,7 +99,7 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
         own = [view for view in views if view.placement == name]
         if len(_with_answer(views, name, None)) == len(own):
             reasons = " or ".join(dict.fromkeys(view.seen for view in own))
-            clauses.append(f"{_WORDS[None]} {named(name).title}, which {reasons}")
+            clauses.append(f"{_WORDS[None]} {_title(configurations, name)}, which {reasons}")
     few = any(view.least_seeds == 1 for view in views if view.answer is not None)
     better = [
         words
@@ -125,7 +121,7 @@ def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> I
     own = [
         one
         for one in configurations
-        if one.row.placement == placement and one.learned and one.row.losses
+        if one.row.known_placement == placement and one.learned and one.row.losses
     ]
     for bare in (one for one in own if not one.row.warmup_updates):
         warm = [
@@ -133,16 +129,16 @@ def _better(configurations: Sequence[ConfigurationOutcome], placement: str) -> I
         ]
         best = min(warm, key=lambda one: one.row.mean_loss, default=None)
         if best is not None and max(best.row.losses) < min(bare.row.losses):
+            with_it, without = number(best.row.mean_loss, 2), number(bare.row.mean_loss, 2)
             yield (
-                f"{named(placement).title} trains without warm-up and was better with it at this "
-                f"rate ({number(best.row.mean_loss, 2)} nats with, {number(bare.row.mean_loss, 2)} "
-                "without)"
+                f"{_title(configurations, placement)} trains without warm-up and was better with "
+                f"it at this rate ({with_it} nats with, {without} without)"
             )
 
 
 def _views(configurations: Sequence[ConfigurationOutcome], unigram_nats: float) -> Iterator[_View]:
     for placement, needed in NEEDS_WARMUP.items():
-        own = [one for one in configurations if one.row.placement == placement]
+        own = _of_placement(configurations, placement)
         if not own:
             yield _View(placement, "", _WarmupEffect.ABSENT, None, 0)
         for setting in dict.fromkeys(one.row.setting for one in own):
@@ -190,11 +186,24 @@ def _with_answer(views: Sequence[_View], placement: str, answer: bool | None) ->
     return [view for view in views if view.placement == placement and view.answer is answer]
 
 
-def _subject(views: Sequence[_View], placement: str, answer: bool | None) -> str:
+def _of_placement(
+    configurations: Sequence[ConfigurationOutcome], placement: str
+) -> list[ConfigurationOutcome]:
+    return [one for one in configurations if one.row.known_placement == placement]
+
+
+def _title(configurations: Sequence[ConfigurationOutcome], placement: str) -> str:
+    """The placement's title; of a model that has it by its own code "Own (Post-LN)"."""
+    title = named(placement).title
+    groups = {one.row.name.group for one in _of_placement(configurations, placement)}
+    return title if not groups or title in groups else f"{joined(sorted(groups))} ({title})"
+
+
+def _subject(title: str, views: Sequence[_View], placement: str, answer: bool | None) -> str:
     """The placement, and in which settings where it was trained in others too."""
     settings = [view.setting for view in _with_answer(views, placement, answer)]
     everywhere = len(settings) == sum(view.placement == placement for view in views)
-    return named(placement).title + ("" if everywhere else f" at {joined(settings)}")
+    return title if everywhere else f"{title} at {joined(settings)}"
 
 
 _NAMED = 3
@@ -202,6 +211,7 @@ _NAMED = 3
 _VERBS = {
     Outcome.LEARNED: "learned",
     Outcome.LESS: "learned less than the best",
+    Outcome.NEAR: "did hardly better than the unigram baseline",
     Outcome.BASELINE: "did no better than the unigram baseline",
     Outcome.WORSE: "did worse than the unigram baseline",
     Outcome.DIVERGED: "diverged",
@@ -242,10 +252,10 @@ def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
     """Who did what: "Pre-LN (0.35 nats) learned and Post-LN (4.74 nats) did no better than the
     unigram baseline".
     """
-    titles = [one.row.name.group for one in configurations]
+    titles = Counter(one.row.name.group for one in configurations)
     by_verb: dict[str, list[str]] = {}
     for one in configurations:
-        name = str(one.row.name) if titles.count(one.row.name.group) > 1 else one.row.name.group
+        name = str(one.row.name) if titles[one.row.name.group] > 1 else one.row.name.group
         loss = f" ({number(one.row.mean_loss, 2)} nats)" if one.row.losses else ""
         by_verb.setdefault(_verb(one), []).append(name + loss)
     order = [*_VERBS.values(), _SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN]
@@ -309,81 +319,3 @@ def formula_in(placement: str, config: RunConfig) -> str:
     if len(set(found.values())) == 1:
         return next(iter(found.values()))
     return "; ".join(f"{kind}: {text}" for kind, text in found.items())
-
-
-def facts(
-    configs: Sequence[RunConfig], corpus_facts: Sequence[tuple[str, str]], *, seeds: Sequence[int]
-) -> list[tuple[str, str]]:
-    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration
-    has.
-    """
-    config = configs[0]
-    train, task = config.train, task_of(config)
-    lengths = dict.fromkeys(parse_duration(one.train.duration) for one in configs)
-    duration = " or ".join(f"{float(length):g} {unit}" for length, unit in lengths)
-    batches = "1 batch" if train.accumulation == 1 else f"{train.accumulation} batches"
-    return [
-        *corpus_facts,
-        ("Model", task.described(config)),
-        ("Duration", f"{duration}; {batches} of at most {task.batch_words(config)} per update"),
-        (
-            "Schedule",
-            f"{config.schedule.decay} after the warm-up; cumulative learning rates are in the "
-            "table",
-        ),
-        ("Loss", task.loss_words(config)),
-        ("Precision", f"{train.precision} on {train.device}, {train.threads} thread(s) per run"),
-        ("Seeds", f"{' to '.join(map(str, dict.fromkeys((min(seeds), max(seeds)))))} per row"),
-        (
-            "Unigram baseline",
-            "the entropy of the targets' tokens: the loss of a model that ignores its input",
-        ),
-        ("Learned", f"last validation loss under {LEARNED_BELOW:.0%} of the unigram baseline"),
-        (
-            "Learned less",
-            f"learned, and gained under {MOST_OF_THE_GAIN:.0%} of what the best configuration "
-            "gained on it",
-        ),
-        (
-            "No better",
-            f"from {LEARNED_BELOW:.0%} to {WORSE_ABOVE:.0%} of it; worse: above {WORSE_ABOVE:.0%}",
-        ),
-        ("Best", "the lowest mean loss of all configurations whose every run learned"),
-    ]
-
-
-def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
-    """Which runs were stopped early, when and why, where some were."""
-    runs = [(row, seed) for row in rows for seed in row.seeds]
-    early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]
-    if not early:
-        return []
-    listed = "; ".join(
-        f"{row.name}, seed {seed.seed}, after update {seed.updates}: {seed.message}"
-        for row, seed in early
-    )
-    return [
-        (
-            "Stopped early",
-            f"{len(early)} of {counted(len(runs), 'run')} ({listed}). This is a rule and no proof: "
-            "a run that goes on may still learn",
-        )
-    ]
-
-
-def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str]]:
-    """A row for each placement, in multiples of what the model as it is built takes, or else of the
-    first.
-    """
-    rows = []
-    first = costs.get(AsBuilt.name) or next(iter(costs.values()), {})
-    for name, cost in costs.items():
-        words = (
-            f"{cost['parameters']:,} parameters, {significant(cost['memory_bytes'] / 1e6)} MB, "
-            f"{significant(1e3 * cost['seconds'])} ms a batch"
-        )
-        if cost is not first:
-            memory, time = (cost[key] / first[key] for key in ("memory_bytes", "seconds"))
-            words += f": {memory:.2f} times the memory and {time:.2f} times the time"
-        rows.append((f"Cost of {named(name).title}", words))
-    return rows

@@ -8,83 +8,87 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..measure import counted_losses, lr_sensitivity
 from ..optim import factor
 from ..placement import named
 from ..report.comparison import contents
-from ..report.words import counted, learning_rate, number
+from ..report.words import counted, learning_rate, number, short_name
+from ..train.record import UPDATE, RunRecord
 from ..train.run_folder import Event
 from .grid import Arm, Cell
 
-_Runs = Sequence[tuple[Cell, Sequence[Event]]]
-"""The runs of one configuration, one a seed, each with its events."""
+_Runs = Sequence[tuple[Cell, RunRecord]]
+"""The runs of one configuration, one a seed, each with its record."""
 _STACKS = ("encoder", "decoder")
-_MONITORED = re.compile(r"normscope/(.+)/block_(\d+)/.+/gradient_norm")
+_MONITORED = re.compile(r"normscope/(.+)/block_(\d{1,9})/.+/gradient_norm", re.ASCII)
 """As `doctor.monitor` names a sub-layer's gradient."""
-_BLOCK = re.compile(r"(.*?)\.?\b(?:blocks?|layers?|h)\.(\d+)\.")
+_BLOCK = re.compile(r"(.*?)\.?\b(?:blocks?|layers?|h)\.(\d{1,9})\.", re.ASCII)
 """The stack and the number of a block in a parameter's name, as models of ours and of others are
 written.
 """
-_FIRST = "initialisation"
-"""The event that holds the gradients before the first update."""
+_MOST_FORESEEN = 1000
+"""Updates at which a schedule is drawn that no run has followed yet."""
 
 
 def curve(
     name: contents.Name, runs: _Runs, kind: str, quantity: str = "nll_nats"
 ) -> contents.RunCurve:
     """A quantity of every event of this kind, "update" or "validation", each at its own update."""
-    measured = [
-        {e["update"]: e[quantity] for e in events if e["event"] == kind} for _, events in runs
-    ]
-    updates = sorted(set().union(*measured))
+    measured = [_known(record, kind, [UPDATE, quantity]) for _, record in runs]
+    union = _union([at for at, _ in measured])
+    updates = list(map(int, union))
     rows = []
-    for points, (_, events) in zip(measured, runs, strict=True):
+    for (_, record), (at, values) in zip(runs, measured, strict=True):
         # A skipped update is a gap in its row.
-        row = [
-            points.get(update, math.nan) for update in updates if update <= max(points, default=0)
-        ]
-        stopped = next(
-            (event["update"] for event in events if event["event"] == "non-finite"), None
-        )
-        if stopped is not None:
+        places = np.searchsorted(union, at)
+        filled = np.full(int(places[-1]) + 1 if len(places) else 0, np.nan)
+        filled[places] = values
+        row: list[float] = filled.tolist()
+        if record.stopped_at is not None:
             row.append(math.nan)
             if len(row) > len(updates):
-                updates.append(stopped)
+                updates.append(record.stopped_at)
         rows.append(row)
     return contents.RunCurve(name=name, updates=updates, seeds_values=rows)
+
+
+def _union(several: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Returns all values of several columns, rising, each once."""
+    return np.unique(np.concatenate([*several, np.empty(0)]))
+
+
+def _known(record: RunRecord, kind: str, names: Sequence[str]) -> list[NDArray[np.float64]]:
+    """Returns columns of the events that hold all of these quantities."""
+    columns = [record.column(kind, name) for name in names]
+    known = np.isfinite(columns).all(axis=0)
+    return [column[known] for column in columns]
 
 
 def clock(runs: _Runs) -> dict[str, Sequence[float]]:
     """By the name of its axis what had gone by after each update, mean over the runs that made it;
     empty before any.
     """
-    tokens: dict[int, list[float]] = defaultdict(list)
-    rates: dict[int, list[float]] = defaultdict(list)
-    epochs: dict[int, float] = {}
-    for _, events in runs:
-        seen = summed = 0.0
-        for event in events:
-            if event["event"] == "update" and {"target_tokens", "lr", "epoch"} <= event.keys():
-                update, seen, summed = (
-                    event["update"],
-                    seen + event["target_tokens"],
-                    summed + event["lr"],
-                )
-                tokens[update].append(seen)
-                rates[update].append(summed)
-                epochs[update] = event["epoch"]
-    updates = sorted(epochs)
+    names = (UPDATE, "target_tokens", "lr", "epoch")
+    told = [_known(record, "update", names) for _, record in runs]
+    updates = _union([update for update, _, _, _ in told])
+    seen, rates, epochs = (np.zeros(len(updates)) for _ in range(3))
+    made = np.zeros(len(updates))
+    for at, tokens, lr, epoch in told:
+        places = np.searchsorted(updates, at)
+        made[places] += 1
+        seen[places] += np.cumsum(tokens)
+        rates[places] += np.cumsum(lr)
+        epochs[places] = epoch
     columns: dict[str, Sequence[float]] = {
-        "update": updates,
-        "target tokens": [
-            round(math.fsum(tokens[update]) / len(tokens[update])) for update in updates
-        ],
-        "epoch": [epochs[update] for update in updates],
-        "cumulative learning rate": [
-            math.fsum(rates[update]) / len(rates[update]) for update in updates
-        ],
+        "update": [int(update) for update in updates],
+        "target tokens": [round(tokens) for tokens in (seen / made).tolist()],
+        "epoch": epochs.tolist(),
+        "cumulative learning rate": (rates / made).tolist(),
     }
-    return columns if updates else {}
+    return columns if len(updates) else {}
 
 
 def gradient_profiles(
@@ -101,22 +105,34 @@ def gradient_profiles(
     ] = {}
     for name, runs in named_runs:
         squares = [
-            block_squares(e["gradient_norms"])
-            for _, events in runs
-            for e in events
-            if e["event"] == _FIRST
+            block_squares(event.get("gradient_norms", {}))
+            for _, record in runs
+            for event in record.initialisations
         ]
-        if squares and squares[0]:
-            blocks, rows = (
-                list(squares[0]),
-                [[math.sqrt(square) for square in one.values()] for one in squares],
-            )
+        blocks, rows = _norms(squares)
+        if blocks:
             same = (name.group, tuple(blocks), tuple(map(tuple, rows)))
             by_gradients.setdefault(same, ([], blocks, rows))[0].append(name)
     return [
         contents.GradientProfile(names=n, blocks=blocks, seeds_norms=rows)
         for n, blocks, rows in by_gradients.values()
     ]
+
+
+def _norms(
+    seeds: Sequence[Mapping[contents.BlockPlace, float]],
+) -> tuple[list[contents.BlockPlace], list[list[float]]]:
+    """The blocks of all seeds in order of depth, and a row of norms a seed from their squares.
+
+    NaN stands for a block that a seed has not measured, as where its model is another one.
+    """
+    blocks = _by_depth({block for squares in seeds for block in squares})
+    rows = [[math.sqrt(squares.get(block, math.nan)) for block in blocks] for squares in seeds]
+    return blocks, rows
+
+
+def _by_depth(blocks: set[contents.BlockPlace]) -> list[contents.BlockPlace]:
+    return sorted(blocks, key=lambda block: (_place(block.stack), block.number))
 
 
 def later_profiles(
@@ -128,19 +144,11 @@ def later_profiles(
     found = []
     for name, runs in named_runs:
         recorded = [
-            {
-                event["update"]: squares
-                for event in events
-                if event["event"] == "monitor" and (squares := _squares(event))
-            }
-            for _, events in runs
+            {event["update"]: squares for event in record.monitored if (squares := _squares(event))}
+            for _, record in runs
         ]
         for update in sorted(set.intersection(*map(set, recorded)) if recorded else ()):
-            blocks = list(recorded[0][update])
-            rows = [
-                [math.sqrt(seed[update].get(block, math.nan)) for block in blocks]
-                for seed in recorded
-            ]
+            blocks, rows = _norms([seed[update] for seed in recorded])
             found.append(
                 contents.GradientProfile(
                     names=[name], blocks=blocks, seeds_norms=rows, update=update
@@ -156,8 +164,8 @@ def _squares(event: Event) -> dict[contents.BlockPlace, float]:
     squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for quantity, value in event.items():
         if (found := _MONITORED.fullmatch(quantity)) is not None:
-            squares[contents.BlockPlace(found[1], int(found[2]))] += value**2
-    return dict(sorted(squares.items(), key=lambda item: (_place(item[0].stack), item[0].number)))
+            squares[contents.BlockPlace(short_name(found[1]), int(found[2]))] += value**2
+    return squares
 
 
 def _place(stack: str) -> tuple[int, str]:
@@ -170,23 +178,32 @@ def block_squares(norms: Mapping[str, float]) -> dict[contents.BlockPlace, float
     squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for name, norm in norms.items():
         if (found := _BLOCK.match(name)) is not None:
-            squares[contents.BlockPlace(found[1], int(found[2]) + 1)] += norm**2
-    ordered = sorted(squares, key=lambda block: (_place(block.stack), block.number))
-    return {block: squares[block] for block in ordered}
+            squares[contents.BlockPlace(short_name(found[1]), int(found[2]) + 1)] += norm**2
+    return {block: squares[block] for block in _by_depth(set(squares))}
 
 
 def schedule(name: contents.Name, runs: _Runs) -> contents.RunCurve:
     """The learning rate as it was applied; before anything has run, as it will be."""
-    cell, events = runs[0]
-    points = [(event["update"], event["lr"]) for event in events if event["event"] == "update"]
-    if not points:
-        horizon = cell.config.train.duration if isinstance(cell.config.train.duration, int) else 1
-        rates = (
-            factor(cell.config.schedule, u, horizon_updates=horizon) for u in range(1, horizon + 1)
-        )
-        points = [(u, cell.arm.peak_lr * rate) for u, rate in enumerate(rates, 1)]
-    updates, values = zip(*points, strict=True)
-    return contents.RunCurve(name=name, updates=list(updates), seeds_values=[list(values)])
+    cell, record = runs[0]
+    updates, values = _known(record, "update", [UPDATE, "lr"])
+    if not len(updates):
+        updates, values = _foreseen(cell)
+    return contents.RunCurve(
+        name=name, updates=list(map(int, updates)), seeds_values=[values.tolist()]
+    )
+
+
+def _foreseen(cell: Cell) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The schedule of a run that has not begun, of a long one at some of its updates: its ends and
+    the peak among them."""
+    horizon = cell.config.train.duration if isinstance(cell.config.train.duration, int) else 1
+    some = np.linspace(1, horizon, min(horizon, _MOST_FORESEEN)).round()
+    peak = [max(1, min(horizon, cell.arm.warmup_updates))]
+    updates = _union([some, np.array(peak, dtype=np.float64)])
+    rates = [
+        factor(cell.config.schedule, int(update), horizon_updates=horizon) for update in updates
+    ]
+    return updates, cell.arm.peak_lr * np.array(rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +212,7 @@ class EndedRun:
 
     arm: Arm
     result: contents.SeedResult
-    events: Sequence[Event]
+    record: RunRecord
 
     @property
     def loss_nats(self) -> float:
@@ -211,12 +228,7 @@ class EndedRun:
     @property
     def initial_nats(self) -> float:
         """The loss of its first batch, before the first update; NaN where that was not finite."""
-        first = (
-            event["nll_nats"]
-            for event in self.events
-            if event["event"] == "update" and event["update"] == 1
-        )
-        return float(next(first, math.nan))
+        return self.record.first_nats
 
 
 def rate_curves(
@@ -278,17 +290,10 @@ def _rate_curve(
     at = {(ran.result.seed, ran.arm.peak_lr): ran for ran in runs}
     # Neither rate nor warm-up has had an effect before the first update: all runs of a seed begin
     # with the same loss.
-    initial = {
-        seed: next(
-            (
-                ran.initial_nats
-                for ran in runs
-                if ran.result.seed == seed and ran.initial_nats < math.inf
-            ),
-            math.nan,
-        )
-        for seed in seeds
-    }
+    initial = dict.fromkeys(seeds, math.nan)
+    for ran in runs:
+        if math.isnan(initial[ran.result.seed]):
+            initial[ran.result.seed] = ran.initial_nats
     losses = {key: ran.loss_nats for key, ran in at.items()}
     arms = {ran.arm.peak_lr: ran.arm for ran in runs}
     drawn = {key: _counted(loss, initial[key[0]]) for key, loss in losses.items()}

@@ -16,13 +16,15 @@ from typing import Any, Literal
 from ..data.opening import DataConfig
 from ..errors import UserError, option, user_errors
 from ..files import disk_errors, is_of_the_disk, make_folders, write_over
-from ..limits.ours import SealedJson, refuse_other, sealed_lines
+from ..limits.kinds import TEXT, sealed_lines
+from ..limits.names import plain, refuse_leading_out
+from ..limits.ours import SealedJson, refuse_other, refuse_unusual
 from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
 from ..processes.surroundings import Held, hold
-from ..runs.config import refuse_other_configuration, replaced, resolve
-from ..runs.trained import SCORES
+from ..runs.config import for_another_machine, refuse_other_configuration, replaced, resolve
+from ..runs.trained import read_scores
 from ..settings.tables import spelled, to_toml
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
@@ -102,12 +104,12 @@ class Cell:
         found = {}
         for file in sorted(self.folder.path.glob("evaluation-*.json")):
             try:
-                scores = SCORES.read(file)
+                scores = read_scores(file)
             except UserError as error:
                 if is_of_the_disk(error):
                     raise
             else:
-                found[str(scores["split"])] = scores
+                found[scores["split"]] = scores
         return found
 
     def is_evaluated(self, split: str) -> bool:
@@ -115,10 +117,11 @@ class Cell:
         are of.
         """
         try:
-            last = self.folder.events()[-1:]
+            last = self.folder.ending()
         except UserError:
             return False  # its training says what is damaged
-        best = last[0].get("best_update") if last and last[0]["event"] == "finished" else None
+        is_finished = last is not None and last["event"] == "finished"
+        best = last.get("best_update") if last is not None and is_finished else None
         return best is not None and self.evaluations().get(split, {}).get("update") == best
 
     def evaluation_commands(self, split: str | None) -> list[list[str]]:
@@ -127,13 +130,9 @@ class Cell:
         """
         if split is None or self.is_evaluated(split):
             return []
-        words = [
-            "--split",
-            split,
-            "--save",
-            str(self.evaluation_file(split)),
-            *["--trust"] * bool(self.config.imports),
-        ]
+        words = ["--split", split, "--save", str(self.evaluation_file(split))]
+        if self.config.imports:
+            words.append("--trust")
         return [["-m", "normscope", "evaluate", str(self.folder.path), *words]]
 
 
@@ -167,11 +166,11 @@ class Grid:
         for (placement, warmup_updates), peak_lr, optimizer in axes:
             yield Arm(registered_name(placement), warmup_updates, peak_lr, optimizer)
 
-    def cells(self, base: RunConfig, folder: Path) -> list[Cell]:
+    def cells(self, base: RunConfig, folder: Path, *, elsewhere: bool = False) -> list[Cell]:
         """All runs, those of the first seed first, so that a whole picture is there early.
 
-        Raises UserError for values a configuration does not allow, and where a run folder holds
-        something else.
+        elsewhere: another machine trains them, to which what is `auto` is left. Raises UserError
+        for values a configuration does not allow, and where a run folder holds something else.
         """
         cells = []
         for seed in range(base.seed, base.seed + self.seeds):
@@ -188,7 +187,7 @@ class Grid:
                     if base.train.threads == "auto"
                     else base.train.threads,
                 )
-                config = resolve(config, run)
+                config = for_another_machine(config, run) if elsewhere else resolve(config, run)
                 refuse_other_configuration(run, config)
                 cells.append(Cell(arm, seed, run, config))
         return cells
@@ -213,55 +212,75 @@ def grid_of(
     placement and a warm-up in updates, instead of every combination of the two. Raises UserError
     where two places give an axis differently.
     """
-    defaults, task = list[str](), task_of(base)
-
-    def values(
-        title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None
-    ) -> list[Any]:
-        given = [
-            (f"{option(name)} gives {_listed(several)}", list(several))
-            for name, several in options.items()
-            if several is not None
-        ]
-        if key in places:
-            value = attrgetter(key)(base)
-            given.append((f"{places[key]} gives {key} = {value}", [value]))
-        for (one, these), (other, those) in itertools.combinations(given, 2):
-            if set(these) != set(those):
-                raise UserError(f"{one}, but {other}: leave one of them out")
-        if not given:
-            defaults.append(f"{title} {_listed(default)}")
-        return given[0][1] if given else list(default)
-
-    whole = placements is not None and list(placements) == ["all"]
-    named_ones = (
-        task.defined(base) if whole else placements and [registered_name(one) for one in placements]
-    )
-    pairs = arms and [(registered_name(placement), updates) for placement, updates in arms]
-    of_arms = [None, None] if pairs is None else [[pair[part] for pair in pairs] for part in (0, 1)]
+    task = task_of(base)
+    axes = _Axes(base, places)
+    named_ones: Sequence[str] | None = None
+    if placements is not None:
+        every_one = list(placements) == ["all"]
+        named_ones = task.defined(base) if every_one else list(map(registered_name, placements))
+    pairs = arm_placements = arm_warmups = None
+    if arms is not None:
+        pairs = [(registered_name(placement), updates) for placement, updates in arms]
+        arm_placements = [placement for placement, _ in pairs]
+        arm_warmups = [updates for _, updates in pairs]
     spelled_ones = optimizers and [spelled(name, OPTIMIZERS) for name in optimizers]
-    every = values(
-        "placements", "model.placement", task.compared, arms=of_arms[0], placements=named_ones
+    every = axes.values(
+        "placements", "model.placement", task.compared, arms=arm_placements, placements=named_ones
     )
-    warmups = values(
+    warmups = axes.values(
         "warm-ups in updates",
         "schedule.warmup_updates",
         (0, 200),
-        arms=of_arms[1],
+        arms=arm_warmups,
         warmup_updates=warmups_updates,
     )
+    rates = axes.values("peak learning rate", "optimizer.peak_lr", (3e-3,), peak_lr=peak_lrs)
+    names = axes.values("optimiser", "optimizer.name", ("adam",), optimizers=spelled_ones)
     grid = Grid(
         placements_and_warmups=tuple(itertools.product(every, warmups) if pairs is None else pairs),
-        peak_lrs=tuple(
-            values("peak learning rate", "optimizer.peak_lr", (3e-3,), peak_lr=peak_lrs)
-        ),
-        optimizers=tuple(values("optimiser", "optimizer.name", ("adam",), optimizers=spelled_ones)),
+        peak_lrs=tuple(rates),
+        optimizers=tuple(names),
         seeds=seeds,
         # One thread a run unless the configuration says otherwise: the grid fills the cores with
         # runs.
         threads=base.train.threads if "train.threads" in places else 1,
     )
-    return grid, defaults
+    return grid, axes.defaults
+
+
+class _Axes:
+    """What options and a configuration give of a grid's axes.
+
+    places: by dotted key, what sets it in the configuration.
+    """
+
+    def __init__(self, base: RunConfig, places: Mapping[str, str]) -> None:
+        self.base = base
+        self.places = places
+        self.defaults: list[str] = []
+        """Axes that nothing gave, with the values that they have."""
+
+    def values(
+        self, title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None
+    ) -> list[Any]:
+        """Returns the values of an axis. Raises UserError where two places give it differently.
+
+        key: of the configuration's own value. options: what each gives, None where it does not.
+        """
+        given = []
+        for name, several in options.items():
+            if several is not None:
+                given.append((f"{option(name)} gives {_listed(several)}", list(several)))
+        if key in self.places:
+            value = attrgetter(key)(self.base)
+            given.append((f"{self.places[key]} gives {key} = {value}", [value]))
+        for (one, these), (other, those) in itertools.combinations(given, 2):
+            if set(these) != set(those):
+                raise UserError(f"{one}, but {other}: leave one of them out")
+        if not given:
+            self.defaults.append(f"{title} {_listed(default)}")
+            return list(default)
+        return given[0][1]
 
 
 def _listed(values: Sequence[Any]) -> str:
@@ -287,15 +306,20 @@ def configurations(folder: Path) -> dict[str, Any]:
     Raises UserError.
     """
     file = folder / "cells.json"
-    return _CONFIGURATIONS.read(file) if file.exists() else {}
+    found = _CONFIGURATIONS.read(file) if file.exists() else {}
+    return {plain(name, file): text for name, text in found.items()}
+
+
+_FOLDERS = ("runs", "logs", "cells")
+"""In that of a comparison, what is written into."""
 
 
 def write_configs(cells: Iterable[Cell]) -> None:
     """Write into one file what every cell is to train, beside what stands there: on disk at once,
     however many.
 
-    Raises UserError over a file of another's, and for cells with different settings whose run
-    folder is the same.
+    Raises UserError over a file of another's, where a link leads out of the folder, and for cells
+    with different settings whose run folder is the same.
     """
     asked: dict[Path, dict[str, str]] = {}
     for cell in cells:
@@ -305,14 +329,22 @@ def write_configs(cells: Iterable[Cell]) -> None:
                 f"{cell.folder.path}: two runs that differ would be one; give each arm a folder of "
                 "its own"
             )
+        refuse_leading_out(cell.folder.path)
+        refuse_unusual(cell.log_file)
     for folder, texts in asked.items():
+        for name in _FOLDERS:
+            refuse_leading_out(folder / name)
         make_folders(folder / "logs")
         former = configurations(folder)
         for name in texts.keys() - former.keys():
             if not (folder / "runs" / name).exists():
-                refuse_other(folder / "logs" / f"{name}.txt")  # which is added to
+                refuse_other(folder / "logs" / f"{name}.txt", TEXT)  # which is added to
         if former | texts != former:
-            write_over(folder / "cells.json", _CONFIGURATIONS.text(former | texts))
+            write_over(
+                folder / "cells.json",
+                _CONFIGURATIONS.text(former | texts),
+                _CONFIGURATIONS.kind,
+            )
 
 
 @contextmanager

@@ -5,17 +5,24 @@ at any time.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from ..errors import UserError, option, user_errors
 from ..files import disk_errors, write_atomically
+from ..limits.names import inside, plain
 from ..limits.ours import SealedJson
 from ..limits.reading import parse_toml
-from ..runs.config import load_run_config
+from ..placement import registered
+from ..runs.config import left_open, load_run_config
 from ..settings.tables import differences
-from ..tasks.protocol import AnyCorpus
+from ..tasks.protocol import AnyCorpus, StartingWeights
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder
+from ..train.events import LARGEST, first_fault
 from .grid import Arm, Cell, configurations
 
 FILE = "comparison.json"
@@ -70,6 +77,12 @@ class Manifest:
     measured: parameters, memory_bytes (weights, gradients, the optimiser's state, and what the
     passes of a batch keep), flops of an update, in products, and seconds of a batch on this
     machine's CPU, forward and backward: the least of a few."""
+    own_placement: str = ""
+    """The registered name of what the doctor finds in a model of the user's as it is built; ""
+    where that was not asked, or where it finds none that is sure."""
+    weights: Mapping[str, StartingWeights] = field(default_factory=dict)
+    """By the name of a placement, with which weights its runs begin, where the configuration does
+    not say it."""
 
     def grown(self, title: str | None, command: str, cells: Sequence[Cell]) -> "Manifest":
         """With the runs of one more command, which is about to try again what failed of them."""
@@ -93,8 +106,9 @@ def _writable(text: str) -> str:
 _KIND = SealedJson(
     format_name="normscope-comparison",
     version=1,
-    keys=frozenset(entry.name for entry in fields(Manifest)) - {"costs"},
-    optional=frozenset({"costs"}),  # comparisons of earlier versions have none
+    keys=frozenset(entry.name for entry in fields(Manifest))
+    - {"costs", "weights", "own_placement"},
+    optional=frozenset({"costs", "weights", "own_placement"}),  # earlier versions have none
     again="remove it and try again: the runs are found without it",
 )
 
@@ -147,9 +161,11 @@ def read_manifest(folder: Path) -> Manifest | None:
             title=str(table["title"]),
             corpus=_AboutCorpus(str(corpus["fingerprint"]), unigram, facts),
             commands=tuple(map(str, table["commands"])),
-            cells=tuple(map(str, table["cells"])),
+            cells=tuple(plain(name, file) for name in table["cells"]),
             failed={str(name): str(why) for name, why in table["failed"].items()},
             costs={name: _cost(one) for name, one in table.get("costs", {}).items()},
+            weights={name: _start(one) for name, one in table.get("weights", {}).items()},
+            own_placement=_known(table.get("own_placement", "")),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
@@ -157,20 +173,47 @@ def read_manifest(folder: Path) -> Manifest | None:
         ) from error
 
 
+def _known(placement: object) -> str:
+    """A name as it was kept; "" for one that nothing registers here, as another machine's own."""
+    return str(placement) if placement in registered() else ""
+
+
+_Above0 = Annotated[float, Field(gt=0, le=LARGEST)]
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Cost(TypedDict):
+    parameters: _Above0
+    memory_bytes: _Above0
+    flops: _Above0
+    seconds: _Above0
+
+
+_COST: TypeAdapter[_Cost] = TypeAdapter(_Cost)
+
+
 def _cost(found: Mapping[str, float]) -> Mapping[str, float]:
-    """As it was kept. Raises AttributeError, TypeError or ValueError for what is no cost."""
-    if found.keys() != {"parameters", "memory_bytes", "flops", "seconds"} or not all(
-        n > 0 for n in found.values()
-    ):
-        raise ValueError(f"what a placement takes is four numbers above 0, got {found}")
+    """As it was kept. Raises ValueError for what is no cost."""
+    try:
+        _COST.validate_python(found)
+    except ValidationError as error:
+        raise ValueError(f"what a placement takes: {first_fault(error)}") from None
     return found
+
+
+def _start(found: Mapping[str, str]) -> StartingWeights:
+    """As it was kept. Raises AttributeError, TypeError or ValueError for what is none."""
+    if not all(isinstance(words, str) for words in found.values()):
+        raise ValueError(f"starting weights are told in words, got {found}")
+    return StartingWeights(**found)
 
 
 def named_cells(folder: Path, names: Iterable[str]) -> list[Cell]:
     """The runs of a comparison's folder by their names, as far as there is anything of them. Raises
-    UserError.
+    UserError, also for a name that leads out of the folder.
     """
-    asked, runs = configurations(folder), [RunFolder(folder / "runs" / name) for name in names]
+    asked = configurations(folder)
+    runs = [RunFolder(inside(folder / "runs", name, folder / FILE)) for name in names]
     known = (run for run in runs if run.is_run or run.path.name in asked)
     return [
         cell_of(r, load_run_config(r) if r.is_run else _config_of(asked[r.path.name], r))
@@ -211,9 +254,11 @@ def refuse_unlike(
     others, manifest, folder: of the comparison. fingerprint: of the corpus of the runs that are to
     join it.
     """
-    unlike = (
-        differences(others[0].config, cells[0].config, apart_from=_MAY_DIFFER) if others else []
-    )
+    unlike = list[str]()
+    if others:
+        there, here = others[0].config, cells[0].config
+        may_differ = (*_MAY_DIFFER, *left_open(there), *left_open(here))
+        unlike = differences(there, here, apart_from=may_differ)
     if others and fingerprint != manifest.corpus.fingerprint:
         unlike.append(
             f"fingerprint of the corpus: {manifest.corpus.fingerprint} there, {fingerprint} now"

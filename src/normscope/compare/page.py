@@ -12,18 +12,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import UserError
 from ..files import is_of_the_disk, write_over
+from ..limits import kinds
 from ..limits.ours import refuse_other
-from ..placement import named
+from ..placement import AsBuilt, named
 from ..processes.surroundings import is_held
 from ..provenance import provenance
 from ..report.comparison import contents
 from ..report.comparison.page import PAGE, write
-from ..report.words import learning_rate
-from ..train.run_folder import Event
+from ..report.words import learning_rate, short_name
+from ..train.record import RunRecord, record_of
 from . import curves
-from .conclusion import conclusion, facts, facts_of_costs, facts_of_stopping, formula_in
+from .conclusion import conclusion, formula_in
+from .facts import (
+    facts,
+    facts_of_absence,
+    facts_of_costs,
+    facts_of_stopping,
+    facts_of_weights,
+)
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command
@@ -101,6 +112,8 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+_RunsOfArms = dict[Arm, list[tuple[Cell, RunRecord]]]
+"""The runs of each configuration, with what they have logged."""
 RESULTS = "results.json"
 _MOST_DRAWN, _MOST_BEST = 12, 40
 """Configurations that one figure over updates draws; of more, the best of each curve over the rate,
@@ -112,8 +125,8 @@ def refuse_other_report(folder: Path) -> None:
     """Raise UserError where a report of another's stands in `folder`: to be asked before long
     work.
     """
-    for name in (PAGE, RESULTS):
-        refuse_other(folder / name)
+    refuse_other(folder / PAGE, kinds.PAGE)
+    refuse_other(folder / RESULTS, kinds.RESULTS)
 
 
 def compare(
@@ -127,7 +140,7 @@ def compare(
     refuse_other_report(folder)
     page = read(cells, manifest)
     file = write(page, folder)
-    write_over(folder / RESULTS, json.dumps(results(page), indent=1) + "\n")
+    write_over(folder / RESULTS, json.dumps(results(page), indent=1) + "\n", kinds.RESULTS)
     return page, file
 
 
@@ -138,27 +151,29 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     unigram = manifest.corpus.unigram_nats
     by_arm, failed = _by_arm(cells, manifest.failed)
     names = configuration_names(list(by_arm))
-    first = cells[0].config
     settings = _settings(list(by_arm))
+    # Beside runs that were given the same placement, `own` is another model with it.
+    given = {arm.placement for arm in by_arm}
+    own_placement = "" if manifest.own_placement in given else manifest.own_placement
     rows = [
         JudgedRuns(
             name=names[arm],
             placement=arm.placement,
+            named_as=own_placement if issubclass(named(arm.placement), AsBuilt) else "",
             warmup_updates=arm.warmup_updates,
             setting=settings[arm],
-            seeds=tuple(_seed_result(cell, events, failed.get(cell.name)) for cell, events in runs),
+            seeds=tuple(_seed_result(cell, record, failed.get(cell.name)) for cell, record in runs),
         )
         for arm, runs in by_arm.items()
     ]
     found = judged(rows, unigram)
     ran = [
-        curves.EndedRun(arm, result, events)
+        curves.EndedRun(arm, result, record)
         for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
-        for (_, events), result in zip(runs, row.seeds, strict=True)
+        for (_, record), result in zip(runs, row.seeds, strict=True)
     ]
     by_rate, shared_lrs = curves.rate_curves(ran, names)
-    drawn = curves.best_of_each(ran) if by_rate and len(by_arm) > _MOST_DRAWN else set(by_arm)
-    drawn = curves.lowest([one for one in ran if one.arm in drawn], _MOST_BEST)
+    drawn = _drawn(ran, has_rates=bool(by_rate))
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
     same_length = len({cell.config.train.duration for cell in cells}) == 1
@@ -186,17 +201,9 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         },
         undrawn_curves=[curves.curve(name, runs, "validation") for name, runs in left_out],
         later_profiles=curves.later_profiles(named_runs),
-        what=[
-            *facts(
-                [cell.config for cell in cells],
-                manifest.corpus.facts,
-                seeds=list(map(len, by_arm.values())),
-            ),
-            *facts_of_stopping(rows),
-            *facts_of_costs(manifest.costs),
-        ],
+        what=_what(cells, manifest, by_arm, rows),
         formulas=[
-            (named(p).title, formula_in(p, first))
+            (named(p).title, formula_in(p, cells[0].config))
             for p in dict.fromkeys(arm.placement for arm in by_arm)
         ],
         commands=[
@@ -207,22 +214,47 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     )
 
 
-def _by_arm(
-    cells: Sequence[Cell], failed: Mapping[str, str]
-) -> tuple[dict[Arm, list[tuple[Cell, list[Event]]]], dict[str, str]]:
-    """The runs of each configuration with their events, and those that failed: one whose log is
-    damaged did.
+def _drawn(ran: Sequence[curves.EndedRun], *, has_rates: bool) -> set[Arm]:
+    """The configurations that the figures over updates draw."""
+    arms = {one.arm for one in ran}
+    if has_rates and len(arms) > _MOST_DRAWN:
+        arms = curves.best_of_each(ran)
+    return curves.lowest([one for one in ran if one.arm in arms], _MOST_BEST)
+
+
+def _what(
+    cells: Sequence[Cell], manifest: Manifest, by_arm: _RunsOfArms, rows: Sequence[JudgedRuns]
+) -> list[tuple[str, str]]:
+    """The rows of the table of what was compared. rows: of the configurations, as in `by_arm`."""
+    records = [
+        (f"{row.name}, seed {cell.seed}", record)
+        for row, runs in zip(rows, by_arm.values(), strict=True)
+        for cell, record in runs
+    ]
+    seeds = [len(runs) for runs in by_arm.values()]
+    return [
+        *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=seeds),
+        *facts_of_stopping(rows),
+        *facts_of_absence(records),
+        *facts_of_costs(manifest.costs),
+        *facts_of_weights(manifest.weights),
+    ]
+
+
+def _by_arm(cells: Sequence[Cell], failed: Mapping[str, str]) -> tuple[_RunsOfArms, dict[str, str]]:
+    """The runs of each configuration with what they have logged, and those that failed: one whose
+    log is damaged did.
     """
-    by_arm: dict[Arm, list[tuple[Cell, list[Event]]]] = defaultdict(list)
+    by_arm: _RunsOfArms = defaultdict(list)
     failures = dict(failed)
     for cell in cells:
         try:
-            events = cell.folder.events()
+            record = cell.folder.record()
         except UserError as error:
             if is_of_the_disk(error):
                 raise  # a page without the run would say that it failed
-            events, failures[cell.name] = [], str(error)
-        by_arm[cell.arm].append((cell, events))
+            record, failures[cell.name] = record_of([]), str(error)
+        by_arm[cell.arm].append((cell, record))
     return by_arm, failures
 
 
@@ -265,34 +297,39 @@ def _configuration(
     )
 
 
-def _seed_result(cell: Cell, events: Sequence[Event], failure: str | None) -> contents.SeedResult:
-    last: Event = events[-1] if events else {"event": contents.Status.MISSING.value, "update": 0}
+def _seed_result(cell: Cell, record: RunRecord, failure: str | None) -> contents.SeedResult:
+    last = record.last or {"event": contents.Status.MISSING.value, "update": 0}
     status = _status(last["event"], cell)
     if status not in (contents.Status.UNFINISHED, contents.Status.MISSING):
         failure = None  # it has gone on since
-    losses = [event["nll_nats"] for event in events if event["event"] == "validation"]
+    rates = record.column("update", "lr")
     return contents.SeedResult(
         seed=cell.seed,
         status=status if failure is None else contents.Status.FAILED,
         updates=last["update"],
         valid_loss_nats=math.nan
         if status is contents.Status.NON_FINITE
-        else (losses[-1] if losses else None),
-        scores=_scores(cell, events),
-        summed_lr=math.fsum(event["lr"] for event in events if event["event"] == "update"),
+        else _last_finite(record.column("validation", "nll_nats")),
+        scores=_scores(cell, record),
+        summed_lr=math.fsum(rates[np.isfinite(rates)]),
         message=failure or last.get("reason", ""),
     )
 
 
-def _scores(cell: Cell, events: Sequence[Event]) -> dict[str, float]:
+def _last_finite(column: NDArray[np.float64]) -> float | None:
+    """None where there is none."""
+    known = column[np.isfinite(column)]
+    return float(known[-1]) if len(known) else None
+
+
+def _scores(cell: Cell, record: RunRecord) -> dict[str, float]:
     """Scores of every split that the best checkpoint was evaluated on, and the last of those made
     while training.
     """
-    in_training = [
-        event["bleu"] for event in events if event["event"] == "validation" and "bleu" in event
-    ]
-    found = {"BLEU, valid, while training": in_training[-1]} if in_training else {}
-    for split, scores in cell.evaluations().items():
+    in_training = _last_finite(record.column("validation", "bleu"))
+    found = {} if in_training is None else {"BLEU, valid, while training": in_training}
+    for name, scores in cell.evaluations().items():
+        split = short_name(name)
         for key, heading in (
             ("bleu", f"BLEU, {split}"),
             ("bleu_tokenised", f"BLEU, {split}, tokenised"),

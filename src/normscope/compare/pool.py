@@ -16,7 +16,7 @@ from ..signals import Interrupted, StopRequest
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
 from ..train.config import DECIDED
-from ..train.device import available_cores
+from ..train.device import allowed_threads, available_cores
 from .grid import Cell
 from .state import CellState, looked_at
 
@@ -91,7 +91,7 @@ def process_of(cell: Cell, words: Sequence[str]) -> subprocess.Popen[bytes]:
     the configuration at its standard input. Should this process be killed, that one saves and ends.
     """
     threads = str(
-        available_cores() if cell.config.train.threads == "auto" else cell.config.train.threads
+        allowed_threads() if cell.config.train.threads == "auto" else cell.config.train.threads
     )
     with cell.log_file.open("ab") as log, TemporaryFile() as given:
         # Whole before there is a process to read it, and gone with it, whichever of the two is

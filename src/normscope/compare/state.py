@@ -2,21 +2,19 @@
 logged.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..optim import parse_duration
 from ..train import StopRule
 from ..train.config import DECIDED
+from ..train.events import Event, event_of
 from .grid import Cell
 
 _MOST = 64
 """Stretches that are kept; of a longer run each is twice as long."""
-_NUMBERS = ("update", "epoch", "nll_nats", "validations")
 
 
 @dataclass(slots=True)
@@ -160,10 +158,10 @@ class CellState:
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    self._take(_of_a_run(json.loads(line)))
+                    self._take(event_of(line))
                 # Gone back and on again meanwhile, so that it is all read next time; or no line of
                 # ours.
-                except (ValueError, TypeError, KeyError, RecursionError):
+                except ValueError:
                     self._offset = 0
                     break
                 self._offset += len(line)
@@ -175,7 +173,7 @@ class CellState:
         if self._first_look is None or self.update < self._first_look[0]:
             self._first_look = self._last_look
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _take(self, event: Event) -> None:
         self.update = event["update"]
         if event["event"] == "update":
             self._epoch = event.get("epoch", 0.0)
@@ -183,7 +181,7 @@ class CellState:
                 self.losses.add(self.update, event["nll_nats"])
             if self.over:
                 self.status = "waiting"  # it has been given more updates since
-        elif event["event"] == "validation":
+        elif event["event"] == "validation" and "nll_nats" in event:
             self.nll_nats, self.nll_update = event["nll_nats"], event["update"]
             self.validations.add(self.update, event["nll_nats"])
         elif event["event"] in ("non-finite", DECIDED):
@@ -211,18 +209,6 @@ def looked_at(cells: Iterable[Cell], updates: int | None, rule: StopRule | None)
         state.reopen(rule)
         states.append(state)
     return states
-
-
-def _of_a_run(event: dict[str, Any]) -> dict[str, Any]:
-    """The event. Raises TypeError or ValueError where a run writes no such, which somebody else may
-    have.
-    """
-    if (
-        not all(0 <= event[name] < math.inf for name in _NUMBERS if name in event)
-        or event["update"] % 1
-    ):
-        raise ValueError(f"no event of a run: {event}")
-    return event
 
 
 @dataclass(frozen=True, slots=True)

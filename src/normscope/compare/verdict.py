@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..report.comparison.contents import Name, SeedResult, Status
-from ..report.words import Tone, TonedWords, number, percentage, significant
+from ..report.words import Tone, TonedWords, joined, number, percentage, significant
 
 LEARNED_BELOW, WORSE_ABOVE = 0.9, 1.05
 """Shares of the unigram baseline's loss: below the first a run counts as having learned to use its
@@ -24,6 +24,8 @@ class Outcome(StrEnum):
 
     LEARNED = "learned"
     LESS = "learned less than the best"
+    NEAR = "hardly better than the unigram baseline"
+    """Below it by less than a tenth, which is not counted as learned."""
     BASELINE = "no better than the unigram baseline"
     WORSE = "worse than the unigram baseline"
     DIVERGED = "diverged"
@@ -51,10 +53,19 @@ class Outcome(StrEnum):
 _TONES = {
     Outcome.LEARNED: Tone.GOOD,
     Outcome.LESS: Tone.MIXED,
+    Outcome.NEAR: Tone.STUCK,
     Outcome.BASELINE: Tone.STUCK,
     Outcome.WORSE: Tone.BAD,
     Outcome.DIVERGED: Tone.BAD,
 }
+
+
+_BESIDE_BASELINE = {
+    Outcome.NEAR: "hardly better",
+    Outcome.BASELINE: "no better",
+    Outcome.WORSE: "worse",
+}
+"""What did not learn, from the lowest loss to the highest, in short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,14 @@ class JudgedRuns:
     setting.
     """
     seeds: tuple[SeedResult, ...]
+    named_as: str = ""
+    """Of a model as its own code builds it, the registered placement that the doctor names in it;
+    "" where it names none."""
+
+    @property
+    def known_placement(self) -> str:
+        """The placement that its runs say something of."""
+        return self.named_as or self.placement
 
     @property
     def losses(self) -> list[float]:
@@ -155,6 +174,8 @@ def outcome(row: JudgedRuns, seed: SeedResult, unigram_nats: float, most_nats: f
     if seed.valid_loss_nats < LEARNED_BELOW * unigram_nats:
         less = unigram_nats - seed.valid_loss_nats < MOST_OF_THE_GAIN * most_nats
         return Outcome.LESS if less else Outcome.LEARNED
+    if seed.valid_loss_nats < unigram_nats:
+        return Outcome.NEAR
     return Outcome.WORSE if seed.valid_loss_nats > WORSE_ABOVE * unigram_nats else Outcome.BASELINE
 
 
@@ -177,7 +198,9 @@ def verdict(one: ConfigurationOutcome) -> TonedWords:
         return TonedWords(" or ".join(still_open), Tone.PLAIN)
     if Outcome.DIVERGED in kinds:
         return TonedWords(f"did not learn, and {_share(one, Outcome.DIVERGED)} diverged", Tone.BAD)
-    return TonedWords(f"{Outcome.BASELINE}, and {_share(one, Outcome.WORSE)} worse", Tone.STUCK)
+    least, *others = [kind for kind in _BESIDE_BASELINE if kind in kinds]
+    rest = joined([f"{_share(one, kind)} {_BESIDE_BASELINE[kind]}" for kind in others])
+    return TonedWords(f"{least}, and {rest}", Tone.STUCK)
 
 
 def summary(one: ConfigurationOutcome, unigram_nats: float) -> str:

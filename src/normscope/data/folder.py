@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..errors import UserError
+from ..limits.names import inside, plain, refuse_leading_out
 from ..limits.ours import MARK, SealedJson, sealed_table
 from .lines import file_sha256
 
 MANIFEST = "corpus.json"
 OFFSET_DTYPE = np.dtype("<i8")
+_READ = (".json", ".tokens", ".offsets", ".txt")
+"""How the names of all files end that a corpus is read from, listed or not."""
 _AGAIN = "prepare the corpus again"
 
 
@@ -58,7 +61,7 @@ def open_manifest(
     Every file is read once and its SHA-256 compared. made_by: the command that makes such a folder.
 
     Raises UserError for a folder that is no corpus, or one that is incomplete, damaged, of another
-    format or version.
+    format or version, and before anything is read where a name in it is a path.
     """
     try:
         if not folder.is_dir():
@@ -77,10 +80,15 @@ def open_manifest(
         noted, preparation = str(manifest["fingerprint"]), dict(manifest["preparation"])
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / MANIFEST}: damaged ({error!r}); {_AGAIN}") from error
+    names = [plain(name, folder / MANIFEST) for name in names]
+    for file in sorted(folder.iterdir()):
+        if file.suffix in _READ:
+            refuse_leading_out(file)
+    found = {name: inside(folder, name, folder / MANIFEST) for name in files}
     for name, digest in files.items():
-        if file_sha256(folder / name) != digest:
+        if file_sha256(found[name]) != digest:
             raise UserError(
-                f"{folder / name}: damaged (its SHA-256 has changed); prepare the corpus again"
+                f"{found[name]}: damaged (its SHA-256 has changed); prepare the corpus again"
             )
     if fingerprint(files) != noted:
         raise UserError(
@@ -100,12 +108,16 @@ def _kind(format_name: str, version: int, made_by: str = "") -> SealedJson:
 def listed_files(folder: Path) -> Mapping[str, str]:
     """SHA-256 of every file that a corpus' manifest lists, of whatever kind it is; nothing where
     the folder is none.
+
+    Raises UserError where it lists what is no file of the folder.
     """
     table = sealed_table(folder / MANIFEST)
     files = table.get("files")
     if not str(table.get("format")).startswith("normscope-") or not isinstance(files, dict):
         return {}
-    return {str(name): str(digest) for name, digest in files.items()} | {MANIFEST: ""}
+    for name in files:
+        inside(folder, name, folder / MANIFEST)
+    return {name: str(digest) for name, digest in files.items()} | {MANIFEST: ""}
 
 
 def fingerprint(digests: Mapping[str, str]) -> str:

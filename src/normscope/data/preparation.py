@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..files import disk_errors, recover, resumable_folder, whole_folder, write_atomically
+from ..limits.names import inside
 from ..limits.ours import refuse_inside
 from . import work
 from .folder import TokenWriter, listed_files, write_manifest
@@ -219,7 +220,8 @@ def read_parts(
             noted.append([name, split, known])
             progress(known)
         work.note_parts(folder, noted)
-    return [(folder / name, split, known) for name, split, known in noted]
+    table = folder / work.TABLE
+    return [(inside(folder, name, table), split, known) for name, split, known in noted]
 
 
 def numbered(

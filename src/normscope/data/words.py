@@ -77,7 +77,8 @@ def counted_every(words: int) -> int:
     return max(1, -(-words // MOST_LEARNED_FROM))
 
 
-_MIN_PAIR_COUNT = 2  # as subword-nmt's learn_bpe, which the paper's recipe uses: a merge seen once is a memorised word
+# As subword-nmt's learn_bpe, which the paper's recipe uses: a merge seen once is a memorised word.
+_MIN_PAIR_COUNT = 2
 
 
 def trained(

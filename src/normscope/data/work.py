@@ -19,12 +19,15 @@ from typing import Any, TypeVar
 
 from ..errors import UserError
 from ..files import write_atomically
+from ..limits.names import inside
 from ..limits.ours import SealedJson
 
 PART_CHARACTERS = 2**22
 """Of text in one part: seconds of work, and some ten MB of memory for each process."""
 _FOLDER = "parts"
-_NOTE, _TABLE = "work.json", "read.json"
+_NOTE = "work.json"
+TABLE = "read.json"
+"""The file that lists the parts, when all of them are made."""
 _VERSION = 3
 _MADE_WITH = ("tokenizers", "sentencex", "sacremoses", "numpy")
 _AGAIN = "prepare the corpus again"
@@ -48,7 +51,7 @@ def of_use(key: str, unfinished: Path) -> bool:
 
     A key is equal for equal input and options.
     """
-    folder = unfinished / _FOLDER
+    folder = inside(unfinished, _FOLDER, unfinished)
     try:
         if _WORK.read(folder / _NOTE) != _note(key):
             return False
@@ -63,7 +66,7 @@ def of_use(key: str, unfinished: Path) -> bool:
 
 def begin(key: str, unfinished: Path) -> Path:
     """The folder of the parts, made where it is not there."""
-    folder = unfinished / _FOLDER
+    folder = inside(unfinished, _FOLDER, unfinished)
     folder.mkdir(exist_ok=True)
     if not (folder / _NOTE).exists():
         write_atomically(folder / _NOTE, _WORK.text(_note(key)))
@@ -96,13 +99,13 @@ def cut(
 
 def noted_parts(folder: Path) -> list[Any] | None:
     """What `note_parts` was given, or None where not all are made."""
-    path = folder / _TABLE
+    path = folder / TABLE
     return list(_READ.read(path)["parts"]) if path.exists() else None
 
 
 def note_parts(folder: Path, parts: list[Any]) -> None:
     """Note that all parts are made, and what is known of each."""
-    write_atomically(folder / _TABLE, _READ.text({"parts": parts}))
+    write_atomically(folder / TABLE, _READ.text({"parts": parts}))
 
 
 _Result = TypeVar("_Result")

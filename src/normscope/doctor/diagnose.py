@@ -4,12 +4,13 @@ without weights.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..choosing.rates import BestOfSmaller
+from ..measure.autocast import without_autocast
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .lint.linter import asked_rules, lint, reasons
@@ -18,8 +19,16 @@ from .measured import ModelMeasurements
 from .observe.examine import examined, examined_without_gradients
 from .observe.gradients import NoGradient
 from .predict import with_predictions
+from .record import Stack
 from .result import Record
-from .trace.forward import Inputs, are_trained, loss_of_output, nonfinite_weights, read_as_zero
+from .trace.forward import (
+    Inputs,
+    NonfiniteWeight,
+    are_trained,
+    loss_of_output,
+    nonfinite_weights,
+    read_as_zero,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,6 +69,7 @@ class Diagnosis(Record):
         return diagnosis_html(self)
 
 
+@without_autocast()
 def diagnose(
     model: nn.Module,
     batch: Inputs,
@@ -80,23 +90,17 @@ def diagnose(
     """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do
     without one.
 
-    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises
+    Weights, gradients, buffers, modes and random states are bit for bit as they were. What the
+    forward pass does under autocast is read in the precision of the weights. Raises
     ValueError for a model that cannot be looked at, a loss that is not finite, an unknown optimiser
     or rule, or a rate that is not positive.
     """
     watch("streams and gradients", 0, 1)
-    nonfinite, no_gradient = nonfinite_weights(model), ""
     trained = loading is not None or are_trained(model)
-    try:
-        if not nonfinite:
-            stacks, measured = examined(model, batch, loss_of_output(loss, batch), rewire=trained)
-    except NoGradient as error:
-        no_gradient = str(error)
-    advice, learns = None, not nonfinite and not no_gradient
-    if not learns:
-        with read_as_zero(model, nonfinite):
-            stacks, measured = examined_without_gradients(model, batch)
-    elif advise:
+    seen = _seen(model, batch, loss, trained=trained)
+    stacks = seen.stacks
+    advice = None
+    if advise and seen.learns:
         advice = advised(
             optimizer,
             stacks=stacks,
@@ -107,25 +111,58 @@ def diagnose(
         )
     watch("prediction", 0, 1)
     # The theory is of random weights, and has nothing to say of others.
-    if learns and not trained:
-        stacks = with_predictions(stacks, measured)
+    if seen.learns and not trained:
+        stacks = with_predictions(stacks, seen.measured)
     patient = Patient(
         model=model,
         stacks=stacks,
-        observed=measured,
+        observed=seen.measured,
         dtype=_dtype(model),
         optimizer=optimizer if isinstance(optimizer, torch.optim.Optimizer) else None,
         loading=loading,
         wanted_placement=wanted_placement,
         clip_norm=clip_norm,
-        nonfinite=nonfinite,
-        no_gradient=no_gradient,
+        nonfinite=seen.nonfinite,
+        no_gradient=seen.no_gradient,
         advice=advice,
     )
     watch("rules", 0, 1)
     return _linted(patient, silenced, target, trained=trained)
 
 
+class _Seen(NamedTuple):
+    """What was measured of a model, and why not all of it."""
+
+    stacks: tuple[Stack, ...]
+    measured: ModelMeasurements
+    nonfinite: tuple[NonfiniteWeight, ...] = ()
+    no_gradient: str = ""
+    """Why no gradient can be taken; "" where one was."""
+
+    @property
+    def learns(self) -> bool:
+        return not self.nonfinite and not self.no_gradient
+
+
+def _seen(
+    model: nn.Module, batch: Inputs, loss: Callable[..., Tensor] | None, *, trained: bool
+) -> _Seen:
+    """Measures a model on a batch, without gradients where none can be taken, and with 0 in the
+    place of weights that are not finite.
+    """
+    nonfinite = nonfinite_weights(model)
+    no_gradient = ""
+    if not nonfinite:
+        try:
+            return _Seen(*examined(model, batch, loss_of_output(loss, batch), rewire=trained))
+        except NoGradient as error:
+            no_gradient = str(error)
+    with read_as_zero(model, nonfinite):
+        stacks, measured = examined_without_gradients(model, batch)
+    return _Seen(stacks, measured, nonfinite, no_gradient)
+
+
+@without_autocast()
 def structure(
     model: nn.Module,
     batch: Inputs,

@@ -60,6 +60,8 @@ class NormUse:
     """
     detached: bool = False
     """Whether no gradient passes through its statistics."""
+    keeps_mean: bool = False
+    """Whether it divides by the deviation about a mean that it leaves in."""
     features: int | None = None
     """The one that holds the features: matrices after it contract that alone; None where that does
     not show.
@@ -132,6 +134,25 @@ class AttentionMeasurements:
     """Whether what is weighed depends on its place."""
 
 
+MatrixPart = Literal["", "query", "key", "value", "output", "ffn_in", "ffn_out"]
+"""What a weight matrix is for, in the words of initialisation; "" where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixUse:
+    """A plain weight matrix of a sub-layer, (out, in) or one for each expert, or some of its rows:
+    data is multiplied with its entries as they are.
+    """
+
+    parameter: str
+    """Its name in the model."""
+    part: MatrixPart
+    rows: tuple[int, ...] = ()
+    """Of its outputs those that are for it; none where all are."""
+    outputs_last: bool = False
+    """Whether its last dimension is that of its outputs, as transformers' Conv1D keeps it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SublayerMeasurements:
     """One sub-layer F at work."""
@@ -157,6 +178,8 @@ class SublayerMeasurements:
     """Those of `parameters` that data is multiplied with in products and convolutions, and those
     that such a matrix is made from. Biases and the gains of norms are not among them: theory's
     gradients are those of matrices."""
+    uses: tuple[MatrixUse, ...] = field(default=(), metadata=INNER)
+    """The plain ones among `matrices`, in their order; none where that was not looked for."""
     gradient_norm: float | None = None
     """Frobenius norm of the loss's gradient with respect to those of `matrices` that are trained;
     None without a loss or any such matrix."""
@@ -204,13 +227,13 @@ class NormGain:
     """Mean of what the output is multiplied with."""
     own: float
     """Mean of the parameter's entries, which are 1 less where the forward pass adds 1."""
-    own_size: float
-    """Their root mean square."""
-    negative: float
-    """The share of them below 0."""
     constant: bool
     """Whether they are all alike, as at the start of any training."""
     adds_one: bool
+    total_size: float
+    """Root mean square of what the output is multiplied with."""
+    total_negative: float
+    """The share of that below 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +294,10 @@ class ModelMeasurements:
     """Names of the parameters that no operation of the forward pass read, and no pass in training
     mode goes through.
     """
+    takes_more: bool = field(default=True, metadata=INNER)
+    """Whether the model takes inputs that it was not given, for which parts of it may wait, or that
+    is not known.
+    """
     unregistered: int = field(default=0, metadata=INNER)
     """How many tensors that ask for a gradient the pass read that are no parameters of the
     model.
@@ -282,6 +309,10 @@ class ModelMeasurements:
     rewired_loss_nats: float | None = field(default=None, metadata=INNER)
     """The loss on the same batch were the stacks that are wired as Pre-LN wired as Post-LN, or the
     other way round; None where that was not looked for, or is not known."""
+    shifted_loss_nats: Mapping[int, float] = field(default_factory=dict, metadata=INNER)
+    """The loss on the same batch with 1 added to every gain of a norm, under 1, and with 1 taken
+    away, under -1; empty where that was not looked for.
+    """
     flat_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Parameters whose σ or tanh has next to no slope left, with the share of their entries of
     which that holds.
@@ -321,6 +352,11 @@ class ModelMeasurements:
     """The innermost modules that write into data in place, each with the number of what it is
     then.
     """
+
+    @property
+    def gain_names(self) -> set[str]:
+        """Names of the parameters that norms are multiplied with."""
+        return {gain.name for gain in self.norm_gains}
 
     @property
     def predicts_next(self) -> bool:

@@ -154,7 +154,8 @@ class TuningCell:
         """Keeps what it came to, whole or not at all. Raises UserError where the disk is full."""
         with disk_errors(f"writing {self.file}"):
             make_folders(self.file.parent)
-            write_over(self.file, CELL.text({"asked": self.asked, "scores": asdict(scores)}))
+            text = CELL.text({"asked": self.asked, "scores": asdict(scores)})
+            write_over(self.file, text, CELL.kind)
 
 
 CELL = SealedJson(

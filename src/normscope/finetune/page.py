@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from ..files import write_over
+from ..limits import kinds
 from ..limits.ours import refuse_other
 from ..provenance import provenance
 from ..report.chart import Panel, Series
@@ -35,8 +36,8 @@ _MAJORITY = "majority class"
 
 def refuse_other_page(folder: Path) -> None:
     """Raises UserError where files of another's stand in the report's place."""
-    for name in (PAGE, RESULTS):
-        refuse_other(folder / name)
+    refuse_other(folder / PAGE, kinds.PAGE)
+    refuse_other(folder / RESULTS, kinds.RESULTS)
 
 
 def write_page(
@@ -50,14 +51,16 @@ def write_page(
 ) -> None:
     """Writes both files, each whole or not at all."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    data = results(opened, searched, best, tuned) | {
-        "created": created,
-        "command": command,
-        **provenance(),
-    }
+    head = {"title": title_of(opened), "created": created, **provenance(), "command": command}
+    data = head | results(opened, searched, best, tuned)
     html = _page(opened, searched, best, tuned, created=created, command=command)
-    write_over(folder / RESULTS, json.dumps(data, indent=1) + "\n")
-    write_over(folder / PAGE, html)
+    write_over(folder / RESULTS, json.dumps(data, indent=1) + "\n", kinds.RESULTS)
+    write_over(folder / PAGE, html, kinds.PAGE)
+
+
+def title_of(opened: OpenedSearch) -> str:
+    """Of the page, and of its data."""
+    return f"Fine-tuning of {opened.start.folder.name}"
 
 
 def results(
@@ -112,7 +115,7 @@ def _page(
         environment()
         .get_template(_TEMPLATE)
         .render(
-            title=f"Fine-tuning of {opened.start.folder.name}",
+            title=title_of(opened),
             created=created,
             version=provenance()["normscope"],
             subtitle=_subtitle(opened),

@@ -11,7 +11,8 @@ from enum import StrEnum
 from itertools import pairwise
 from statistics import median
 
-from .record import History, LoggedSeries, TrainingRecipe
+from .flat import FlatStretch, Standing, flat_stretch, standing
+from .record import History, LoggedSeries
 
 # W = values of a window
 
@@ -103,20 +104,12 @@ def _spread(logs_W: Sequence[float]) -> float:
     return NORMAL * median(abs(step - centre) for step in steps) / math.sqrt(2)
 
 
-MOST_OF_UNIGRAM = 0.95
-"""Share of the unigram baseline's loss from which a model counts as knowing no more than
-frequencies.
-"""
-MOST_OF_UNIFORM = 0.75
-"""The same of ln(classes), where the unigram baseline is not known: text's is between 0.6 and 0.9
-of it.
-"""
 NEVER_LEARNED = math.log(1.1)
 """A loss that has fallen by less than a tenth since its first updates has hardly moved."""
 ALIKE = 0.9
 """Mean cosine similarity between tokens from which they are alike."""
 LEAST_UPDATES = 40
-"""Values of a loss, from which a plateau is told from a beginning."""
+"""Values of a rate or a norm, from which a course is told from a beginning."""
 
 
 class EpisodeKind(StrEnum):
@@ -160,10 +153,13 @@ class Episode:
     """What would have to be recorded to decide; of a cause that is known, nothing."""
     attempt: str = ""
     """What to try."""
+    flat: FlatStretch | None = None
+    """Of a plateau: since when and where the loss is flat ..."""
+    standing: Standing | None = None
+    """... and what that level says of it."""
     needs_cause: bool = False
-    """Of a plateau that nothing but its level speaks for: a model that was trained before may stand
-    still as well.
-    """
+    """Of a plateau that its level does not prove: a model that was trained before, or that has
+    learned all there is, may stand still as well."""
 
 
 def episodes(history: History) -> list[Episode]:
@@ -262,47 +258,35 @@ def _joined(found: Sequence[Episode], loss: LoggedSeries) -> list[Episode]:
     return joined
 
 
+def is_flat(history: History) -> bool:
+    """Whether the loss is flat up to the end of the log, at whatever level."""
+    loss = history.loss.finite()
+    return flat_stretch(loss, logarithms(loss.values)) is not None
+
+
 def _plateau(history: History) -> Episode | None:
     """A loss that no longer falls, and should; one that is low is simply learned."""
     loss = history.loss.finite()
-    if len(loss.updates) < LEAST_UPDATES:
-        return None
     logs = logarithms(loss.values)
-    tail = logs[len(logs) // 2 :]
-    level = level_of(tail)
-    final = median(tail)
-    halves = median(tail[: len(tail) // 2]), median(tail[len(tail) // 2 :])
-    near = max(2 * level.spread, LEAST_RISE / 4)
-    if halves[0] - halves[1] > max(level.spread, LEAST_RISE / 4):
+    flat = flat_stretch(loss, logs)
+    if flat is None:
         return None
-    # The last value of the running level that is still above the plateau ends the fall.
-    above = [at for at in range(len(logs)) if median(logs[max(0, at - 2) : at + 3]) > final + near]
-    first = above[-1] + 1 if above else 0
-    if first > len(logs) // 2:
+    stands = standing(history, flat)
+    # No training should end with tokens all alike either.
+    alike = max_similarity(history, history.last_update) >= ALIKE
+    proved = alike or stands is Standing.FREQUENCIES
+    never_fell = median(logs[:LEAST]) - math.log(flat.level_nats) < NEVER_LEARNED
+    if not proved and stands is Standing.LEARNED and not never_fell:
         return None
-    found = Episode(
+    return Episode(
         kind=EpisodeKind.PLATEAU,
-        onset=loss.updates[first],
+        onset=flat.onset,
         loss_before=loss.values[0],
-        loss_worst=math.exp(final),
+        loss_worst=flat.level_nats,
+        flat=flat,
+        standing=stands,
+        needs_cause=not proved,
     )
-    # No training should end at the level of frequencies alone, or with tokens all alike.
-    limit = frequencies_nats(history.recipe)
-    at_frequencies = limit is not None and found.loss_worst >= limit
-    if at_frequencies or max_similarity(history, history.last_update) >= ALIKE:
-        return found
-    return (
-        replace(found, needs_cause=True) if median(logs[:LEAST]) - final < NEVER_LEARNED else None
-    )
-
-
-def frequencies_nats(recipe: TrainingRecipe) -> float | None:
-    """The loss from which a model knows no more than frequencies; None where the log does not say
-    what that is.
-    """
-    if recipe.unigram_nats is not None:
-        return MOST_OF_UNIGRAM * recipe.unigram_nats
-    return None if recipe.classes is None else MOST_OF_UNIFORM * math.log(recipe.classes)
 
 
 def max_similarity(history: History, update: int) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 from ..doctor.result import Severity
 from ..report.words import counted, joined, significant, sparkline
 from .episodes import UNKNOWN, Episode, EpisodeKind, episodes
+from .flat import Standing, flat_words, level_words, what_would_tell
 from .patterns import PATTERNS
 from .places import first_place
 from .record import History, LoggedSeries
@@ -48,7 +49,8 @@ class Explanation:
             {name: plain(value) for name, value in asdict(one).items()} for one in self.episodes
         ]
         for one in found:
-            del one["needs_cause"]
+            for inner in ("flat", "standing", "needs_cause"):
+                del one[inner]
         loss = {
             "updates": list(self.history.loss.updates),
             "nats": [plain(value) for value in self.history.loss.values],
@@ -64,8 +66,37 @@ class Explanation:
 def explain(history: History) -> Explanation:
     """Every episode of the history, explained by the first known pattern that fits."""
     found = (_explained(history, one) for one in episodes(history))
-    kept = [one for one in found if not one.needs_cause or one.cause != UNKNOWN]
+    kept = [told for one in found if (told := _told(history, one)) is not None]
     return Explanation(history=history, episodes=(*kept, *signs(history)))
+
+
+def _told(history: History, episode: Episode) -> Episode | None:
+    """A plateau that neither its level nor a cause proves is a note where its level leaves it open,
+    and nothing to tell of where the model had learned before.
+    """
+    if not episode.needs_cause or episode.cause != UNKNOWN:
+        return episode
+    return _flat_note(history, episode) if episode.standing is Standing.UNKNOWN else None
+
+
+FLAT_UNKNOWN = "flat-cause-unknown"
+
+
+def _flat_note(history: History, episode: Episode) -> Episode:
+    """That a loss is flat, and what would say whether it has learned."""
+    assert episode.flat is not None
+    return replace(
+        episode,
+        kind=EpisodeKind.NOTE,
+        cause=FLAT_UNKNOWN,
+        title="flat, cause not known: all may be learned, or nothing",
+        evidence=(
+            flat_words(episode.flat),
+            level_words(history.recipe, episode.flat.level_nats),
+        ),
+        missing=(),
+        attempt=what_would_tell(history, episode.flat),
+    )
 
 
 def _explained(history: History, episode: Episode) -> Episode:
@@ -132,12 +163,15 @@ def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
 def history_head(explanation: Explanation) -> str:
     """How many episodes there are, over which updates, and what was read."""
     history, found = explanation.history, explanation.episodes
+    flat = any(one.cause == FLAT_UNKNOWN for one in found)
     beside = sum(one.kind in (EpisodeKind.SIGN, EpisodeKind.NOTE) for one in found)
-    said = (
-        counted(len(found) - beside, "episode")
-        if len(found) > beside
-        else "no spike and no plateau"
-    )
+    if len(found) > beside:
+        said = counted(len(found) - beside, "episode")
+    elif flat:
+        said = "flat, cause not known"
+    else:
+        said = "no spike and no plateau"
+    beside -= flat
     said += f", {counted(beside, 'sign')} beside the loss" if beside else ""
     return f"{said} — loss over {counted(history.last_update, 'update')}, {history.source}"
 

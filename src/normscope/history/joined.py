@@ -8,16 +8,20 @@ from textwrap import wrap
 from ..doctor.result import Record, Severity
 from ..report.words import counted, joined, learning_rate, significant, surer_rate
 from .episodes import Episode, EpisodeKind
-from .explain import EVERYWHERE, Explanation, episode_head, hanging
+from .explain import EVERYWHERE, FLAT_UNKNOWN, Explanation, episode_head, hanging
+from .patterns import FLAT
 from .record import History
+from .stuck import WaysOn
 
 UNTUNED_WARMUP = 2_000
 """2 / (1 - β2) updates with Adam's usual β2 of 0.999: the untuned warm-up of Ma and Yarats 2019
 (arXiv:1910.04209).
 """
 _LASTING = (EpisodeKind.RISE, EpisodeKind.PLATEAU)
-_RATE_CAUSES = ("rate-too-high", "post-ln-collapse", "unknown")
+_RATE_CAUSES = ("rate-too-high", "post-ln-collapse", FLAT, "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
+COMMAND = "command"
+"""The row with what is to be typed, which stands on a line of its own and is not wrapped."""
 _USUAL = "the usual rate of such a model"
 _LESS_WITHOUT_BEST, _LESS_BELOW_BEST = 10.0, 3.0
 """By what a rate is divided where no best one is foreseen, and where it is not above the one that
@@ -28,6 +32,12 @@ is.
 def lasting(explanation: Explanation) -> Episode | None:
     """The first rise or plateau; None of a training whose spikes all came back."""
     return next((one for one in explanation.episodes if one.kind in _LASTING), None)
+
+
+def in_question(explanation: Explanation) -> bool:
+    """Whether the log's own rate is to be judged: something of the loss lasts, or may."""
+    flat = any(one.cause == FLAT_UNKNOWN for one in explanation.episodes)
+    return flat or lasting(explanation) is not None
 
 
 def peak_of(history: History) -> tuple[float | None, int | None]:
@@ -50,8 +60,12 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     """
     episode = lasting(explanation)
     seen = [one for one in explanation.episodes if one.kind is EpisodeKind.SIGN]
+    # That a loss is flat for a reason that is not known is told where nothing else is.
+    seen = seen or [one for one in explanation.episodes if one.cause == FLAT_UNKNOWN]
     if episode is None:
         return _of_signs(diagnosis, seen, explanation.history) if seen else []
+    if episode.kind is EpisodeKind.PLATEAU and episode.cause in _RATE_CAUSES:
+        return _of_plateau(diagnosis, episode, seen, explanation.history)
     peak, own = peak_of(explanation.history)
     rate, why_rate = _rate(diagnosis, peak)
     warmup, why_warmup = _warmup(explanation.history, own or 0)
@@ -69,13 +83,38 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     ]
 
 
+def _of_plateau(
+    diagnosis: Record, episode: Episode, seen: Sequence[Episode], history: History
+) -> list[tuple[str, str]]:
+    """The same of a loss that is flat: which way ends that is not known, and a comparison tells."""
+    peak, warmup = peak_of(history)
+    fell = episode.loss_before > 1.1 * episode.loss_worst
+    ways = WaysOn.of(history, diagnosis, rate=peak, warmup_updates=warmup, fell=fell)
+    first = [("do", ways.words), (COMMAND, ways.command)]
+    if mended := _mended_first(diagnosis):
+        # A comparison of a model with an error would be one of the error.
+        first = [("do", mended)]
+    return [
+        *first,
+        ("what", f"{episode_head(episode)}, of {counted(history.last_update, 'update')}"),
+        ("where", episode.place),
+        ("why", "; ".join(_why(diagnosis, episode, ways.rate))),
+        ("rate", ways.rate_words),
+        ("warm-up", ways.warmup_words),
+        *(("also", f"{episode_head(one)}; {one.attempt}") for one in seen),
+    ]
+
+
 def _of_signs(
     diagnosis: Record, seen: Sequence[Episode], history: History
 ) -> list[tuple[str, str]]:
     """The same of a loss in which nothing lasts: the first sign decides."""
     first, *others = seen
+    asked = first.attempt
+    if first.kind is EpisodeKind.NOTE:
+        asked = f"{first.title}; {first.attempt}"
     rows = [
-        ("do", _mended_first(diagnosis) or first.attempt),
+        ("do", _mended_first(diagnosis) or asked),
         ("what", f"{episode_head(first)}, of {counted(history.last_update, 'update')}"),
         ("where", first.place or EVERYWHERE),
         ("why", "; ".join([*first.evidence, *_found_in(diagnosis)])),
@@ -87,13 +126,21 @@ def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
     """The same for a terminal, what to do without a name before it."""
     if not rows:
         return []
-    (_, first), *rest = rows
+    rest = [(name, words) for name, words in rows[1:] if name != COMMAND]
     return [
-        *wrap(first, width),
+        *first_lines(rows, width),
         "",
         *(line for name, words in rest for line in hanging(f"  {name:8}", words, width)),
         "",
     ]
+
+
+def first_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
+    """What to do alone, with the command to type where there is one, which is longer than a line
+    may be: what is broken cannot be copied.
+    """
+    commands = [words for name, words in rows if name == COMMAND]
+    return [*wrap(rows[0][1], width), *commands]
 
 
 def _first(diagnosis: Record, episode: Episode, rate: str, warmup: str, peak: float | None) -> str:

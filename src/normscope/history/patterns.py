@@ -7,7 +7,8 @@ from typing import Literal
 
 from ..optim.groups import Clipping
 from ..report.words import learning_rate, percentage, significant
-from .episodes import ALIKE, Episode, EpisodeKind, frequencies_nats, max_similarity
+from .episodes import ALIKE, Episode, EpisodeKind, max_similarity
+from .flat import Standing, flat_words, frequencies_nats, level_words
 from .places import GROWN, alike_at, grown_at, growth, run_away
 from .record import History
 
@@ -270,6 +271,15 @@ def _peak(history: History, episode: Episode) -> list[str]:
     return [f"the rate had come to its highest, {learning_rate(highest)}, at update {reached:,}"]
 
 
+def _judge_flat(history: History, episode: Episode) -> _PatternMatch:
+    """Fits a plateau at which the model knows no more than how frequent tokens are."""
+    if episode.flat is None or episode.standing is not Standing.FREQUENCIES:
+        return _NO
+    return _fits(flat_words(episode.flat), level_words(history.recipe, episode.flat.level_nats))
+
+
+FLAT = "flat-before-learning"
+"""The cause of a plateau of which nothing else is known."""
 PATTERNS = (
     _Pattern(
         id="clip-hides-rate",
@@ -322,6 +332,16 @@ PATTERNS = (
             "`normscope doctor` says which rates the model bears"
         ),
         where="sub-layer",
+    ),
+    _Pattern(
+        id=FLAT,
+        title="flat before it had learned more than how frequent tokens are",
+        judge=_judge_flat,
+        attempt=(
+            "train anew with a lower rate, or a longer warm-up; a placement that keeps a skip path "
+            "free of norms (`normscope transplant --to pre-ln`) where every sum is normed; the log "
+            "does not say which, a comparison does"
+        ),
     ),
 )
 """The most particular first: the first that fits names the cause."""

@@ -78,6 +78,8 @@ class TrainingRecipe:
     """Entries of the vocabulary, or classes."""
     unigram_nats: float | None = None
     """Loss of a model that knows how frequent tokens are, and nothing else."""
+    unigram_counted: str = ""
+    """What that was counted over, in words; "" where it was not counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +135,15 @@ _LoggedValues = tuple[int, Mapping[str, float]]
 """An update, counted from 1, and what was recorded of it."""
 
 _LOSS = (
-    "loss", "train/loss", "train_loss", "training_loss", "train/loss_nats", "loss_nats", "train/loss_step", "loss_step",
-)  # fmt: skip
+    "loss",
+    "train/loss",
+    "train_loss",
+    "training_loss",
+    "train/loss_nats",
+    "loss_nats",
+    "train/loss_step",
+    "loss_step",
+)
 _VALIDATION = (
     "eval_loss",
     "eval/loss",
@@ -146,8 +155,13 @@ _VALIDATION = (
 )
 _RATE = ("learning_rate", "train/learning_rate", "lr", "train/lr")
 _GRADIENT = (
-    "grad_norm", "train/grad_norm", "gradient_norm", "train/gradient_norm", "grad_norm/total", "train/global_grad_norm",
-)  # fmt: skip
+    "grad_norm",
+    "train/grad_norm",
+    "gradient_norm",
+    "train/gradient_norm",
+    "grad_norm/total",
+    "train/global_grad_norm",
+)
 _LIGHTNING_RATE = re.compile(r"lr-\w+")
 _MEASURED = re.compile(r"(?:^|/)normscope/(?P<rest>.+)$")
 _SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")
@@ -173,11 +187,9 @@ def history_of(
         raise ValueError(f"{source} has no update: nothing has been logged in it")
     loss = _first(series, _LOSS)
     if not loss:
-        named = sorted(name for name in series if "normscope/" not in name)[:10]
-        known = ", ".join(map(short_name, named)) or "none"
         raise ValueError(
             f"{source} has no training loss; names that are read: {', '.join(_LOSS)}; it has: "
-            f"{known}"
+            f"{_names_in([series])}"
         )
     sublayers: dict[str, dict[str, LoggedSeries]] = {}
     stacks: dict[str, dict[str, LoggedSeries]] = {}
@@ -207,6 +219,15 @@ def history_of(
         logit_deviation=others.pop("logit_deviation", LoggedSeries()),
         recipe=_recipe(recipe or TrainingRecipe(), others),
     )
+
+
+_MOST_NAMES = 10
+
+
+def _names_in(tables: Iterable[Mapping[str, Any]]) -> str:
+    """The first names of a log's numbers, as an error shows them."""
+    names = {name for table in tables for name in table if "normscope/" not in name}
+    return ", ".join(map(short_name, sorted(names)[:_MOST_NAMES])) or "none"
 
 
 def _attentions(series: Mapping[str, LoggedSeries]) -> dict[str, dict[str, LoggedSeries]]:
@@ -413,12 +434,32 @@ def _classes(config: Path) -> int | None:
 
 
 WANDB_LINES = "wandb-history.jsonl"
-_STEPS = ("train/global_step", "trainer/global_step", "global_step", "_step")
-"""The framework's own count of updates before W&B's count of calls."""
+STEPS = (
+    "train/global_step",
+    "trainer/global_step",
+    "global_step",
+    "_step",
+    "step",
+    "train/step",
+    "steps",
+    "current_steps",
+    "iteration",
+    "train/iteration",
+    "iter",
+    "update",
+    "updates",
+    "num_updates",
+)
+"""Names of the count of updates, the first that a log has: the framework's own before W&B's count
+of calls, and that before words which anybody may use for something else."""
 
 
-def of_wandb_lines(file: Path) -> History:
-    """Raises ValueError naming the line that is no JSON object, and as `history_of` does."""
+def of_lines(file: Path) -> History:
+    """Lines of JSON, each with a count of updates, as W&B and many loops of one's own write them.
+
+    Raises ValueError naming the line that is no JSON object, where none has a count, with the names
+    that are read, and as `history_of` does.
+    """
     rows: list[dict[str, float]] = []
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
@@ -428,10 +469,22 @@ def of_wandb_lines(file: Path) -> History:
                 rows.append(numbers_in(parse_json(line, infinite=True)))
             except (ValueError, AttributeError, RecursionError) as error:
                 raise ValueError(f"{file}:{number}: this line is no JSON object") from error
-    return history_of(str(file), of_steps(rows))
+    found = of_steps(rows)
+    if rows and not found:
+        raise ValueError(
+            f"{file} has no count of updates in its lines; names that are read: "
+            f"{', '.join(STEPS)}; it has: {_names_in(rows)}"
+        )
+    return history_of(str(file), found)
 
 
 def of_steps(lines: list[dict[str, float]]) -> list[_LoggedValues]:
     """Each line at the update that it says it is of; one that does not say so is left out."""
-    name = next((step for step in _STEPS if any(step in line for line in lines)), None)
-    return [(update_in(line[name]), line) for line in lines if name in line] if name else []
+    name = next((step for step in STEPS if any(step in line for line in lines)), None)
+    if name is None:
+        return []
+    found: list[_LoggedValues] = []
+    for line in lines:
+        if name in line:
+            found.append((update_in(line[name]), line))
+    return found

@@ -2,36 +2,26 @@
 removed.
 
 A folder is replaced or removed entry by entry, as a manifest of ours lists it; a file is written
-over where it bears a mark of ours. Whatever else lies there is the user's: it is named, and nothing
-is changed. No link is followed or replaced. A text file of ours holds a SHA-256 of itself: one in
-which a bit has flipped, or that was edited, is refused.
+over where it is one of ours of the same kind (`kinds.py`). Whatever else lies there is the user's:
+it is named, and nothing is changed. No link is followed or replaced. A text file of ours holds a
+SHA-256 of itself: one in which a bit has flipped, or that was edited, is refused.
 """
 
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from .kinds import CHECKPOINT, CONFIGURATION, FileKind, is_sealed, sealed_json
 from .reading import parse_json, read_text, shown
 
 MARK = ".made-by-normscope"
 """The file in a folder that is being made; all in it goes where that is not finished."""
-PAGE_MARK = '<meta name="generator" content="NormScope">'
-_MARKS = (
-    re.escape(PAGE_MARK),
-    r'\A<svg role="img" aria-labelledby="title desc" ',  # of `report/svg.py`
-    r'\A<svg xmlns="http://www\.w3\.org/2000/svg" class="(?:badge|wiring)" ',
-    r'"normscope": "|"sha256_of_this_file": "',  # `provenance`, and the seal of JSON and of TOML
-    r"^# SHA-256 of the lines above: ",
-    r'\A\{"pid": |\A\0*\Z',  # of `processes/surroundings.py`, and what a power cut leaves of it
-    r"^(?:<!-- Written|Made) by `normscope ",
-)
-_OURS = re.compile("|".join(_MARKS).encode(), re.MULTILINE)
 _STAYS = "and stays: move it away, or choose another place"
 
 
@@ -91,21 +81,58 @@ def refuse_unusual(file: Path) -> None:
         raise UserError(f"{file} is {'a folder' if file.is_dir() else 'no regular file'}, {_STAYS}")
 
 
-def refuse_other(file: Path, content: bytes | None = None) -> None:
-    """Raise UserError where a file stands there that bears no mark of ours and is not equal to
-    `content`.
+def content_of(file: Path) -> bytes | None:
+    """Returns what a file holds in whose place another is to be written; None where there is none.
+
+    Raises UserError where a link, a folder or a device stands there, or it may not be read.
     """
     refuse_unusual(file)
     try:
-        there = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError:
-        return
+        return None
     except PermissionError as error:
         raise UserError(
             f"{file}: no permission to read it, so that it stays; choose another place"
         ) from error
-    if there and there != content and not _OURS.search(there):
-        raise UserError(f"{file} was not written by NormScope, {_STAYS}")
+
+
+def refuse_other(file: Path, kind: FileKind, content: bytes | None = None) -> None:
+    """Raise UserError where a file stands there that is none of ours of this kind, unless it is
+    empty or equal to `content`.
+    """
+    there = content_of(file)
+    if not there or there == content or kind.bears(there):
+        return
+    as_what = f"was not written by NormScope as {kind.words}" if kind.words else "holds other text"
+    raise UserError(f"{file} {as_what}, {_STAYS}")
+
+
+def refuse_part(file: Path, kind: FileKind) -> None:
+    """Raise UserError where a file stands there that a run, a corpus, a checkpoint or a comparison
+    is made of, be it empty; of one of this kind it is none.
+    """
+    there = content_of(file)
+    if there is None or kind.bears(there):
+        return
+    for folder in file.absolute().parents[:2]:  # a run has its files in folders of its own too
+        if _is_of_ours(folder):
+            raise UserError(
+                f"{file} is a file of {folder}, which NormScope made, and stays; choose another "
+                "place"
+            )
+
+
+def _is_of_ours(folder: Path) -> bool:
+    """Whether a folder is a run, a corpus, a checkpoint or a comparison."""
+    for name in ("corpus.json", "comparison.json"):
+        if str(sealed_table(folder / name).get("format")).startswith("normscope-"):
+            return True
+    for name, kind in (("config.toml", CONFIGURATION), ("MANIFEST.sha256", CHECKPOINT)):
+        with suppress(OSError):
+            if kind.bears((folder / name).read_bytes()):
+                return True
+    return False
 
 
 def _sha256(file: str) -> str:
@@ -114,7 +141,6 @@ def _sha256(file: str) -> str:
 
 
 _KEY = "sha256_of_this_file"
-_LAST_LINE = "# SHA-256 of the lines above: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +159,11 @@ class SealedJson:
     """The command that makes one, for the message where a file is of another kind."""
     again: str
     """What the user can do where one is damaged, in words that may follow a semicolon."""
+
+    @property
+    def kind(self) -> FileKind:
+        """What one is known by where another is to take its place."""
+        return sealed_json(self.format_name)
 
     def text(self, state: Mapping[str, Any]) -> str:
         """A file's content."""
@@ -198,20 +229,9 @@ def sealed_table(path: Path) -> dict[str, Any]:
     return table if _is_sealed(text, table) else {}
 
 
-def sealed_lines(text: str) -> str:
-    """Lines of text, and a last one with their SHA-256, which is a comment in TOML."""
-    return f"{text}{_LAST_LINE}{hashlib.sha256(text.encode()).hexdigest()}\n"
-
-
 def refuse_broken_seal(file: Path, *, again: str) -> None:
     """Raise UserError where a file is not as `sealed_lines` made it. again: as of `SealedJson`."""
-    content = file.read_bytes()
-    above, mark, _ = content.rpartition(_LAST_LINE.encode())
-    try:
-        whole = bool(mark) and sealed_lines(above.decode()).encode() == content
-    except UnicodeDecodeError:
-        whole = False
-    if not whole:
+    if not is_sealed(file.read_bytes()):
         raise UserError(
             f"{file} is damaged or was edited: its last line is not the SHA-256 of the lines above "
             f"it; {again}"

@@ -148,11 +148,25 @@ def moved(
                 weights[name].copy_(before)
 
 
+_REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def has_arithmetic(x: Tensor) -> bool:
+    """Whether all of torch's operations take it: real numbers of 16 bits and more."""
+    return x.dtype in _REAL
+
+
 @torch.no_grad()
 def euclidean_norm(x: Tensor) -> float:
-    """‖x‖ of all entries, summed in float64 where the device has it."""
+    """‖x‖ of all entries, of whichever dtype, summed in float64 where the device has it; 0 of
+    none.
+    """
+    wide = torch.float32 if x.device.type == "mps" else torch.float64
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj())
+    elif not has_arithmetic(x):
+        x = x.to(wide)
     if x.device.type != "cpu" or x.numel() <= _ELEMENTS_AT_ONCE:
-        wide = torch.float32 if x.device.type == "mps" else torch.float64
         return float(torch.linalg.vector_norm(x, dtype=wide))
     # In the order of memory and a few entries at a time, as a copy of all would have to go there
     # and come back.
@@ -162,8 +176,8 @@ def euclidean_norm(x: Tensor) -> float:
 
 
 def mean_square(x: Tensor) -> float:
-    """The mean of all squares: of (..., D) E‖x‖²/d over the tokens."""
-    return euclidean_norm(x) ** 2 / x.numel()
+    """The mean of all squares: of (..., D) E‖x‖²/d over the tokens; NaN of none."""
+    return euclidean_norm(x) ** 2 / x.numel() if x.numel() else math.nan
 
 
 def weights_after(

@@ -17,11 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from .autocast import without_autocast
+
 
 @contextmanager
 def looked_at(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; attention, encoder layers and compiled code step by step;
-    undone at the end.
+    """Evaluation mode without gradients or autocast; attention, encoder layers and compiled code
+    step by step; undone at the end.
 
     Undone is what `left_unchanged` undoes. What a forward pass writes *into* a tensor is for
     `recorded` to put back.
@@ -30,7 +32,8 @@ def looked_at(model: nn.Module) -> Iterator[None]:
     with left_unchanged(model):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
-            with uncompiled(), torch.no_grad(), sdpa_kernel([SDPBackend.MATH]):
+            math = sdpa_kernel([SDPBackend.MATH])
+            with uncompiled(), without_autocast(), torch.no_grad(), math:
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)

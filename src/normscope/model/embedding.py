@@ -42,9 +42,8 @@ class Table(Drawable):
 
 
 PAD = 1
-_FIRST_POSITION = (
-    PAD + 1
-)  # fairseq counts positions from the padding index; its numbers are what we compare with
+# fairseq counts positions from the padding index; its numbers are what we compare with.
+_FIRST_POSITION = PAD + 1
 
 
 class _Sinusoids(nn.Module):

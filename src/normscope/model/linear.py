@@ -179,9 +179,8 @@ _PRODUCTS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
 
 
 def _error(product: Callable[[Tensor, Tensor], Tensor]) -> float:
-    generator = torch.Generator().manual_seed(
-        0
-    )  # its own: the run's random numbers must not depend on this check
+    # Its own: the run's random numbers must not depend on this check.
+    generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(512, 512, generator=generator, dtype=torch.float64) for _ in range(2))
     a, b = a.float(), b.float()
     exact = a.double() @ b.double()

@@ -40,9 +40,8 @@ def _attention_entropy(graph: Graph, branch: Branch) -> float | None:
     one key say nothing and are left out. None for a branch without a softmax over scores, and
     without a query that has a choice.
     """
-    mixing = {
-        mixture.weights for mixture in graph.mixtures.values()
-    }  # these weigh sub-layers, not tokens
+    # These weigh sub-layers, not tokens.
+    mixing = {mixture.weights for mixture in graph.mixtures.values()}
     shares = []
     for value in (graph.values[n] for n in branch.computed if n not in mixing):
         if value.op not in SOFTMAX:

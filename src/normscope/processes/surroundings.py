@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from ..limits import kinds
 from ..limits.ours import refuse_other
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -82,7 +83,7 @@ def hold(folder: Path) -> Iterator[None]:
     """Hold a folder that is there. Raises Held where another process has it, and OSError as writing
     does.
     """
-    refuse_other(folder / LOCK)
+    refuse_other(folder / LOCK, kinds.LOCK)
     # Not emptied by opening: it may say who holds it.
     with ExitStack() as opened:
         descriptor = os.open(folder, os.O_RDONLY)

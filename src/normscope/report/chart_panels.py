@@ -21,6 +21,8 @@ _CEILING = 1.5
 flatten them all.
 """
 _MARGIN = 0.06
+_LEAST_EXPONENT = -300
+"""Of a logarithmic axis: below it doubles lose their digits."""
 _MOST_POINTS = 60
 """About so many are drawn a curve: the lowest and the highest of every stretch."""
 _MOST_NAMES = 4
@@ -106,7 +108,7 @@ def chart_panels(panel: Panel) -> list[Panel]:
     if not too_many(groups):
         return [_few_points(panel, shown)]
     names = {one.label: one.label.removeprefix(_group(one)).removeprefix(", ") for one in shown}
-    variants = list(dict.fromkeys(names.values()))
+    variants = {name: place for place, name in enumerate(dict.fromkeys(names.values()))}
     log = panel.log_y and panel.level is None
     panel = replace(panel, log_y=log, y_range=_common_ends(panel, shown, log=log))
     return [
@@ -117,7 +119,7 @@ def chart_panels(panel: Panel) -> list[Panel]:
                     one,
                     label=names[one.label] or "runs",
                     hue=-1,
-                    variant=variants.index(names[one.label]),
+                    variant=variants[names[one.label]],
                 )
                 for one in own
             ],
@@ -180,8 +182,14 @@ def _common_ends(panel: Panel, shown: Sequence[Series], *, log: bool) -> tuple[f
     low, high = min(values), max(values)
     if panel.level is not None:
         high = max(panel.level[1], min(high, _CEILING * panel.level[1]))
+    if not low < high:
+        return None
     if log:
-        wider = (high / low) ** _MARGIN
-        return low / wider, high * wider
-    wider = (high - low) * _MARGIN
-    return low - wider, high + wider
+        # By exponents: the quotient of what doubles hold may be beyond them.
+        bottom, top = math.log10(low), math.log10(high)
+        wider = (top - bottom) * _MARGIN
+        ends = 10.0 ** max(bottom - wider, _LEAST_EXPONENT), 10.0 ** (top + wider)
+    else:
+        wider = (high - low) * _MARGIN
+        ends = low - wider, high + wider
+    return ends

@@ -29,8 +29,12 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "claimed": {"ls": (0, (1.2, 1.8)), "marker": "", "lw": 1.7},
 }
 VARIANTS: Sequence[tuple[Any, str]] = (
-    ("-", "o"), ((0, (4, 1.6)), "s"), ((0, (1.2, 1.4)), "^"), ((0, (5, 1.5, 1.2, 1.5)), "D"), ((0, (9, 2)), "v"),
-)  # fmt: skip
+    ("-", "o"),
+    ((0, (4, 1.6)), "s"),
+    ((0, (1.2, 1.4)), "^"),
+    ((0, (5, 1.5, 1.2, 1.5)), "D"),
+    ((0, (9, 2)), "v"),
+)
 """Dashes and markers of measured curves: by their variant, and one further for each round of the
 hues.
 """
@@ -176,6 +180,7 @@ def _panel_in_words(panel: Panel) -> str:
     return f"{panel.title}: " + "; ".join(ends(series) for series in panel.series)
 
 
+_DECADES_OF_NUMBERS = 3
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -183,7 +188,7 @@ def _log_scale(axes: Axes) -> None:
     """Plain numbers at 1, 2, 5 within three decades, powers of ten beyond."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    if high / low < 1e3:
+    if np.log10(high) - np.log10(low) < _DECADES_OF_NUMBERS:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:

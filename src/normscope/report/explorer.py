@@ -46,9 +46,20 @@ def _prose(text: str) -> Markup:
 
 VENDOR = Path(__file__).parent / "vendor" / "uplot"
 _PARTS = (
-    "numbers", "data", "state", "smooth", "paths", "chart", "pointer", "legend", "figure", "controls", "export",
-    "tables", "main",
-)  # fmt: skip
+    "numbers",
+    "data",
+    "state",
+    "smooth",
+    "paths",
+    "chart",
+    "pointer",
+    "legend",
+    "figure",
+    "controls",
+    "export",
+    "tables",
+    "main",
+)
 """Files of `js/` in the order in which they stand in the page."""
 
 
@@ -100,6 +111,8 @@ _SHARE = 1e-4
 """How far a column may lie from a fixed share of the first: epochs are recorded to four
 decimals.
 """
+_LEAST = 1e-290
+"""Of a value that is written in multiples of a unit: doubles have no units far below it."""
 _REACH = 9.0
 """Largest over smallest value of a line that is written in multiples of a unit."""
 _ROOM = 1.05
@@ -126,8 +139,9 @@ def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
     for figure, _, drawn in charts:
         for one in drawn:
             looks.setdefault(_switch(figure, one), one)
-    arms = list(looks)
-    tables: list[Mapping[str, Sequence[float]]] = []
+    arms = {switch: place for place, switch in enumerate(looks)}
+    labels = {switch[0]: place for switch, place in reversed(arms.items())}
+    tables = _Tables()
     data: dict[str, Any] = {
         "arms": [
             {
@@ -143,16 +157,29 @@ def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
             _chart(
                 figure,
                 panel,
-                [
-                    _line(one, panel, arms.index(_switch(figure, one)), arms, tables)
-                    for one in drawn
-                ],
+                [_line(one, panel, arms[_switch(figure, one)], labels, tables) for one in drawn],
             )
             for figure, panel, drawn in charts
         ],
     }
-    data["tables"] = [_table(table) for table in tables]
+    data["tables"] = [_table(table) for table in tables.each]
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
+
+
+class _Tables:
+    """What lines stand over, each table once: curves with the same points share theirs."""
+
+    def __init__(self) -> None:
+        self.each: list[Mapping[str, Sequence[float]]] = []
+        self._places: dict[tuple[tuple[str, tuple[float, ...]], ...], int] = {}
+
+    def place(self, table: Mapping[str, Sequence[float]]) -> int:
+        """Of the table in `each`, where it is now."""
+        key = tuple((name, tuple(column)) for name, column in table.items())
+        if key not in self._places:
+            self._places[key] = len(self.each)
+            self.each.append(table)
+        return self._places[key]
 
 
 def _switch(figure: str, one: Series) -> tuple[str, ...]:
@@ -191,12 +218,12 @@ def _line(
     one: Series,
     panel: Panel,
     arm: int,
-    arms: Sequence[tuple[str, ...]],
-    tables: list[Mapping[str, Sequence[float]]],
+    labels: Mapping[str, int],
+    tables: _Tables,
 ) -> dict[str, Any]:
     """Measurements without an order are put into that of x, in which the crosshair looks for them.
 
-    Curves with the same points share a table, which the page holds once.
+    labels: of all arms, the first one's place of each label.
     """
     order = (
         sorted(range(len(one.x)), key=lambda i: one.x[i])
@@ -207,18 +234,14 @@ def _line(
         name: [column[i] for i in order]
         for name, column in {panel.xlabel: one.x, **one.further}.items()
     }
-    place = next((i for i, table in enumerate(tables) if table == over), len(tables))
-    if place == len(tables):
-        tables.append(over)
     rows = [[row[i] for i in order] for row in one.rows or [one.y]]
-    found: dict[str, Any] = {"arm": arm, "table": place, **_rows(rows)}
+    found: dict[str, Any] = {"arm": arm, "table": tables.place(over), **_rows(rows)}
     if one.low and not one.rows:
         found |= {"low": _values(one.low), "high": _values(one.high)}
     if one.seeds:
         found["seeds"] = list(one.seeds)
     if one.lights:
-        labels = [label for label, *_ in arms]
-        found["lights"] = [labels.index(label) if label in labels else -1 for label in one.lights]
+        found["lights"] = [labels.get(label, -1) for label in one.lights]
     if one.crosses:
         found["crosses"] = [_values(cross) for cross in one.crosses]
     if one.kind in _MARKS:
@@ -232,7 +255,7 @@ def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
     """
     plain = [_values(row) for row in rows]
     sizes = [abs(value) for row in plain for value in row if value]
-    if not sizes or max(sizes) > _REACH * min(sizes):
+    if not sizes or min(sizes) < _LEAST or max(sizes) > _REACH * min(sizes):
         return {"rows": plain}
     digits = _DIGITS - 1 - math.floor(math.log10(max(sizes)))
     scaled = [

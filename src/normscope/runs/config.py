@@ -23,10 +23,10 @@ from ..settings.files import OwnFile, given_config, run_named
 from ..settings.tables import as_table, differences, put, read_overrides, to_toml
 from ..tasks.registry import config_of, task_of
 from ..tasks.run_config import RunConfig
-from ..train import RunFolder
+from ..train import RunFolder, TrainConfig
 from ..train.checkpoint import existing
 from ..train.device import (
-    available_cores,
+    allowed_threads,
     change_of_source,
     changes_of_machine,
     choose_device,
@@ -85,6 +85,12 @@ def _with(config: _Config, changes: Mapping[str, Any]) -> _Config:
     return made
 
 
+_OF_THE_MACHINE = ("device", "precision", "threads", "input_workers")
+"""Settings of [train] whose `auto` is what the machine that trains has."""
+_KEPT = ("device", "precision", "threads")
+"""Of these, those that a run keeps on another machine too."""
+
+
 def resolve(config: _Config, folder: RunFolder) -> _Config:
     """The configuration with every `auto` replaced, and paths made absolute.
 
@@ -93,14 +99,13 @@ def resolve(config: _Config, folder: RunFolder) -> _Config:
     precision that it does not have, unless the run is over that had that device: what came of it
     can be read anywhere.
     """
-    train, is_over = config.train, False
-    if folder.is_run:
-        began = load_run_config(folder).train
-        automatic = [
-            name for name in ("device", "precision", "threads") if getattr(train, name) == "auto"
-        ]
-        train = dataclasses.replace(train, **{name: getattr(began, name) for name in automatic})
-        is_over = train.device == began.device and folder.last_event in ("finished", "non-finite")
+    began = load_run_config(folder).train if folder.is_run else None
+    train = _as_begun(config.train, began)
+    is_over = (
+        began is not None
+        and train.device == began.device
+        and folder.last_event in ("finished", "non-finite")
+    )
     device = torch.device(train.device) if is_over else choose_device(train.device)
     precision, threads = train.precision, train.threads
     if precision == "auto":
@@ -110,7 +115,7 @@ def resolve(config: _Config, folder: RunFolder) -> _Config:
         train,
         device=str(device),
         precision=precision,
-        threads=available_cores() if threads == "auto" else threads,
+        threads=allowed_threads() if threads == "auto" else threads,
         input_workers=train.input_workers
         if train.input_workers != "auto"
         else (2 if device.type == "cuda" else 0),
@@ -119,6 +124,29 @@ def resolve(config: _Config, folder: RunFolder) -> _Config:
         dataclasses.replace(config, train=train)
     )
     return resolved
+
+
+def for_another_machine(config: _Config, folder: RunFolder) -> _Config:
+    """The configuration for a machine that is not known here: what is `auto` stays so, unless the
+    run in `folder` has begun with a value. Paths are made absolute.
+    """
+    began = load_run_config(folder).train if folder.is_run else None
+    train = _as_begun(config.train, began)
+    left: _Config = task_of(config).with_absolute_paths(dataclasses.replace(config, train=train))
+    return left
+
+
+def _as_begun(train: TrainConfig, began: TrainConfig | None) -> TrainConfig:
+    """With what a run that has begun keeps in place of `auto`."""
+    if began is None:
+        return train
+    open_ones = [name for name in _KEPT if getattr(train, name) == "auto"]
+    return dataclasses.replace(train, **{name: getattr(began, name) for name in open_ones})
+
+
+def left_open(config: RunConfig) -> list[str]:
+    """The dotted keys that are left to the machine which trains the run."""
+    return [f"train.{name}" for name in _OF_THE_MACHINE if getattr(config.train, name) == "auto"]
 
 
 ANOTHER_FOLDER = "choose another folder (--run, or --out of a comparison; run and out in Python)"
@@ -202,9 +230,8 @@ def change(folder: RunFolder, config: RunConfig) -> None:
     if not changed:
         return
     if "duration" in changed and folder.is_finished:
-        remove_end(
-            folder.metrics_file
-        )  # first: a run is never finished with a length that it does not have
+        # First: a run is never finished with a length that it does not have.
+        remove_end(folder.metrics_file)
     folder.write_config(tomli_w.dumps(table | {"train": table["train"] | changed}))
 
 

@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NotRequired, cast
+
+from pydantic import TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from ..errors import UserError, option
 from ..limits.ours import SealedJson
@@ -15,6 +18,7 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import refuse_unrun
 from ..train import RunFolder
 from ..train.device import choose_device
+from ..train.events import AS_WRITTEN, LoggedCount, LoggedNumber, first_fault
 from .config import load_run_config
 from .machine import prepare_machine
 
@@ -53,6 +57,27 @@ SCORES = SealedJson(
     again="evaluate it again",
 )
 """What `normscope evaluate --save` writes."""
+
+
+@with_config(AS_WRITTEN)
+class _Scores(TypedDict):
+    update: LoggedCount
+    split: str
+    bleu: NotRequired[LoggedNumber]
+    bleu_tokenised: NotRequired[LoggedNumber]
+
+
+_SCORES: TypeAdapter[_Scores] = TypeAdapter(_Scores)
+
+
+def read_scores(file: Path) -> dict[str, Any]:
+    """What `normscope evaluate --save` has written. Raises UserError for what it does not write,
+    whoever sealed it.
+    """
+    try:
+        return cast(dict[str, Any], _SCORES.validate_python(SCORES.read(file)))
+    except ValidationError as error:
+        raise UserError(f"{file} is damaged ({first_fault(error)}); {SCORES.again}") from None
 
 
 def evaluate_run(

@@ -118,9 +118,11 @@ class OwnFile:
         try:
             # What was hashed, and not what a cache beside the file says that it compiles to.
             exec(compile(content, self.path, "exec", dont_inherit=True), module.__dict__)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             del sys.modules[name]
-            raise UserError(f"cannot import {self.path}: {error_line(error)}") from error
+            if isinstance(error, Exception | SystemExit):
+                raise UserError(f"cannot import {self.path}: {error_line(error)}") from error
+            raise
         _RAN[self.path] = digest
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from ..errors import UserError
+from ..errors import UserError, no_end
 from .tables import as_json, check_choice, choices, members_of, near, nearest, spelled
 
 _Config = TypeVar("_Config")
@@ -162,8 +162,9 @@ def checked(function: _Function) -> _Function:
     """The function, whose arguments are looked at before it runs.
 
     A name of a list (`Literal`) may be written in any case. Raises ValueError for a value that the
-    annotation does not allow, saying what came and what is allowed, and TypeError for an argument
-    that there is not, with the nearest one.
+    annotation does not allow, saying what came and what is allowed, TypeError for an argument
+    that there is not, with the nearest one, and UserError where code of the caller's that it runs
+    asks for the end of the program.
     """
     signature = inspect.signature(function)
 
@@ -197,7 +198,8 @@ def checked(function: _Function) -> _Function:
                     }
                 case _:
                     given.arguments[name] = _held(name, value, hint)
-        return function(*given.args, **given.kwargs)
+        with no_end():
+            return function(*given.args, **given.kwargs)
 
     return cast(_Function, called)
 
@@ -231,9 +233,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin in (Sequence, Collection, Iterable):
         if isinstance(value, str | bytes | Mapping | type) or not hasattr(value, "__iter__"):
             return False
-        known = (
-            value if inner and isinstance(value, list | tuple) else ()
-        )  # others may be long, or be read once
+        # Others may be long, or be read once.
+        known = value if inner and isinstance(value, list | tuple) else ()
         return all(any(_fits(one, member) for member in members_of(inner[0])) for one in known)
     if origin is tuple:
         return isinstance(value, list | tuple) and len(value) == len(inner)

@@ -1,19 +1,23 @@
 """What the logs of runs, of other libraries and ours, tell the doctor: read without what trains."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError, user_errors
 from ..history import record
+from ..history.episodes import is_flat
 from ..history.explain import Explanation, explain
 from ..history.record import TRAINER_STATE, History
+from ..limits.reading import parse_json
 from ..train import RunFolder
+from .frequencies import Counting
 
 KINDS = (
     f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer "
-    "or the folder around it, TensorBoard's event files or their folder, or W&B's "
-    f"{record.WANDB_LINES} or run-ID.wandb"
+    "or the folder around it, TensorBoard's event files or their folder, W&B's "
+    f"{record.WANDB_LINES} or run-ID.wandb, or a .jsonl file whose lines have a step and a loss"
 )
 
 
@@ -35,6 +39,28 @@ def explained_run(target: str) -> Explanation | None:
         return None
 
 
+def beside_model(
+    explanation: Explanation, *, classes: int | None, counting: Counting | None
+) -> Explanation:
+    """Explained anew beside what is known of the model, where its loss is flat: only then its
+    targets are counted.
+
+    classes: of its output; None where that is not known. What the log itself says goes before.
+    Raises UserError as the user's batches do.
+    """
+    history = explanation.history
+    if not is_flat(history):
+        return explanation
+    recipe = history.recipe
+    if recipe.classes is None:
+        recipe = replace(recipe, classes=classes)
+    if recipe.unigram_nats is None and not recipe.unigram_counted and counting is not None:
+        found = counting()
+        if found is not None:
+            recipe = replace(recipe, unigram_nats=found.nats, unigram_counted=found.over)
+    return explain(replace(history, recipe=recipe))
+
+
 def history_at(path: Path) -> History:
     """The history in a log. Raises UserError, one line, for what is no log or has no loss."""
     try:
@@ -52,9 +78,8 @@ def run_history(path: Path) -> History:
     """The history of a run of ours. Raises UserError where a file of it is damaged."""
     folder = RunFolder(path)
     with user_errors(ValueError, said=lambda error: f"{folder.metrics_file}: {error}"):
-        config = (
-            folder.config_table() if folder.is_run else {}
-        )  # a metrics.jsonl may be all that is left of a run
+        # A metrics.jsonl may be all that is left of a run.
+        config = folder.config_table() if folder.is_run else {}
         return record.of_events(str(path), folder.events(), config)
 
 
@@ -71,14 +96,14 @@ def _of_folder(path: Path) -> History:
         return record.of_event_files(path)
     for inside in (path / "files" / record.WANDB_LINES, path / record.WANDB_LINES):
         if inside.is_file():
-            return record.of_wandb_lines(inside)
+            return record.of_lines(inside)
     if stores := sorted(path.glob("run-*.wandb")):
         return of_datastore(stores[0])
     raise UserError(f"{path} holds no log that can be read: give {KINDS}")
 
 
 def _of_file(path: Path) -> History:
-    if path.name == "metrics.jsonl":
+    if path.name == "metrics.jsonl" and not _is_of_others(path):
         return run_history(path.parent)
     if path.name == TRAINER_STATE:
         return record.of_trainer_state(path)
@@ -91,10 +116,29 @@ def _of_file(path: Path) -> History:
             f"{path} holds the last values of a run or its output, not its history: give {KINDS}"
         )
     if path.suffix == ".jsonl":
-        return record.of_wandb_lines(path)
+        return record.of_lines(path)
     if path.suffix == ".json":
         return record.of_trainer_state(path)
     raise UserError(f"{path} is no log that can be read: give {KINDS}")
+
+
+_MOST_LETTERS = 1_000_000
+"""Of a line that is looked at; a file without an end of a line does not fill the memory."""
+
+
+def _is_of_others(metrics: Path) -> bool:
+    """Whether a metrics.jsonl, which is a name that anybody may give, lies in no run of ours, and
+    its first line is a JSON object that is no event of ours.
+    """
+    if RunFolder(metrics.parent).is_run:
+        return False
+    with metrics.open(encoding="utf-8", errors="replace") as lines:
+        line = lines.readline(_MOST_LETTERS)
+    try:
+        first = parse_json(line, infinite=True)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and "event" not in first
 
 
 def _number(state: Path) -> int:

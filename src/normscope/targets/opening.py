@@ -6,6 +6,7 @@ for none of it, and needs none of the libraries that only training takes.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,7 +19,10 @@ from ..settings.files import factory_in, is_run
 from ..settings.tables import read_overrides
 from ..tasks.own_batches import OwnBatch
 from ..tasks.own_functions import ModelFile
+from ..transplant.saved import is_saved
+from . import transplanted
 from .factory import brings_batches, made_by
+from .frequencies import counted_in
 from .target import SampleSettings, Target, own_loss, sampled, wanted_placement
 
 KINDS = (
@@ -56,6 +60,11 @@ def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences
             f"{text} is a target of ours, whose structure its configuration names already; leave "
             "--structure-only out"
         )
+    if is_saved(path) or (path.name == "config.json" and is_saved(path.parent)):
+        raise UserError(
+            f"{text} is a transplanted model, which a placement is put on by running it; leave "
+            "--structure-only out"
+        )
     if (path / "config.json").is_file():
         text = str(path / "config.json")
     with torch.device("meta"):
@@ -88,6 +97,8 @@ def _of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> 
         from .runs import of_run
 
         return of_run(path, settings)
+    if is_saved(path):
+        return transplanted.of_folder(path, settings, drawing)
     if not (path / "config.json").is_file():
         raise UserError(
             f"{path} has neither a config.json (Hugging Face) nor a config.toml (a run)"
@@ -102,6 +113,8 @@ def _of_file(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Ta
         from .runs import of_config
 
         return of_config(path, settings)
+    if path.name == "config.json" and is_saved(path.parent):
+        return transplanted.of_configuration(path, settings, drawing)
     if path.suffix == ".json":
         return _of_hugging_face(
             str(path), hugging_face.from_config_file(path, read_overrides(settings)), drawing
@@ -125,22 +138,33 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
     made = made_by(text, read_overrides(settings), drawing)
     model, inputs, loss = made["model"], made.get("inputs"), made.get("loss")
     on_meta = any(weight.is_meta for weight in model.parameters())
-    if inputs is None and not on_meta and brings_batches(text):
+    own = None if on_meta or not brings_batches(text) else _model_file(text)
+    if inputs is None and own is not None:
         # An experiment calls the function without arguments.
-        return _on_own_batches(text, model, compared="" if settings else text)
+        return _on_own_batches(text, own, model, compared="" if settings else text)
     if inputs is None:
         inputs, of_family = sampled(model, drawing)
         loss = loss or of_family
+    # A loss that is given may be any, and no cross-entropy of the labels of batches().
+    counting = None if own is None or made.get("loss") else partial(counted_in, own)
     made |= {"inputs": inputs, "loss": loss or own_loss(model, inputs)}
-    return Target(title=_title(model, text), wanted_placement=wanted_placement(model), **made)
+    return Target(
+        title=_title(model, text),
+        wanted_placement=wanted_placement(model),
+        counting=counting,
+        **made,
+    )
 
 
-def _on_own_batches(text: str, model: nn.Module, *, compared: str) -> Target:
+def _model_file(text: str) -> ModelFile:
+    path, name = factory_in(text) or (Path(), "")
+    return ModelFile(path.resolve(), name)
+
+
+def _on_own_batches(text: str, file: ModelFile, model: nn.Module, *, compared: str) -> Target:
     """A model whose file has the functions that experiments ask for, on its first batch and by its
     loss.
     """
-    path, name = factory_in(text) or (Path(), "")
-    file = ModelFile(path.resolve(), name)
     value = OwnBatch.of(file.sources()[0].batch(0, 1)).value
     return Target(
         title=_title(model, text),
@@ -148,6 +172,7 @@ def _on_own_batches(text: str, model: nn.Module, *, compared: str) -> Target:
         inputs=lambda model: file.output(model, value),
         loss=lambda output, _: file.loss(output, value),
         compared=compared,
+        counting=partial(counted_in, file),
         wanted_placement=wanted_placement(model),
     )
 

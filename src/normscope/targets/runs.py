@@ -16,6 +16,7 @@ from ..settings.tables import read_toml
 from ..tasks.protocol import Task
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
+from .frequencies import TargetFrequencies
 from .target import Target
 
 EXAMINED_TOKENS = 4096
@@ -72,6 +73,9 @@ def _target(
         loading=loading,
         wanted_placement=config.model.placement,
         clip_norm=config.train.clip_norm,
+        counting=lambda: TargetFrequencies(
+            nats=task.target_entropy_nats(corpus), over="the targets of the validation"
+        ),
     )
 
 

@@ -16,6 +16,8 @@ from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..measure.unchanged import restored
 from ..model import EncoderDecoder, Layout
+from ..transplant.done import Transplanted
+from .frequencies import Counting
 
 Loss = Callable[..., Tensor]
 """The output of forward, and where it has a second argument the batch -> the mean loss per token in
@@ -53,6 +55,8 @@ class Target:
     """What `normscope compare` is given to train the same model; "" where it takes it from no file
     as it is.
     """
+    counting: Counting | None = None
+    """Counts how frequent its targets are; None where it brings no batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +129,9 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
 
 
 def wanted_placement(model: nn.Module) -> str | None:
-    """What the model's settings say its placement is; None where they do not."""
+    """What the model's settings, or a transplant, say its placement is; None where they do not."""
+    if isinstance(done := getattr(model, "transplanted", None), Transplanted):
+        return done.placement
     if hugging_face.is_model(model):
         return hugging_face.wanted_placement(model.config)
     if isinstance(model, EncoderDecoder):

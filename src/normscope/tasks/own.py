@@ -24,7 +24,7 @@ from ..train.device import seed_weights
 from .loss import LN2, unigram_entropy_nats
 from .own_batches import IGNORED, OwnBatch, Source, digest, labels_in
 from .own_functions import CONTRACT, ModelFile
-from .protocol import Evaluation, LoadedRun, Task, TrainingBatch
+from .protocol import Evaluation, LoadedRun, StartingWeights, Task, TrainingBatch
 from .run_config import RunConfig
 from .words import Words
 
@@ -42,6 +42,9 @@ class _OwnModelConfig:
     """`my_model.py:build`: the file, and the function in it that returns the model."""
     placement: str = AsBuilt.name
     """own, as its code builds it, or the name of one that it is given by transplanting."""
+    initialise: Literal["as-found", "draw", "keep"] = "as-found"
+    """What another placement does with the weights: as-found draws those of a model that shows no
+    sign of having been trained, and keeps others."""
 
     def __post_init__(self) -> None:
         if factory_in(self.factory) is None:
@@ -95,6 +98,8 @@ class _OwnData:
     """Whether the user gave batches for the validation; otherwise the first of the training stand
     in.
     """
+    starts: dict[tuple[str, str], StartingWeights] = field(default_factory=dict)
+    """By the placements that the model has been given so far, and what was asked of weights."""
     codec: None = None
 
     @property
@@ -120,18 +125,25 @@ class _OwnData:
         return digest([self.train.words, first, *(batch.value for batch in self.validation)])
 
     @cached_property
+    def label_entropy_nats(self) -> float | None:
+        """Of the validation's labels where the loss is a cross-entropy over them."""
+        labels = [
+            labels for batch in self.validation if (labels := labels_in(batch.value)) is not None
+        ]
+        if not labels or self.file.has_loss or any(one.is_floating_point() for one in labels):
+            return None
+        counted = torch.cat([one.flatten() for one in labels])
+        return unigram_entropy_nats(counted[counted != IGNORED].numpy())
+
+    @cached_property
     def chance_nats(self) -> float:
         """Entropy of the labels where the loss is a cross-entropy over them; else the loss of the
         model as it is built.
 
         To four digits: threads and machines differ in the last ones.
         """
-        labels = [
-            labels for batch in self.validation if (labels := labels_in(batch.value)) is not None
-        ]
-        if labels and not self.file.has_loss and not any(one.is_floating_point() for one in labels):
-            counted = torch.cat([one.flatten() for one in labels])
-            return unigram_entropy_nats(counted[counted != IGNORED].numpy())
+        if self.label_entropy_nats is not None:
+            return self.label_entropy_nats
         seed_weights(0)
         model = self.file.build()
         found = _OwnObjective(self, epoch_batches=1, seed=0, device=torch.device("cpu")).validate(
@@ -139,26 +151,42 @@ class _OwnData:
         )["nll_nats"]
         return float(f"{found:.4g}")
 
-    def place(self, model: nn.Module, placement: str) -> None:
-        """Transplant the model, with weights as the placement draws them. Raises UserError where
-        that is refused.
+    @cached_property
+    def placement_as_built(self) -> str:
+        """The name that the doctor finds in the model as the file builds it; "" for none that is
+        sure.
+        """
+        seed_weights(0)
+        with torch.device("cpu"):
+            model = self.file.build()
+        batch = self.validation[0].value
+        # By its name, as in `place`.
+        placement_of = import_module("normscope.transplant.naming").placement_of
+        return str(placement_of(model, lambda one: self.file.output(one, batch)))
+
+    def place(self, model: nn.Module, placement: str, initialise: str) -> None:
+        """Transplant the model, with weights as the placement draws them where they have not been
+        trained. Raises UserError where that is refused.
         """
         batch = self.validation[0].value
         # By its name: what another task measures is made neither of the transplant nor of the
         # doctor that proves it, and an edited report would make all of it old.
         transplant = import_module("normscope.transplant.surgery").transplant
         try:
-            transplant(
+            done = transplant(
                 model,
                 named(placement),
                 lambda one: self.file.output(one, batch),
-                initialise="draw",
+                initialise=None if initialise == "as-found" else initialise,
                 stack=None,
             )
         except UserError as error:
             raise self.file.wrong(
                 f"its model cannot be given the placement {placement}: {error}"
             ) from error
+        self.starts[placement, initialise] = StartingWeights(
+            told="; ".join(done.weight_lines()), unlike_own=done.resized
+        )
 
     @property
     def facts(self) -> list[tuple[str, str]]:
@@ -279,7 +307,7 @@ class _Own(Task):
         with torch.device("cpu"):
             model = data.file.build()
             if config.model.placement != AsBuilt.name:
-                data.place(model, config.model.placement)
+                data.place(model, config.model.placement, config.model.initialise)
         return model
 
     def groups(self, config: _OwnRunConfig) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
@@ -316,6 +344,12 @@ class _Own(Task):
     def chance_nats(self, corpus: _OwnData | _RecordedData) -> float:
         return corpus.chance_nats
 
+    def placement_as_built(self, corpus: _OwnData) -> str:
+        return corpus.placement_as_built
+
+    def target_entropy_nats(self, corpus: _OwnData) -> float | None:
+        return corpus.label_entropy_nats
+
     def shapes(self, config: _OwnRunConfig) -> list[StackShape]:
         return []
 
@@ -339,6 +373,15 @@ class _Own(Task):
 
     def batch_words(self, config: _OwnRunConfig) -> str:
         return "one batch of the model's file"
+
+    def starting_weights(self, config: _OwnRunConfig) -> StartingWeights:
+        placement = config.model.placement
+        if placement == AsBuilt.name:
+            return StartingWeights(told="as its code builds them")
+        data, asked = self.open(config), (placement, config.model.initialise)
+        if asked not in data.starts:
+            self.build(config, None)
+        return data.starts[asked]
 
     def in_smaller_batches(self, config: _OwnRunConfig, tokens: int) -> _OwnRunConfig:
         return config

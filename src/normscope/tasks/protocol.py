@@ -89,6 +89,16 @@ class Evaluation:
         return value if isinstance(value, str) else f"{value:.{self.decimals}f}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingWeights:
+    """The weights with which a model begins under one placement."""
+
+    told: str
+    """What they are, in words."""
+    unlike_own: str = ""
+    """What was drawn in other sizes than the model's own code draws it, in words; "" for none."""
+
+
 SMALLER = "make model.width, model.ffn_width, the blocks or the vocabulary smaller"
 """What to do about a model that does not fit into memory."""
 
@@ -199,6 +209,18 @@ class Task(ABC):
         ignores its input.
         """
 
+    def target_entropy_nats(self, corpus: Any) -> float | None:
+        """The same where it is known to be that entropy; None where something else stands in for
+        it.
+        """
+        return self.chance_nats(corpus)
+
+    def placement_as_built(self, corpus: Any) -> str:
+        """The registered name of what `own` is, as the doctor finds it in the user's model; "" for
+        a task without such a model, and where it finds none that is sure.
+        """
+        return ""
+
     @abstractmethod
     def shapes(self, config: Any) -> Sequence[StackShape]:
         """Of every stack of the model, the encoder first."""
@@ -226,6 +248,12 @@ class Task(ABC):
     @abstractmethod
     def batch_words(self, config: Any) -> str:
         """How large a batch is."""
+
+    def starting_weights(self, config: Any) -> StartingWeights | None:
+        """With which weights the model of a configuration begins; None where that is what the
+        configuration says. Raises UserError as `build`.
+        """
+        return None
 
     @abstractmethod
     def in_smaller_batches(self, config: Any, tokens: int) -> Any:

@@ -23,10 +23,8 @@ class Grown:
     """
 
     def __init__(self, entries: Array) -> None:
-        self._held, self._count = (
-            np.concatenate([entries, np.zeros((16, *entries.shape[1:]))]),
-            len(entries),
-        )
+        self._held = np.concatenate([entries, np.zeros((16, *entries.shape[1:]))])
+        self._count = len(entries)
 
     def __len__(self) -> int:
         return self._count
@@ -45,6 +43,22 @@ class Grown:
 def first_of(entries: Any, size: int) -> Array:
     """So many of them as they are held, uncopied."""
     return entries[:size] if isinstance(entries, Grown) else np.frombuffer(entries)[:size]
+
+
+def first_times(held: Any, size: int, scale: Entry) -> Array:
+    """So many coefficients times a number: (size,), or (size, K) where places have their own."""
+    first = first_of(held, size)
+    if first.ndim == 1 and isinstance(scale, np.ndarray):
+        return np.outer(first, scale)
+    scaled: Array = first * scale
+    return scaled
+
+
+def last_alone(size: int, coefficient: Entry) -> Array:
+    """So many coefficients, of which all but the last are 0: (size,), or (size, K)."""
+    coefficients = np.zeros((size, *np.shape(coefficient)))
+    coefficients[-1] = coefficient
+    return coefficients
 
 
 class Lane:
@@ -116,12 +130,10 @@ def added(short: Array, long: Array) -> Array:
 
 def growing(places: Places | None) -> tuple[Any, Any, Any]:
     """Moments of no part yet, of which each part adds one, two and apart."""
-    rows = None if places is None else np.zeros((0, places.count, places.count))
-    return (
-        (array("d"), array("d"), array("d"))
-        if rows is None
-        else (Grown(rows[:, 0]), Grown(rows), Grown(rows))
-    )
+    if places is None:
+        return array("d"), array("d"), array("d")
+    rows = np.zeros((0, places.count, places.count))
+    return Grown(rows[:, 0]), Grown(rows), Grown(rows)
 
 
 def weighed(left: Array, right: Array, held: tuple[Any, Any, Any]) -> Products:

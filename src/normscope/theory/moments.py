@@ -7,20 +7,17 @@ others because every F ends in a matrix of its own. So a value is one coefficien
 second moments an atom (`Products`) say all that is needed. The coefficients carry gradients back,
 too (`backward.py`); there a norm's has a correction of order 1/d, so they are kept apart.
 
-A stream grows by an atom a sub-layer, and every norm divides all of its coefficients alike. Values
-therefore share
-*lanes*: a list of coefficients to which sums append, and a number that multiplies all of them. What
-  costs as much as a value has atoms, a copy of its lane, is done only where two values have atoms
-  in common.
+What costs as much as a value has atoms, a copy of its lane (`coefficients.py`), is done only where
+two values have atoms in common.
 """
 
-from array import array
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .lanes import Lane, added, divides, first_of, growing, weighed
+from .coefficients import Coefficients
+from .lanes import Lane, added, divides
 from .mixing import Array, Entry, Products, make, squared, vanishes
 from .places import (
     RANDOM,
@@ -34,6 +31,7 @@ from .places import (
     spread_in_common,
     summed,
 )
+from .second_moments import SecondMoments
 
 
 class Unpredictable(ValueError):
@@ -48,33 +46,15 @@ _TOKENS_TWICE = (
 )
 
 
-class Atoms:
-    """Second moments of all parts of a stack's values so far, in the order in which they came to
-    be.
+class Atoms(SecondMoments):
+    """All parts of a stack's values so far, and what has been made of values that are asked for
+    again.
     """
 
     def __init__(
         self, width: int, *, scatter_width: float | None = None, places: Places | None = None
     ) -> None:
-        self.width = width
-        self.places = places
-        """Of a sequence, where they differ: all moments are arrays then."""
-        self.scatter_width = width if scatter_width is None else scatter_width
-        """That a norm's divisor scatters with: infinite where it does not."""
-        self.draws = True
-        """Whether logits are drawn, which depend on how tokens differ; else nothing asks for
-        that.
-        """
-        self.count = 0
-        self._products, self._covariances = growing(places), growing(places)
-        self.related = array("q"), array("q")
-        """Pairs of parts that came of one matrix and have covariances; all others have none."""
-        self.spreads: Any = array("d") if places is None else []
-        """d · Var ‖a‖² / d² of each."""
-        self.differing: list[Differing] = []
-        self.constant: list[int] = []
-        """Parts that are the same in every feature, which LayerNorm takes off."""
-        self._one: int | None = None
+        super().__init__(width, scatter_width=scatter_width, places=places)
         self.normed: dict[Hashable, Moments] = {}
         """What a norm that is the same for all has made of a value."""
         self.past_norms: set[int] = set()
@@ -94,140 +74,39 @@ class Atoms:
         all.
         """
 
-    def add(
-        self,
-        q: Entry,
-        p: Entry,
-        apart: Entry = 0.0,
-        *,
-        spread: Entry | None = None,
-        centred: bool = True,
-        differing: Differing = RANDOM,
-    ) -> int:
-        """A new part; its index. `centred` is False for one that is the same in every feature.
-
-        spread: d · Var(‖a‖² / d), 2q² of a Gaussian where it is not given.
-        """
-        self.differing.append(differing if self.draws else RANDOM)
-        if self.places is not None:
-            q, p, apart = self.places.filled(Products(q, p, apart))
-        one, two, three = self._products
-        one.append(q)
-        two.append(p)
-        three.append(apart)
-        self.spreads.append(2 * q * q if spread is None else spread)
-        if not centred:
-            self.constant.append(self.count)
-        self.count += 1
-        return self.count - 1
-
-    def one(self) -> int:
-        """The part that is 1 in every feature of every token, made where it is first asked for."""
-        if self._one is None:
-            self._one = self.add(1.0, 1.0, 1.0, spread=0.0, centred=False)
-        return self._one
-
-    def products(self, index: int) -> Products:
-        one, two, three = self._products
-        return make(Products, (one[index], two[index], three[index]))
-
-    @property
-    def q(self) -> Array:
-        return first_of(self._products[0], self.count)
-
     def total(self, values: "tuple[Moments, ...]", of: "Callable[[Moments], Moments]") -> "Moments":
         """The sum of what the function makes of values, two or more; that of an earlier history is
         not made again.
         """
-        *rest, _ = keys = (of, *values)
-        # A history grows by one value at a time, or its last value does: the sum of those before it
-        # is known.
-        known, before_last, total = self._summed or ((), None, None)
-        before = (
-            total if known == tuple(rest) else before_last if known[:-1] == tuple(rest) else None
-        )
+        keys = (of, *values)
+        before = self._sum_before(keys)
         if before is None:
             before = of(values[0])
             for earlier in values[1:-1]:
                 before = before + of(earlier)
-        self._summed = keys, before, before + of(values[-1])
-        return self._summed[2]
+        total = before + of(values[-1])
+        self._summed = keys, before, total
+        return total
 
-    def relate(self, left: int, right: int, covariance: Products) -> None:
-        """Give two parts a covariance."""
-        filled = covariance if self.places is None else self.places.filled(covariance)
-        for held, entry in zip(
-            (*self.related, *self._covariances), (left, right, *filled), strict=True
-        ):
-            held.append(entry)
-
-    def weighed(self, coefficients: Array) -> Products:
-        """The moments of a value with these coefficients: (size,) where all places have the same,
-        else (size, K).
-        """
-        if self.related[0]:
-            return self.covariance(coefficients, coefficients)
-        return weighed(coefficients, coefficients, self._products)
-
-    def covariance(self, left: Array, right: Array) -> Products:
-        """E⟨x, y⟩ / d of two values with these coefficients; of two places the mean over which of
-        them is whose.
-        """
-        if left.ndim != right.ndim:
-            left, right = left.reshape(len(left), -1), right.reshape(len(right), -1)
-        left, right = self._filled(left), self._filled(right)
-        found, pairs = (
-            weighed(left, right, self._products),
-            [np.frombuffer(each, np.int64) for each in self.related],
-        )
-        for one, other in (pairs, pairs[::-1]):
-            found = found.plus(weighed(left[one], right[other], self._covariances))
-        one, two, apart = found
-        return (
-            found
-            if self.places is None
-            else Products(one, (two + two.T) / 2, (apart + apart.T) / 2)
-        )
-
-    def _filled(self, coefficients: Array) -> Array:
-        return np.concatenate(
-            [coefficients, np.zeros((self.count - len(coefficients), *coefficients.shape[1:]))]
-        )
-
-    def shares(self, coefficients: Array) -> Array:
-        """What each part is of E‖x‖² / d, as `q` is: half of what two parts have in common is each
-        one's.
-        """
-        coefficients = self._filled(coefficients)
-        squares = coefficients**2 * self.q
-        first, second = (np.frombuffer(each, np.int64) for each in self.related)
-        common = (
-            coefficients[first] * coefficients[second] * first_of(self._covariances[0], len(first))
-        )
-        for part in (first, second):
-            np.add.at(squares, part, common)
-        return squares
+    def _sum_before(self, keys: "tuple[Any, ...]") -> "Moments | None":
+        """The sum of all but the last of these values, where it is known."""
+        if self._summed is None:
+            return None
+        known, before_last, total = self._summed
+        # A history grows by one value at a time, or its last value does.
+        if known == keys[:-1]:
+            return total
+        if known[:-1] == keys[:-1]:
+            return before_last
+        return None
 
 
-class Moments:
-    """A value of the formula: `scale` times the first `size` coefficients of a lane, or times the
-    last atom alone.
-    """
+class Moments(Coefficients):
+    """A value of the formula: its coefficients, and the second moments that they give it."""
 
-    __slots__ = (
-        "apart",
-        "atoms",
-        "back",
-        "centred",
-        "differing",
-        "lane",
-        "normed",
-        "p",
-        "q",
-        "scale",
-        "size",
-        "spread",
-    )
+    __slots__ = ("apart", "differing", "normed", "p", "q", "spread")
+
+    atoms: Atoms
 
     def __init__(
         self,
@@ -242,14 +121,12 @@ class Moments:
         normed: bool = False,
         centred: bool = False,
     ) -> None:
-        self.atoms, self.scale, self.back, self.lane, self.size = atoms, scale, back, lane, size
+        super().__init__(atoms, scale, back, lane, size, centred)
         self.q, self.p, self.apart = products
         self.spread = spread
         """d · Var(‖x‖² / d), over draws of what came after the last norm."""
         self.differing = differing
         self.normed = normed
-        self.centred = centred
-        """True where the parts that are the same in every feature are not meant."""
 
     @classmethod
     def of(cls, atoms: Atoms, coefficients: Array) -> "Moments":
@@ -283,80 +160,35 @@ class Moments:
     def differences(self) -> tuple[float, Differing]:
         """What a token has beyond what two have in common, and how they differ in it."""
         places = self.atoms.places
-        return max(0.0, self.q - self.p) if places is None else gap_of(
-            self.products, places
-        ), self.differing
-
-    @property
-    def coefficients(self) -> Array:
-        """Of every atom up to the last one that the value has; by place, where they differ (size,
-        K).
-        """
-        return self._by_place(self._dense(self.lane.forward if self.lane else None, self.scale))
-
-    @property
-    def gradient_coefficients(self) -> Array:
-        """The same for gradients: a norm's factor has the mean of its inverse variance in it."""
-        return self._by_place(self._dense(self.lane.back if self.lane else None, self.back))
+        gap = max(0.0, self.q - self.p) if places is None else gap_of(self.products, places)
+        return gap, self.differing
 
     def covariance(self, other: "Moments") -> Products:
         """E⟨x, y⟩ / d with another value; of two places the mean over which of them is whose."""
         found = self.atoms.covariance(self.both(scaled=False)[0], other.both(scaled=False)[0])
         return scaled(found, self.scale, other.scale, self.atoms.places)
 
-    def at(self, atom: int) -> tuple[Entry, Entry]:
-        """Its coefficients of one part, and those of gradients."""
-        if self.lane is None or atom >= self.size:
-            return (self.scale, self.back) if atom == self.size - 1 else (0.0, 0.0)
-        return self.lane.forward[atom] * self.scale, self.lane.back[atom] * self.back
-
-    def _by_place(self, dense: Array) -> Array:
-        places = self.atoms.places
-        return (
-            dense if places is None or dense.ndim == 2 else np.outer(dense, np.ones(places.count))
-        )
-
-    def both(self, *, scaled: bool = True) -> tuple[Array, Array]:
-        """Of value and gradient, a number an atom where places have the same; `scaled` by what all
-        of them have.
-        """
-        lane, scale, back = self.lane, self.scale if scaled else 1.0, self.back if scaled else 1.0
-        return self._dense(lane and lane.forward, scale), self._dense(lane and lane.back, back)
-
-    def _dense(self, held: Any, scale: Entry) -> Array:
-        if held is None:
-            dense = np.zeros((self.size, *np.shape(scale)))
-            dense[-1] = scale
-            return dense
-        dense = first_of(held, self.size)
-        dense = (
-            np.outer(dense, scale)
-            if dense.ndim == 1 and isinstance(scale, np.ndarray)
-            else dense * scale
-        )
-        if self.centred:
-            dense[[index for index in self.atoms.constant if index < self.size]] = 0.0
-        return dense
-
     def times(self, factor: Entry, back: Entry, *, normed: bool) -> "Moments":
         """The value times `factor`, its gradient times `back`."""
         square, pair = squared(factor)
-        products = (self.q * square, self.p * pair, self.apart * pair)
-        spread, scale, back = (
-            0.0 if normed else self.spread * square * square,
+        return Moments(
+            self.atoms,
             self.scale * factor,
             self.back * back,
-        )
-        lane, size, differing = self.lane, self.size, self.differing
-        return Moments(
-            self.atoms, scale, back, lane, size, products, spread, differing, normed, self.centred
+            self.lane,
+            self.size,
+            (self.q * square, self.p * pair, self.apart * pair),
+            0.0 if normed else self.spread * square * square,
+            self.differing,
+            normed,
+            self.centred,
         )
 
     def __add__(self, other: "Moments | float") -> "Moments":
         if not isinstance(other, Moments):
-            return (
-                _sum(self, single(self.atoms, self.atoms.one()) * float(other)) if other else self
-            )
+            if not other:
+                return self
+            return _sum(self, single(self.atoms, self.atoms.one()) * float(other))
         known = None if self.atoms.remainders else self.atoms.last_sum
         if known is None or known[0] is not self or known[1] is not other:
             known = self.atoms.last_sum = self, other, _sum(self, other)
@@ -408,62 +240,60 @@ def _sum(left: Moments, right: Moments) -> Moments:
         return right
     if left.lane is None:
         left, right = right, left
-    if (
-        left.lane is None
-        or right.lane is not None
-        or right.size <= left.size
-        or left.atoms.related[0]
-    ):
-        return _sum_in_common(left, right)
-    # A branch meets the stream: no part in common, so squares add up.
-    if left.normed:
-        left.atoms.past_norms.add(right.size - 1)
-    lane, scale, back, index = left.lane, left.scale, left.back, right.size - 1
-    if not divides(scale, back):
-        lane, scale, back = Lane(*left.both()), 1.0, 1.0
-    forward, backward = right.scale / scale, right.back / back
-    # Streams that start alike stay so for long: the others find what the first of them has
-    # appended.
-    if not lane.has(left.size, index, forward, backward):
-        if len(lane.forward) != left.size:
-            lane, scale, back, forward, backward = (
-                Lane(*left.both()),
-                1.0,
-                1.0,
-                right.scale,
-                right.back,
-            )
-        lane.append(index, forward, backward)
-    products = (left.q + right.q, left.p + right.p, left.apart + right.apart)
-    spread = left.spread + right.spread + 4 * left.q * right.q
-    differing = summed(left.differences, right.differences) if left.atoms.draws else RANDOM
+    meets = left.lane is not None and right.lane is None and right.size > left.size
+    if meets and not left.atoms.related[0]:
+        return _sum_with_branch(left, right)
+    return _sum_in_common(left, right)
+
+
+def _sum_with_branch(stream: Moments, branch: Moments) -> Moments:
+    """Adds to a stream what came later than all its parts: no part in common, so squares add up."""
+    if stream.normed:
+        stream.atoms.past_norms.add(branch.size - 1)
+    lane, scale, back = _lane_with_branch(stream, branch)
+    differing = RANDOM
+    if stream.atoms.draws:
+        differing = summed(stream.differences, branch.differences)
     return Moments(
-        left.atoms, scale, back, lane, right.size, products, spread, differing, centred=left.centred
+        stream.atoms,
+        scale,
+        back,
+        lane,
+        branch.size,
+        (stream.q + branch.q, stream.p + branch.p, stream.apart + branch.apart),
+        stream.spread + branch.spread + 4 * stream.q * branch.q,
+        differing,
+        centred=stream.centred,
     )
+
+
+def _lane_with_branch(stream: Moments, branch: Moments) -> tuple[Lane, Entry, Entry]:
+    """Returns a lane that ends with the branch, and what multiplies its coefficients, forward and
+    back: the stream's own lane as long as the branch can be appended to it, else a copy.
+    """
+    lane, index = stream.lane, branch.size - 1
+    if lane is not None and divides(stream.scale, stream.back):
+        forward = branch.scale / stream.scale
+        backward = branch.back / stream.back
+        # Streams that start alike stay so for long: the others find what the first of them has
+        # appended.
+        found = lane.has(stream.size, index, forward, backward)
+        if not found and len(lane.forward) == stream.size:
+            lane.append(index, forward, backward)
+            found = True
+        if found:
+            return lane, stream.scale, stream.back
+    copy = Lane(*stream.both())
+    copy.append(index, branch.scale, branch.back)
+    return copy, 1.0, 1.0
 
 
 def _sum_in_common(left: Moments, right: Moments) -> Moments:
-    alike = left.lane is right.lane is not None and (left.size, left.centred) == (
-        right.size,
-        right.centred,
-    )
-    if alike and divides(left.scale, left.back):
-        scale, back = left.scale + right.scale, left.back + right.back
-        square, pair = squared(scale / left.scale)
-        products = Products(left.q * square, left.p * pair, left.apart * pair)
-        spread = spread_in_common((left.q, left.spread), (right.q, right.spread), products.one)
-        lane, size = left.lane, left.size
-        return Moments(
-            left.atoms,
-            scale,
-            back,
-            lane,
-            size,
-            products,
-            spread,
-            left.differing,
-            centred=left.centred,
-        )
+    """Adds values that may have parts in common, whose coefficients add up."""
+    same_lane = left.lane is right.lane is not None
+    same_parts = left.size == right.size and left.centred == right.centred
+    if same_lane and same_parts and divides(left.scale, left.back):
+        return _sum_of_multiples(left, right)
     (forward, back), (more, more_back) = left.both(), right.both()
     forward, back = added(forward, more), added(back, more_back)
     products = left.atoms.weighed(forward)
@@ -472,6 +302,24 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
     differing = join(left.differences, right.differences) if left.atoms.draws else RANDOM
     return Moments(
         left.atoms, 1.0, 1.0, Lane(forward, back), len(forward), products, spread, differing
+    )
+
+
+def _sum_of_multiples(left: Moments, right: Moments) -> Moments:
+    """Adds two multiples of one value: the sum is another multiple of it."""
+    scale = left.scale + right.scale
+    square, pair = squared(scale / left.scale)
+    products = Products(left.q * square, left.p * pair, left.apart * pair)
+    return Moments(
+        left.atoms,
+        scale,
+        left.back + right.back,
+        left.lane,
+        left.size,
+        products,
+        spread_in_common((left.q, left.spread), (right.q, right.spread), products.one),
+        left.differing,
+        centred=left.centred,
     )
 
 

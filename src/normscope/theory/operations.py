@@ -147,15 +147,12 @@ class MomentNorms:
         self.epsilon, self.centres = epsilon, centres
 
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
-        if (
-            known := x.atoms.normed.get((x, self))
-        ) is None:  # streams that are one value are normed one by one
-            centred = without_mean(x) if self.centres and x.atoms.constant else x
-            known = (
-                centred
-                if vanishes(centred.q)
-                else _divided(centred, root(centred.q + self.epsilon))
-            )
+        # Streams that are one value are normed one by one.
+        known = x.atoms.normed.get((x, self))
+        if known is None:
+            known = without_mean(x) if self.centres and x.atoms.constant else x
+            if not vanishes(known.q):
+                known = _divided(known, root(known.q + self.epsilon))
             x.atoms.normed[x, self] = known
         return known
 

@@ -18,10 +18,11 @@ import numpy as np
 
 from ..placement import Placement, named
 from ..placement.schemes import SCHEMES
-from .backward import StackGradients, backward, loss_gradient
+from .backward import StackGradients, backward
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
 from .doubts import Doubt, doubts_of
 from .loops import stack_of
+from .loss import loss_gradient
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
@@ -153,7 +154,8 @@ class StackPrediction:
 @contextmanager
 def _numbers_in_words() -> Iterator[None]:
     collects = gc.isenabled()
-    gc.disable()  # what it looks through while a stack grows is all in use: that took a sixth of the time
+    # What it looks through while a stack grows is all in use: that took a sixth of the time.
+    gc.disable()
     try:
         yield
     except ArithmeticError as error:

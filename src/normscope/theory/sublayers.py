@@ -97,79 +97,81 @@ def feed_forward(
     inside: _InsideF = NOTHING_INSIDE,
     apart: bool = True,
 ) -> Map:
-    """F(x) = W₂ φ(W₁ x); SwiGLU has a second W₁, the gate's, drawn as the first.
+    """Returns the map F(x) = W₂ φ(W₁ x); SwiGLU has a second W₁, the gate's, drawn as the first.
 
     apart: False where tokens of other sequences are of no interest.
     """
     places = tokens if isinstance(tokens, Places) else None
     into = width * ffn_in_std * ffn_in_std
-    scale = (
-        inner_scales(inside, "hidden", ffn_width, x.scaled(into), places=places)[0]
-        if inside
-        else 1.0
-    )
-    scaled, scaled_two = squared(scale)
+    inner, _ = inner_scales(inside, "hidden", ffn_width, x.scaled(into), places=places)
+    scaled, scaled_two = squared(inner)
     variance = x.one * into * scaled
-    found = kernel(activation, variance, correlation(x.two, x.one))
-    other = kernel(activation, variance, correlation(x.apart, x.one)) if apart else _UNASKED
-    hidden, kept, kept_two, left_mean = (
-        make(Products, (found.q, found.p, other.p)),
-        1.0,
-        1.0,
-        found.mean,
-    )
-    if inside and "output" in inside:
-        square, pair = squared(found.mean)
-        mean = Products(square, pair, pair)
-        centred = hidden.plus(mean, -1.0)
-        inner, inner_mean = inner_scales(inside, "output", ffn_width, centred, mean, places=places)
-        kept, kept_two = squared(inner)
-        left_mean = found.mean * inner_mean
-        square, pair = squared(left_mean)
-        hidden = Products(
-            centred.one * kept + square,
-            centred.two * kept_two + pair,
-            centred.apart * kept_two + pair,
-        )
+    near = kernel(activation, variance, correlation(x.two, x.one))
+    far = kernel(activation, variance, correlation(x.apart, x.one)) if apart else _UNASKED
+    activated = make(Products, (near.q, near.p, far.p))
+    hidden = _hidden_units(activated, near.mean, ffn_width, inside, places)
     out = ffn_width * ffn_out_std * ffn_out_std
-    back, back_two = out * kept * scaled, out * kept_two * scaled_two
+    kept, kept_two = hidden.scales
+    back = out * kept * scaled
+    back_two = out * kept_two * scaled_two
 
-    def passed(one: Entry, two: Entry, far: Entry) -> GradientMap:
+    def passed(one: Entry, two: Entry, apart: Entry) -> GradientMap:
         if places is not None:
-            return Factors(back * one, back_two * two, back_two * far)
-        return make(LinearMap, (back * one, 0.0, 0.0, back * two, back * far))
+            return Factors(back * one, back_two * two, back_two * apart)
+        return make(LinearMap, (back * one, 0.0, 0.0, back * two, back * apart))
 
-    slopes = passed(found.slope_q, found.slope_p, other.slope_p)
-    projections: tuple[Projection, ...] = (
-        make(Projection, ("ffn_in", slopes, x, tokens, into, False)),
-    )
+    def projection(name: str, slopes: GradientMap) -> Projection:
+        return make(Projection, (name, slopes, x, tokens, into, False))
+
+    projections = [projection("ffn_in", passed(near.slope_q, near.slope_p, far.slope_p))]
     silent: tuple[str, ...] = ()
-    if activation in GATED and not vanishes(found.gate_slope_q):
-        gate = passed(found.gate_slope_q, found.gate_slope_p, other.gate_slope_p)
-        projections = (*projections, Projection("ffn_gate", gate, x, tokens, into))
-    elif activation in GATED:
+    if activation in GATED and vanishes(near.gate_slope_q):
         silent = ("ffn_gate",)
-    output = hidden.scaled(out)
+    elif activation in GATED:
+        gate = passed(near.gate_slope_q, near.gate_slope_p, far.gate_slope_p)
+        projections.append(projection("ffn_gate", gate))
+    output = hidden.products.scaled(out)
     typical = variance if places is None else float(variance.mean())
     spread = output.one * output.one * (2 + excess(activation, typical) * width / ffn_width)
-    gap, made = gap_of(x, places), gap_of(output, places)
-    turned = into * mean_of(back_two * (found.slope_p + found.gate_slope_p)) * gap
+    gap = gap_of(x, places)
+    made = gap_of(output, places)
+    turned = into * mean_of(back_two * (near.slope_p + near.gate_slope_p)) * gap
     made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
-    return make(
-        Map,
-        (
-            output,
-            spread,
-            projections,
-            silent,
-            "ffn_out",
-            hidden,
-            ffn_width,
-            left_mean,
-            variance,
-            made_of,
-        ),
+    matrices = (tuple(projections), silent, "ffn_out", hidden.products, ffn_width, hidden.mean)
+    return make(Map, (output, spread, *matrices, variance, made_of))
+
+
+class _Hidden(NamedTuple):
+    """The units of a feed-forward, as its last matrix reads them."""
+
+    products: Products
+    mean: Entry
+    """E of a unit."""
+    scales: tuple[Entry, Entry]
+    """What a function within F multiplies them with less their mean: squares of one token, and
+    products of two.
+    """
+
+
+def _hidden_units(
+    activated: Products, mean: Entry, ffn_width: int, inside: _InsideF, places: Places | None
+) -> _Hidden:
+    """Returns what a function within F makes of units that an activation has made."""
+    if "output" not in inside:
+        return _Hidden(activated, mean, _UNSCALED)
+    square, pair = squared(mean)
+    of_mean = Products(square, pair, pair)
+    centred = activated.plus(of_mean, -1.0)
+    scale, mean_scale = inner_scales(inside, "output", ffn_width, centred, of_mean, places=places)
+    kept, kept_two = squared(scale)
+    left_mean = mean * mean_scale
+    square, pair = squared(left_mean)
+    products = Products(
+        centred.one * kept + square,
+        centred.two * kept_two + pair,
+        centred.apart * kept_two + pair,
     )
+    return _Hidden(products, left_mean, (kept, kept_two))
 
 
 def correlation(two: Entry, one: Entry) -> Entry:
@@ -180,6 +182,7 @@ def correlation(two: Entry, one: Entry) -> Entry:
 
 
 _UNASKED = Kernel(0.0, 0.0, 0.0, 0.0, 0.0)
+_UNSCALED = (1.0, 1.0)
 
 
 def attention(
@@ -196,65 +199,68 @@ def attention(
     differing: Differing = RANDOM,
     inside: _InsideF = NOTHING_INSIDE,
 ) -> Map:
-    """Softmax attention of queries made of x over keys and values made of `source`, a memory's in
-    cross-attention.
+    """Returns the map of softmax attention: queries made of x over keys and values made of
+    `source`, a memory's in cross-attention.
     """
-
-    def scaled(
-        made: Products, place: str, at: int | Places
-    ) -> tuple[Products, tuple[Entry, Entry]]:
-        """By what a function within F multiplies it with."""
-        if place not in inside:
-            return made, _UNSCALED
-        scale, _ = inner_scales(
-            inside, place, width, made, places=at if isinstance(at, Places) else None
-        )
-        return _by_scales(made, squared(scale)), squared(scale)
-
-    def projected(
-        read: Products, std: float, place: str, at: int | Places
-    ) -> tuple[Products, tuple[Entry, Entry]]:
-        return scaled(read.scaled(width * std * std), place, at)
-
-    value, value_scales = projected(source, value_std, "value", source_tokens)
-    query, query_scales, key, key_scales = NOTHING, _UNSCALED, NOTHING, _UNSCALED
-    if query_std and key_std:
-        query, query_scales = projected(x, query_std, "query", tokens)
-        key, key_scales = projected(source, key_std, "key", source_tokens)
-    attended = _AtPlaces if isinstance(tokens, Places) else _Alike
-    weights = attended(tokens, source_tokens, query, key, value, width, differing)  # type: ignore[arg-type]
-    inputs, output_scales = scaled(weights.forward(), "output", tokens)
+    into_query = width * query_std * query_std
+    into_key = width * key_std * key_std
+    into_value = width * value_std * value_std
     out = width * output_std * output_std
+
+    def scaled(products: Products, place: str, at: int | Places) -> _Scaled:
+        return _scaled_inside(inside, place, width, products, at)
+
+    value = scaled(source.scaled(into_value), "value", source_tokens)
+    query = key = _Scaled(NOTHING, _UNSCALED)
+    if query_std and key_std:
+        query = scaled(x.scaled(into_query), "query", tokens)
+        key = scaled(source.scaled(into_key), "key", source_tokens)
+    attended = _AtPlaces if isinstance(tokens, Places) else _Alike
+    weights = attended(
+        tokens,  # type: ignore[arg-type]
+        source_tokens,  # type: ignore[arg-type]
+        query.products,
+        key.products,
+        value.products,
+        width,
+        differing,
+    )
+    read = scaled(weights.forward(), "output", tokens)
     to_value, to_query, to_key = weights.back(out)
-    at_values = _between(output_scales, to_value, value_scales)
-    projections: tuple[Projection, ...] = (
-        make(
-            Projection,
-            ("value", at_values, source, source_tokens, width * value_std * value_std, False),
-        ),
-    )
+    at_values = _between(read.scales, to_value, value.scales)
+    projections = [make(Projection, ("value", at_values, source, source_tokens, into_value, False))]
     if weights.draws:
-        at_queries, at_keys = (
-            _between(output_scales, to_query, query_scales),
-            _between(output_scales, to_key, key_scales),
-        )
-        projections += (
-            make(Projection, ("query", at_queries, x, tokens, width * query_std * query_std, True)),
-            make(
-                Projection,
-                ("key", at_keys, source, source_tokens, width * key_std * key_std, False),
-            ),
-        )
+        at_queries = _between(read.scales, to_query, query.scales)
+        at_keys = _between(read.scales, to_key, key.scales)
+        projections += [
+            make(Projection, ("query", at_queries, x, tokens, into_query, True)),
+            make(Projection, ("key", at_keys, source, source_tokens, into_key, False)),
+        ]
     silent = () if weights.draws else ("query", "key")
-    output = inputs.scaled(out)
+    output = read.products.scaled(out)
     # Two random matrices: values' and the last.
-    spread, variance, made_of = 4 * output.one * output.one, weights.variance, differing.attended()
-    return make(
-        Map, (output, spread, projections, silent, "output", inputs, width, 0.0, variance, made_of)
-    )
+    spread = 4 * output.one * output.one
+    matrices = (tuple(projections), silent, "output", read.products, width, 0.0)
+    return make(Map, (output, spread, *matrices, weights.variance, differing.attended()))
 
 
-_UNSCALED = (1.0, 1.0)
+class _Scaled(NamedTuple):
+    """What a matrix has made, after the function within F that stands there."""
+
+    products: Products
+    scales: tuple[Entry, Entry]
+    """What it multiplies with: squares of one token, and products of two."""
+
+
+def _scaled_inside(
+    inside: _InsideF, place: str, width: int, products: Products, at: int | Places
+) -> _Scaled:
+    if place not in inside:
+        return _Scaled(products, _UNSCALED)
+    places = at if isinstance(at, Places) else None
+    scale, _ = inner_scales(inside, place, width, products, places=places)
+    scales = squared(scale)
+    return _Scaled(_by_scales(products, scales), scales)
 
 
 def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:

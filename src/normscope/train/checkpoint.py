@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
+from ..limits.names import refuse_leading_out
 
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -43,6 +44,8 @@ class Checkpoint:
 
         Raises UserError naming the first file that differs; OSError where the disk fails.
         """
+        for path in (self.folder, *(self.folder / name for name in (_MANIFEST, *_FILES))):
+            refuse_leading_out(path)
         try:
             manifest = (self.folder / _MANIFEST).read_text(encoding="ascii")
         except (

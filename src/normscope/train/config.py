@@ -48,8 +48,8 @@ class TrainConfig:
     does.
     """
     threads: int | Literal["auto"] = "auto"
-    """CPU threads; auto for one per core. The same number gives the same bits, another number does
-    not.
+    """CPU threads; auto for one per core, and no more than OMP_NUM_THREADS says. The same number
+    gives the same bits, another number does not.
     """
     input_workers: int | Literal["auto"] = "auto"
     """Processes that prepare the batches of the next updates; 0 for none, auto for 2 on CUDA and
@@ -130,8 +130,10 @@ class StopRule:
 
     def has_stopped(self, folder: RunFolder) -> bool:
         """Whether a run was ended by this rule, or by one that asks for more."""
-        ends = (event for event in folder.events()[-1:] if event["event"] == DECIDED)
-        return any(int(event["validations"]) >= self.validations for event in ends)
+        last = folder.ending()
+        if last is None or last["event"] != DECIDED:
+            return False
+        return int(last.get("validations", 0)) >= self.validations
 
 
 class Stopping:
@@ -152,7 +154,8 @@ class Stopping:
         """Count those that a run has behind it that goes on after `update`."""
         self.in_a_row = 0
         for event in events:
-            if event["event"] == "validation" and event["update"] <= update:
+            is_validation = event["event"] == "validation" and "nll_nats" in event
+            if is_validation and event["update"] <= update:
                 self.take(event["update"], event["nll_nats"])
 
     def take(self, update: int, nll_nats: float) -> None:

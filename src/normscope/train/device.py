@@ -60,6 +60,20 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+THREADS = "OMP_NUM_THREADS"
+"""What says by its name how many threads a process may compute in: by OpenMP's rules the first of
+several numbers is that of the outermost loops."""
+
+
+def allowed_threads() -> int:
+    """Threads that this process may compute in: as many as cores, and no more than OMP_NUM_THREADS
+    says where that is a whole number from 1.
+    """
+    said = os.environ.get(THREADS, "").partition(",")[0].strip()
+    given = int(said) if said.isascii() and said.isdecimal() and len(said) < 9 else 0
+    return min(given, available_cores()) if given else available_cores()
+
+
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """fp32, tf32: as written. bf16: factors and results of products in bfloat16; weights and sums
     stay float32.

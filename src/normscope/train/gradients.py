@@ -6,6 +6,7 @@ And what to say when a loss, a gradient or a weight is no longer a number.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -184,9 +185,8 @@ class UpdateGradients:
         finite, or "".
         """
         for number in numbers:  # counted from 0 over all epochs
-            if parameter := _first_bad_gradient(
-                self.model, lambda number=number: self._alone(number)
-            ):  # type: ignore[misc]
+            parameter = _first_bad_gradient(self.model, partial(self._alone, number))
+            if parameter:
                 return f"the gradient of {parameter}, in micro-batch {number}"
         return ""
 

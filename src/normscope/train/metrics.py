@@ -7,17 +7,17 @@ guard of all lines up to there.
 
 import errno
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ..errors import UserError, option
 from ..files import disk_errors, naming, sync
-
-Event = dict[str, Any]
+from .events import Event as Event, EventOrder, event_of
 
 _GUARD_BYTES = 8
 _SEAL = ', "guard": "{}"}}'
@@ -49,37 +49,31 @@ class DamagedMetrics(UserError):
 
 
 def read_events(file: Path, *, after_bytes: int = 0) -> list[Event]:
-    """All events; a last line still being written is left out. Raises DamagedMetrics naming the
-    line.
+    """All events, as `events_in`."""
+    return list(events_in(file, after_bytes=after_bytes))
+
+
+def events_in(file: Path, *, after_bytes: int = 0) -> Iterator[Event]:
+    """One event after the other; a last line still being written is left out. Raises DamagedMetrics
+    naming the line.
 
     after_bytes: where the lines end that a checkpoint counts on, which must be there; with none,
     the file need not be.
     """
+    # All of it at once: a run that goes on from a checkpoint cuts its lines meanwhile.
     content = file.read_bytes() if file.is_file() else b""
-    events = [
-        _event(file, number, body) for number, (body, _) in enumerate(_lines(content, file), 1)
-    ]
+    order = EventOrder()
+    for number, (body, _) in enumerate(_lines(content, file), 1):
+        try:
+            event = event_of(body + b"}")
+            order.take(event)
+        except ValueError as error:
+            raise DamagedMetrics(
+                f"{file}:{number}: no run writes this line ({error}); {_ADVICE}"
+            ) from None
+        yield event
     if (whole := content.rfind(b"\n") + 1) < after_bytes:
         raise DamagedMetrics(_lines_are_missing(file, whole, after_bytes))
-    return events
-
-
-def _event(file: Path, number: int, body: bytes) -> Event:
-    """Raises DamagedMetrics for a line that has a right guard and is nothing that a run writes."""
-    try:
-        event = json.loads(body + b"}")
-        if (
-            isinstance(event["event"], str)
-            and type(event["update"]) is int
-            and event["update"] >= 0
-        ):
-            return cast(Event, event)
-    except (ValueError, RecursionError, KeyError, TypeError):
-        pass
-    raise DamagedMetrics(
-        f"{file}:{number}: this line holds no event of a run and the update that it is of; "
-        f"{_ADVICE}"
-    )
 
 
 class MetricsLog:
@@ -158,21 +152,23 @@ def _lines(content: bytes, file: Path) -> Iterator[tuple[bytes, str]]:
     """Of each whole line the event's JSON without its closing brace, and the guard. Raises
     DamagedMetrics.
     """
-    *rows, rest = content.split(b"\n")
     guard = ""
-    for number, row in enumerate(rows, 1):
-        body = row[:-_SEAL_LENGTH]
-        guard = _guard(guard, body)
-        if row[-_SEAL_LENGTH:] != _seal(guard):
+    for number, row in enumerate(io.BytesIO(content), 1):
+        body = row[: -_SEAL_LENGTH - 1]
+        after = _guard(guard, body)
+        is_sealed = row[-_SEAL_LENGTH - 1 : -1] == _seal(after)
+        if not row.endswith(b"\n"):
+            if is_sealed:
+                raise DamagedMetrics(f"{file}:{number}: the end of this line is damaged; {_ADVICE}")
+            return  # it is still being written, or was when a kill came
+        if not is_sealed:
             raise DamagedMetrics(
                 f"{file}:{number}: this line is damaged, was edited, or does not belong here "
                 "(lines may be missing, repeated or moved, or another version wrote them); "
                 f"{_ADVICE}"
             )
+        guard = after
         yield body, guard
-    body = rest[: -_SEAL_LENGTH - 1]
-    if rest[-_SEAL_LENGTH - 1 : -1] == _seal(_guard(guard, body)):
-        raise DamagedMetrics(f"{file}:{len(rows) + 1}: the end of this line is damaged; {_ADVICE}")
 
 
 def _sealed(event: Event, guard_before: str) -> tuple[bytes, str]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from ..errors import UserError, option
+from ..errors import UserError, no_end, option
 from ..optim import UpdatesOf
 from ..signals import HANDLED
 from .config import TrainConfig
@@ -187,7 +187,8 @@ class _Numbered(Dataset[Any]):
         self.objective = objective
 
     def __getitem__(self, number: int) -> Any:
-        return self.objective.prepare(number)
+        with no_end():  # or the process would be gone without a word
+            return self.objective.prepare(number)
 
 
 def _begin_work(_: int) -> None:

@@ -130,9 +130,8 @@ class Saving:
         )
         try:
             checkpoint.prune(self.folder, keep_last=self.keep_last, keep_updates=keep)
-            files.clear_unfinished(
-                self.folder, checkpoint.listed_files
-            )  # what the disk refused to remove before
+            # What the disk refused to remove before.
+            files.clear_unfinished(self.folder, checkpoint.listed_files)
         except (OSError, UserError) as error:
             self.say(
                 f"note: an old checkpoint could not be removed ({error}); nothing is lost, and the "
@@ -147,9 +146,8 @@ class Saving:
             if found.update >= updates:
                 self._before_end = state["before_end"]
             elif state["before_end"] is not None:
-                state |= state[
-                    "before_end"
-                ]  # what was done because the run ended there has not been done
+                # What was done because the run ended there has not been done.
+                state |= state["before_end"]
             self.progress, mark = Progress.of_state(state), LogMark.of_state(state)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(

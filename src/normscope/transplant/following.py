@@ -149,6 +149,8 @@ class Following(TorchFunctionMode):
         """What stood for it before the last sum."""
         self.has_read = False
         """Whether the next sub-layer has begun."""
+        self.passed = 0
+        """How many norms that are called as functions have been passed over."""
         self.values: list[tuple[Tensor, Tensor, int]] = []
         """What the sub-layer reads in place of each tensor that stands for the stream, and that
         value's version.
@@ -172,6 +174,7 @@ class Following(TorchFunctionMode):
         if func in _ADDS and self.has_read and (branch := self._branch(args)) is not None:
             return self._joined(func, args, branch, kwargs)
         if func in _NORMS and self.passes_norms and self.moves_of(args[0]) is not None:
+            self.passed += 1
             return args[0]
         if func in _WRITING and self.moves_of(args[0]) is not None:
             self.refuse(f"{_WRITING[func]} writes into the residual stream")
@@ -188,6 +191,10 @@ class Following(TorchFunctionMode):
             if tensor is x:
                 return moves
         return None
+
+    def stands_for(self, x: Any) -> bool:
+        """Whether a value is the stream, as it is or as it was."""
+        return self.moves_of(x) is not None or any(x is one for one in self.past)
 
     def refuse(self, reason: str) -> None:
         """Raise TransplantRefused at this block."""

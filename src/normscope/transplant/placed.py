@@ -7,7 +7,7 @@ class's forward, deep copies, pickles and the hooks of FSDP then go on as for an
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from .seats import Seat
 
 PLACED = "placed"
 """The name in a block under which all that a formula adds to it stands."""
+READER = "reader"
+"""The kind of a module that is handed what it reads."""
 
 
 class _AddedNorms(nn.ModuleDict):
@@ -97,16 +99,20 @@ _MADE: dict[tuple[str, type], type] = {}
 
 
 def swapped_class(kind: str, original: type) -> type:
-    """The class "block", "norm" or "inner norm" that stands for another one: a subclass of the same
-    name, made once.
+    """The class "block", "norm", "inner norm" or "reader" that stands for another one: a subclass
+    of the same name, made once.
     """
     if (kind, original) not in _MADE:
-        forward = _FORWARDS[kind](original)
+        own = (
+            {"__call__": _call_of_reader(original)}
+            if kind == READER
+            else {"forward": _FORWARDS[kind](original)}
+        )
         _MADE[kind, original] = type(
             original.__name__,
             (original,),
             {
-                "forward": forward,
+                **own,
                 "original": original,
                 "swapped_kind": kind,
                 "__module__": original.__module__,
@@ -122,7 +128,7 @@ def swap(module: nn.Module, kind: str) -> None:
     """Give a module the class of a kind. Raises TransplantRefused where its own forward would hide
     it.
     """
-    if "forward" in vars(module):
+    if kind != READER and "forward" in vars(module):
         raise TransplantRefused(
             f"a {type(module).__name__} has a forward of its own beside its class's, such as hooks "
             "of accelerate or a patch put there: take it away "
@@ -176,7 +182,7 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
         run = Run(wiring.program, streams, wiring.norms(added), added.number)
         mode = Following(run, streams[0], wiring.name, passes_norms=wiring.passes_norms)
         args, kwargs = wiring.seat.put(args, kwargs, streams[0])
-        with mode:
+        with mode, nullcontext() if _WATCHED is None else _running(mode):
             output = original.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
         if not run.joins and mode.given_back(output, entered)[1]:
             mode.refuse(
@@ -197,6 +203,44 @@ def _forward_of_block(original: type) -> Callable[..., Any]:
         return output
 
     return forward
+
+
+def _call_of_reader(original: type) -> Callable[..., Any]:
+    """How a module is called that reads the stream itself: hooks on it, and all within it, are
+    given what it reads.
+    """
+
+    def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        for seat in self.stream_seats:  # type: ignore[union-attr]
+            args, kwargs = seat.changed(args, kwargs, PASSED_OVER)
+        return original.__call__(self, *args, **kwargs)
+
+    return call
+
+
+_WATCHED: list[Following] | None = None
+"""While `watched` lasts: the blocks that run, the innermost last."""
+
+
+@contextmanager
+def watched() -> Iterator[list[Following]]:
+    """Blocks that run, each as what follows the stream through it."""
+    global _WATCHED
+    _WATCHED = []
+    try:
+        yield _WATCHED
+    finally:
+        _WATCHED = None
+
+
+@contextmanager
+def _running(mode: Following) -> Iterator[None]:
+    assert _WATCHED is not None
+    _WATCHED.append(mode)
+    try:
+        yield
+    finally:
+        _WATCHED.pop()
 
 
 _HANDED: list[tuple[Tensor, Sequence[Tensor]]] | None = None

@@ -2,7 +2,7 @@
 part each norm has.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -41,6 +41,8 @@ class BlockPlan:
     """Whether norms without a module of their own are among its old ones."""
     reused: Mapping[Part, str]
     """Of the formula's norms those that norms of the model stand for."""
+    moved: frozenset[str]
+    """Those of them that take another part than they had."""
     idle: tuple[str, ...]
     """Norms of the model that nothing applies any more."""
 
@@ -115,8 +117,8 @@ def plan(
 ) -> StackPlan:
     """How a stack comes under a placement.
 
-    reset: whether weights are drawn anew, so that a norm may take another part than it had. Raises
-    TransplantRefused with the reason and the place.
+    reset: whether weights are drawn anew, so that a norm may take another part than it had, if it
+    is not frozen. Raises TransplantRefused with the reason and the place.
     """
     found = stacks[number]
     rows = _rows(found)
@@ -153,8 +155,10 @@ def plan(
     fits = same or (
         found.norm in ("layer-norm", "rms-norm") and target.default_norm == "layer-norm"
     )
+    fixed = {norm.module for row in norms.values() for norm in row if _is_frozen(model, norm)}
+    movable = {norm.module for row in norms.values() for norm in row} - fixed if reset else set()
     blocks = [
-        _block(path, program, some, kinds, reset=reset, fits=fits)
+        _block(path, program, some, kinds, movable=movable, fits=fits)
         for path, program, some in zip(paths, made, norms.values(), strict=True)
     ]
     start, finish = _ends_of(target.name, shape)
@@ -373,24 +377,37 @@ def _is_around(outer: str, inner: str) -> bool:
     return outer != inner and (not outer or inner.startswith(f"{outer}."))
 
 
+def _is_frozen(model: nn.Module, norm: _OldNorm) -> bool:
+    parameters = model.get_submodule(norm.module).parameters() if norm.module else ()
+    return not all(one.requires_grad for one in parameters)
+
+
 def _block(
     path: str,
     program: Program,
     norms: Sequence[_OldNorm],
     kinds: Sequence[SublayerKind],
     *,
-    reset: bool,
+    movable: Collection[str],
     fits: bool,
 ) -> BlockPlan:
+    """movable: norms that may take another part than they had."""
     free = [norm for norm in norms if norm.module]
     reused: dict[Part, str] = {}
-    for same_role in (True, False) if reset else (True,):
+    moved = set[str]()
+    for same_role in (True, False):
         for part, role in program.norms:
             if part[0] not in kinds or part in reused:
                 continue
-            mine = [n for n in free if n.kind == part[0] and (n.role == role or not same_role)]
+            mine = [
+                norm
+                for norm in free
+                if norm.kind == part[0]
+                and (norm.role == role or (not same_role and norm.module in movable))
+            ]
             if mine and fits:
                 reused[part] = mine[0].module
+                moved |= set() if same_role else {mine[0].module}
                 free.remove(mine[0])
     return BlockPlan(
         module=path,
@@ -398,5 +415,6 @@ def _block(
         norms=tuple(norm for norm in norms if norm.module),
         functional=any(not norm.module for norm in norms),
         reused=reused,
+        moved=frozenset(moved),
         idle=tuple(norm.module for norm in free),
     )

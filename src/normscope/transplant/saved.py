@@ -3,30 +3,33 @@ placement.
 """
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_model, save_model
-from torch import nn
+from safetensors.torch import load_file, save_model
+from torch import Tensor, nn
 
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError, in_one_line, user_errors
 from ..files import disk_errors, whole_folder, write_atomically
-from ..limits.reading import read_json
-from ..placement import named
-from .surgery import RECIPE, transplant
+from ..limits.reading import read_json, shown
+from .recipe import RECIPE, Recipe
+from .surgery import transplant
 
 RECIPE_FILE = "transplant.json"
 WEIGHTS = "model.safetensors"
+_SHARDS = "model.safetensors.index.json"
 
 
 def save(model: nn.Module, folder: Path, **told: Any) -> None:
     """Write a transplanted model's weights and its recipe into a new folder, whole or not at all.
 
-    told: what else the recipe's file is to say. Raises UserError for a folder that cannot be
-    written.
+    A model of transformers gets its configuration beside them, from which it can be built. told:
+    what else the recipe's file is to say. Raises UserError for a folder that cannot be written.
     """
     transplanted: Any = model.transplanted
     recipe = {**transplanted.recipe, **told}
@@ -35,44 +38,134 @@ def save(model: nn.Module, folder: Path, **told: Any) -> None:
         write_atomically(
             inside / RECIPE_FILE, json.dumps(recipe, ensure_ascii=False, indent=1) + "\n"
         )
+        config: Any = getattr(model, "config", None)
+        if hasattr(config, "to_json_string"):
+            table = {**json.loads(config.to_json_string()), "architectures": [type(model).__name__]}
+            write_atomically(inside / "config.json", json.dumps(table, indent=1) + "\n")
 
 
 def is_saved(folder: Path) -> bool:
     """Whether a folder holds a transplanted model: one written here, or by transformers'
-    `save_pretrained`.
+    `save_pretrained`. False of a configuration that cannot be read, which its own reader refuses.
     """
-    return (folder / RECIPE_FILE).is_file() or (
-        (folder / "config.json").is_file() and RECIPE in _table(folder / "config.json")
-    )
+    if (folder / RECIPE_FILE).is_file():
+        return True
+    with suppress(UserError):
+        return (folder / "config.json").is_file() and RECIPE in _table(folder / "config.json")
+    return False
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether weights lie in it that `restore` reads."""
+    return (folder / WEIGHTS).is_file() or (folder / _SHARDS).is_file()
+
+
+def recipe_in(folder: Path) -> Recipe:
+    """That of such a folder. Raises UserError for one that cannot be read."""
+    own = folder / RECIPE_FILE
+    if own.is_file():
+        return Recipe.of(_table(own), folder)
+    return Recipe.of(_table(folder / "config.json").get(RECIPE), folder)
+
+
+def told_in(folder: Path) -> Mapping[str, Any]:
+    """What `save` was told beside the recipe, as its file has it; nothing in a folder of
+    transformers.
+    """
+    own = folder / RECIPE_FILE
+    return _table(own) if own.is_file() else {}
 
 
 def restore(model: nn.Module, folder: Path, inputs: Inputs) -> None:
     """Put a model under the placement of a folder, and give it the weights that lie there.
 
-    Raises UserError for a folder or a model that do not belong together.
+    Raises UserError for a folder or a model that do not belong together; then the model is as it
+    was.
     """
-    own = folder / RECIPE_FILE
-    recipe = _table(own) if own.is_file() else _table(folder / "config.json")[RECIPE]
-    try:
-        placement, initialise, stack = (
-            named(recipe["placement"]),
-            recipe["initialise"],
-            recipe["stack"],
+    recipe = recipe_in(folder)
+    weights = _weights_in(folder)
+
+    def fill(placed: nn.Module) -> str:
+        _fill(placed, weights, folder)
+        return str(folder)
+
+    transplant(
+        model,
+        recipe.placement,
+        inputs,
+        initialise=recipe.initialise,
+        stack=recipe.stack,
+        fill=fill,
+    )
+
+
+def _weights_in(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, by name. Raises UserError where they cannot be read."""
+    if (folder / _SHARDS).is_file() and not (folder / WEIGHTS).is_file():
+        table = _table(folder / _SHARDS).get("weight_map")
+        if not isinstance(table, dict):
+            raise UserError(f"{folder / _SHARDS} has no weight_map")
+        files = [_beside(folder, name) for name in dict.fromkeys(table.values())]
+    else:
+        files = [folder / WEIGHTS]
+    found: dict[str, Tensor] = {}
+    for file in files:
+        try:
+            found |= load_file(str(file))
+        except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+            raise UserError(f"{file} cannot be loaded: {in_one_line(error)}") from error
+    return found
+
+
+def _beside(folder: Path, name: Any) -> Path:
+    if not isinstance(name, str) or name in ("", ".", "..") or not set(name).isdisjoint("/\\\0"):
+        raise UserError(
+            f"{folder / _SHARDS} names {shown(name)}; a file in the folder is named alone"
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{folder}: its recipe cannot be read: {in_one_line(error)}") from error
-    # Where weights were drawn, norms may have taken other parts than where they were kept.
-    with torch.random.fork_rng():
-        transplant(model, placement, inputs, initialise=initialise, stack=stack)
-    try:
-        load_model(model, str(folder / WEIGHTS))
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{folder / WEIGHTS} cannot be loaded: {in_one_line(error)}") from error
+    return folder / name
+
+
+def _fill(model: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Write weights into a model, all of them or, with a UserError, none."""
+    named = model.state_dict(keep_vars=True)
+    own = {name: one for name, one in named.items() if isinstance(one, Tensor)}
+    extra = sorted(weights.keys() - own.keys())
+    there = {_place(own[name]) for name in weights if name in own}
+    # Of tied weights a file holds one.
+    lacking = sorted(name for name, one in own.items() if _place(one) not in there)
+    other = [
+        f"{name}, which is {_kind(weights[name])} there and {_kind(own[name])} in the model"
+        for name in sorted(weights.keys() & own.keys())
+        if _kind(weights[name]) != _kind(own[name])
+    ]
+    for found, said in (
+        (other, "has another {}"),
+        (lacking, "lacks {}"),
+        (extra, "holds {}, which the model does not have"),
+    ):
+        if found:
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            raise UserError(
+                f"{folder}: its weights cannot be loaded, for the file {said.format(found[0])}"
+                f"{more}; give a model of the class and the configuration that was saved"
+            )
+    with torch.no_grad():
+        for name, value in weights.items():
+            own[name].copy_(value)
+
+
+def _kind(x: Tensor) -> str:
+    return f"{tuple(x.shape)}{'' if x.is_floating_point() else ' of ' + str(x.dtype)[6:]}"
+
+
+def _place(x: Tensor) -> tuple[int, int, torch.Size] | int:
+    """What tied weights have in common, and no others."""
+    return (x.data_ptr(), int(x.storage_offset()), x.shape) if x.numel() else id(x)
 
 
 def _table(file: Path) -> dict[str, Any]:
     with user_errors(
         OSError, ValueError, said=lambda error: f"cannot read {file}: {in_one_line(error)}"
     ):
-        found = read_json(file)
+        found = read_json(file, infinite=True)
     return found if isinstance(found, dict) else {}

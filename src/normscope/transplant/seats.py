@@ -4,7 +4,7 @@ next one takes.
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..doctor.trace.forward import Inputs, call_with
-from ..measure.unchanged import looked_at
 from .following import TransplantRefused
+from .passes import Passes
 from .plan import StackPlan
 
 
@@ -35,6 +34,17 @@ class Seat:
             return args, {**kwargs, self.name: x}
         return (*args[: self.position], x, *args[self.position + 1 :]), kwargs
 
+    def changed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], change: Callable[[Tensor], Tensor]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same arguments, with another tensor where one stands there."""
+        if self.name not in kwargs and self.position >= len(args):
+            return args, kwargs
+        value = self.find(args, kwargs)
+        return (
+            self.put(args, kwargs, change(value)) if isinstance(value, Tensor) else (args, kwargs)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Entered:
@@ -47,12 +57,13 @@ class _Entered:
     """Whether the block before gave it."""
 
 
-def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[str, Seat]:
+def seats(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, Seat]:
     """Of every block.
 
     Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms
     other things too.
     """
+    model = passes.model
     entered: dict[str, list[_Entered]] = {}
     found: dict[str, list[_Entered]] = {}
     left: list[Tensor] = []
@@ -66,7 +77,7 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
         )  # a decoder's is not handed the memory by a block of its own
         entered[name] = [
             _Entered(seat, value, _version(value), any(_same(value, one) for one in before))
-            for seat, value in _arguments(block, args, kwargs)
+            for seat, value in arguments(block, args, kwargs)
         ]
 
     def leave(name: str, block: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -105,8 +116,7 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
         model.get_submodule(n).register_forward_pre_hook(partial(note_normed, n)) for n in norms
     ]
     try:
-        with torch.no_grad(), looked_at(model):
-            call_with(model, inputs)
+        passes.outputs()
     finally:
         for handle in handles:
             handle.remove()
@@ -125,9 +135,10 @@ def seats(model: nn.Module, inputs: Inputs, plans: Sequence[StackPlan]) -> dict[
     return {name: max(found[name], key=lambda one: chosen[one.seat]).seat for name in blocks}
 
 
-def _arguments(
+def arguments(
     block: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[Seat, Tensor]]:
+    """The floating-point tensors that a module is called with, each with where it stands."""
     names = list(inspect.signature(block.forward).parameters)
     given = [(n, names[min(n, len(names) - 1)], value) for n, value in enumerate(args)]
     given += [

@@ -6,77 +6,32 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..doctor.identify.stacks import find_stacks
-from ..doctor.observe.examine import examined_without_gradients
-from ..doctor.record import Stack
-from ..doctor.trace.forward import Inputs, call_with, tensors_in
-from ..errors import UserError, in_one_line
-from ..measure.unchanged import left_unchanged, looked_at
+from ..doctor.observe.examine import examined_for_drawing
+from ..doctor.trace.forward import Inputs, joined
+from ..errors import in_one_line
 from ..model.stack import make_norm
 from ..placement import Placement
 from ..placement.reading import read
 from ..placement.symbol import ParameterSpec, SymbolEnd, SymbolSublayer
+from .done import Transplanted
 from .following import TransplantRefused
-from .placed import PLACED, Added, Wiring, handed_on, swap, swap_back
+from .passes import Passes, change
+from .placed import PLACED, READER, Added, Wiring, swap, swap_back
 from .plan import BlockPlan, StackPlan, chosen_stacks, plan
 from .program import Part
+from .proof import prove
+from .readers import readers
+from .recipe import forget, note
 from .seats import Seat, seats
-from .weights import draw, marked, matrices_in, reset
+from .trained import sign_of_training
+from .weights import Drawing, DrawnMatrix, draw, drawings, kept_by, marked, reset, written_by
 
-RECIPE = "transplanted"
-"""The key of a model's configuration under which transformers keeps what was done."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Transplanted:
-    """What was done to a model; its `transplanted`."""
-
-    placement: str
-    before: str
-    """Its placement until then; "" where that had no name."""
-    initialise: Literal["draw", "keep"]
-    stack: str | None
-    """The one that was named."""
-    stacks: tuple[str, ...]
-    blocks: tuple[str, ...]
-    norms: tuple[str, ...]
-    """Modules that are passed over in the model's own forward."""
-    frozen: tuple[str, ...]
-    """Parameters that nothing reads any more, and that are not trained until `untransplant`."""
-    change: float | None
-    """How much the outputs on the batch changed, the root mean square of the difference over that
-    of what they were: 0 where they are the same bits; None where weights were drawn."""
-
-    @property
-    def recipe(self) -> dict[str, Any]:
-        """What does the same again."""
-        return {"placement": self.placement, "initialise": self.initialise, "stack": self.stack}
-
-    def lines(self) -> list[str]:
-        """What was done, in words."""
-        where = ", ".join(one or "the model" for one in self.stacks)
-        known = self.before or "no placement that has a name"
-        told = [
-            f"{where}: from {known} to {self.placement}, named by the doctor in each of "
-            f"{len(self.blocks)} blocks"
-        ]
-        if self.frozen:
-            told.append(
-                f"frozen, since nothing reads them any more: {len(self.frozen)} parameters of norms"
-            )
-        if self.change is None:
-            told.append("weights of the sub-layers are drawn as the placement wants them")
-        else:
-            told.append(
-                f"weights are kept; outputs on the batch change by {self.change:.2g} of their size"
-            )
-        return told
+Initialise = Literal["draw", "keep"]
 
 
 def transplant(
@@ -84,57 +39,169 @@ def transplant(
     target: type[Placement],
     inputs: Inputs,
     *,
-    initialise: Literal["draw", "keep"],
+    initialise: Initialise | None,
     stack: str | None,
-) -> _Transplanted:
+    trained: str = "",
+    fill: Callable[[nn.Module], str] | None = None,
+) -> Transplanted:
     """Put a model under a placement, in place.
+
+    initialise: None to draw the weights of a model that shows no sign of having been trained, and
+    to keep those of others. trained: a sign of it that the caller knows of, in words. fill: writes
+    all weights of the transplanted model, so that none are drawn, and returns where they are from.
 
     Raises TransplantRefused, with the reason and the place, where that cannot be done or where the
     doctor does not name the placement in every block afterwards; then the model is as it was.
     """
     if hasattr(model, "transplanted"):
-        raise TransplantRefused("the model is transplanted already: call untransplant(model) first")
+        raise TransplantRefused(
+            "the model is transplanted already: call untransplant(model) first, or give the model "
+            "that it was made of"
+        )
     try:
-        stacks, _ = examined_without_gradients(model, inputs)
-    except ValueError as error:
-        raise TransplantRefused(f"{type(model).__name__} cannot be looked at: {error}") from error
-    numbers = chosen_stacks(stacks, stack)
-    plans = [plan(model, stacks, number, target, reset=initialise == "draw") for number in numbers]
-    matrices = [matrices_in(model, one) for one in plans] if initialise == "draw" else []
-    before = _outputs(model, inputs)
-    with ExitStack() as undo:
-        entered = seats(model, inputs, plans)
-        for one in plans:
-            _place(model, one, entered, undo)
-        _prove(model, inputs, stacks, plans)
-        change = None if initialise == "draw" else _change(before, _outputs(model, inputs))
-        if change and all(one.is_same for one in plans):
+        with ExitStack() as undo:
+            operation = _Operation(model, target, inputs, stack, undo)
+            done = operation.done(initialise, trained, fill)
+            undo.pop_all()  # nothing has failed: it stays
+            return done
+    except SystemExit as error:
+        raise TransplantRefused(
+            f"{type(model).__name__} ends the program in its forward pass ({in_one_line(error)}): "
+            "take the exit out, or raise an error in its place"
+        ) from error
+
+
+class _Operation:
+    """One transplant; `undo` takes back all of it."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        target: type[Placement],
+        inputs: Inputs,
+        stack: str | None,
+        undo: ExitStack,
+    ) -> None:
+        self.model, self.target, self.stack, self.undo = model, target, stack, undo
+        self.passes = Passes(model, inputs)
+        self.before = self.passes.outputs()
+        try:
+            self.stacks = examined_for_drawing(model, inputs)
+        except ValueError as error:
             raise TransplantRefused(
-                f"{type(model).__name__} is {target.name} already, and would give other outputs "
-                f"(by {change:.1e})"
+                f"{type(model).__name__} cannot be looked at: {error}"
+            ) from error
+
+    def done(
+        self,
+        initialise: Initialise | None,
+        trained: str,
+        fill: Callable[[nn.Module], str] | None,
+    ) -> Transplanted:
+        """All of it."""
+        plans = self._plans(reset=False)
+        initialise, reason = self._decided(initialise, trained, plans)
+        if initialise == "draw":
+            plans = self._plans(reset=True)
+        drawn_anew = initialise == "draw" and fill is None
+        wanted = [drawings(self.model, one) if drawn_anew else [] for one in plans]
+        reading = self._place(plans)
+        prove(self.passes, plans)
+        moved = self._change(plans) if initialise == "keep" and fill is None else None
+        both = list(zip(plans, wanted, strict=True)) if drawn_anew else []
+        kept = [name for one, some in both for name in kept_by(self.model, one, some)]
+        drawn = self._draw(both)
+        idle = [name for one in plans for name in _idle(self.model, one)]
+        for name in idle:
+            self._freeze(self.model.get_parameter(name))
+        done = Transplanted(
+            placement=self.target.name,
+            before=plans[0].found.placement,
+            initialise=initialise,
+            reason=reason,
+            stack=self.stack,
+            stacks=tuple(one.found.name for one in plans),
+            blocks=tuple(block.module for one in plans for block in one.blocks),
+            norms=tuple(dict.fromkeys(name for one in plans for name in one.all_norms)),
+            readers=tuple(reading),
+            frozen=tuple(idle),
+            added=tuple(_added_names(self.model, plans)),
+            drawn=tuple(drawn),
+            kept=tuple(kept),
+            change=moved,
+            source="" if fill is None else fill(self.model),
+        )
+        self.model.transplanted = done  # type: ignore[assignment]
+        self.undo.callback(delattr, self.model, "transplanted")
+        self.undo.callback(note(self.model, done.recipe))
+        return done
+
+    def _plans(self, *, reset: bool) -> list[StackPlan]:
+        numbers = chosen_stacks(self.stacks, self.stack)
+        return [
+            plan(self.model, self.stacks, number, self.target, reset=reset) for number in numbers
+        ]
+
+    def _decided(
+        self, initialise: Initialise | None, trained: str, plans: Sequence[StackPlan]
+    ) -> tuple[Initialise, str]:
+        """Whether weights are drawn or kept, and why."""
+        if initialise is not None:
+            return initialise, f"as initialise={initialise!r} asks"
+        sign = trained or sign_of_training(self.model, plans)
+        if not sign:
+            return "draw", "nothing shows that the model has been trained"
+        return "keep", f"{sign}; initialise='draw' (--initialise draw) draws them anew"
+
+    def _place(self, plans: Sequence[StackPlan]) -> Sequence[str]:
+        """Swap the classes of all modules that take part; returns the names of those that are
+        handed what they read.
+        """
+        entered = seats(self.passes, plans)
+        for one in plans:
+            _place(self.model, one, entered, self.undo)
+        self.passes.is_placed = True
+        found = readers(self.passes, plans)
+        for name, places in found.items():
+            module = self.model.get_submodule(name)
+            swap(module, READER)
+            module.stream_seats = places  # type: ignore[assignment]
+            self.undo.callback(_unhand, module)
+        return list(found)
+
+    def _change(self, plans: Sequence[StackPlan]) -> float:
+        """How much the outputs on the batch change. Raises TransplantRefused where they do though
+        the placement is the same.
+        """
+        found = change(self.before, self.passes.outputs())
+        if found and all(one.is_same for one in plans):
+            raise TransplantRefused(
+                f"{type(self.model).__name__} is {self.target.name} already, and would give other "
+                f"outputs (by {found:.1e})"
             )
-        undo.pop_all()  # nothing has failed: it stays
-    for one, some in zip(plans, matrices, strict=False):
-        draw(model, one, some)
-    done = _Transplanted(
-        placement=target.name,
-        before=plans[0].found.placement,
-        initialise=initialise,
-        stack=stack,
-        stacks=tuple(one.found.name for one in plans),
-        blocks=tuple(block.module for one in plans for block in one.blocks),
-        norms=tuple(dict.fromkeys(name for one in plans for name in one.all_norms)),
-        frozen=tuple(name for one in plans for name in _idle(model, one)),
-        change=change,
-    )
-    for name in done.frozen:
-        model.get_parameter(name).requires_grad_(False)
-    model.transplanted = done  # type: ignore[assignment]
-    if hasattr(getattr(model, "config", None), "to_json_string"):
-        setattr(
-            model.config, RECIPE, done.recipe
-        )  # `save_pretrained` of transformers writes it with the weights
-    return done
+        return found
+
+    def _draw(self, both: Sequence[tuple[StackPlan, Sequence[Drawing]]]) -> list[DrawnMatrix]:
+        if not both:
+            return []
+        self.undo.callback(torch.set_rng_state, torch.get_rng_state())
+        for tensor in (
+            tensor for one, some in both for tensor in written_by(self.model, one, some)
+        ):
+            self.undo.callback(_put_back, tensor, tensor.detach().clone())
+        try:
+            drawn = [found for one, some in both for found in draw(self.model, one, some)]
+        except (RuntimeError, NotImplementedError) as error:
+            raise TransplantRefused(
+                f"{type(self.model).__name__}: its weights cannot be drawn ({in_one_line(error)}): "
+                "take initialise='keep' (--initialise keep)"
+            ) from error
+        self.passes.outputs()  # raises where drawn weights give NaN
+        return drawn
+
+    def _freeze(self, parameter: nn.Parameter) -> None:
+        self.undo.callback(parameter.requires_grad_, parameter.requires_grad)
+        parameter.requires_grad_(False)
 
 
 def untransplant(model: nn.Module) -> nn.Module:
@@ -144,8 +211,10 @@ def untransplant(model: nn.Module) -> nn.Module:
     Raises TransplantRefused for a model that is not transplanted.
     """
     done = getattr(model, "transplanted", None)
-    if not isinstance(done, _Transplanted):
+    if not isinstance(done, Transplanted):
         raise TransplantRefused(f"{type(model).__name__} is not transplanted")
+    for name in done.readers:
+        _unhand(model.get_submodule(name))
     for name in done.blocks:
         _unplace(model.get_submodule(name))
     for name in done.norms:
@@ -153,8 +222,7 @@ def untransplant(model: nn.Module) -> nn.Module:
     for name in done.frozen:
         model.get_parameter(name).requires_grad_(True)
     del model.transplanted
-    if hasattr(getattr(model, "config", None), RECIPE):
-        delattr(model.config, RECIPE)
+    forget(model)
     return model
 
 
@@ -195,6 +263,16 @@ def _unplace(block: nn.Module) -> None:
     del block.wiring
 
 
+def _unhand(reader: nn.Module) -> None:
+    swap_back(reader)
+    del reader.stream_seats
+
+
+@torch.no_grad()
+def _put_back(tensor: Tensor, value: Tensor) -> None:
+    tensor.copy_(value)
+
+
 def _added(
     one: StackPlan,
     block: BlockPlan,
@@ -228,119 +306,20 @@ def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
     """
     own = next((name for block in one.blocks for name in (norm.module for norm in block.norms)), "")
     if own and one.norms_like_the_models:
-        made = copy.deepcopy(model.get_submodule(own))
+        made = marked(copy.deepcopy(model.get_submodule(own)).requires_grad_(True))
         reset(made, one.found.width)
         return lambda width: copy.deepcopy(made)
     return lambda width: marked(make_norm(one.placement, "as-placement", "as-placement", width))
 
 
-def _prove(model: nn.Module, inputs: Inputs, stacks: Any, plans: list[StackPlan]) -> None:
-    """Let the doctor read the result. Raises TransplantRefused where it does not name the target in
-    every block.
-    """
-    try:
-        with handed_on():
-            after = find_stacks(model, inputs)
-    except ValueError as error:
-        cause = error.__cause__
-        if isinstance(cause, TransplantRefused):
-            raise cause from None
-        raise TransplantRefused(
-            f"the transplanted model cannot be run: {in_one_line(cause or error)}"
-        ) from error
-    # The doctor looks without gradients and at evaluation: what a training does otherwise must be
-    # followed too.
-    with left_unchanged(model), torch.enable_grad():
-        call_with(model, inputs)
-    _prove_training(model, inputs, [block.module for one in plans for block in one.blocks])
-    for one in plans:
-        was = one.found
-        alike = (
-            now
-            for now in after
-            if now.name == was.name and len(now.sublayers) == len(was.sublayers)
-        )
-        found = next(alike, None)
-        if found is None:
-            raise TransplantRefused(
-                f"{one.found.name}: the doctor finds no such stack after the transplant"
-            )
-        _prove_stack(found, one)
-
-
-def _prove_training(model: nn.Module, inputs: Inputs, blocks: Sequence[str]) -> None:
-    """Run the model as in training. Raises TransplantRefused where that cannot be followed."""
-    ran: set[str] = set()
-    with left_unchanged(model, [*model.buffers()]), torch.enable_grad():
-        for name in blocks:
-            model.get_submodule(name).register_forward_pre_hook(
-                lambda block, args, name=name: ran.add(name)
-            )
-        for module in model.modules():
-            module.training = True
-        try:
-            call_with(model, inputs)
-        except UserError:
-            raise
-        except Exception:
-            return  # of a training, a model may ask for more than these inputs
-    if left := [name for name in blocks if name not in ran]:
-        raise TransplantRefused(
-            f"{left[0]}: a training leaves it out, at random or always, as LayerDrop does"
-        )
-
-
-def _prove_stack(found: Stack, one: StackPlan) -> None:
-    for sublayer, old in zip(found.sublayers, one.found.sublayers, strict=True):
-        names = (sublayer.placement, *sublayer.also)
-        if sublayer.block and (one.placement.name not in names or sublayer.kind != old.kind):
-            raise TransplantRefused(
-                f"{sublayer.name or found.name}: after the transplant the doctor reads "
-                f"{sublayer.formula} in block {sublayer.block}, which is "
-                f"{sublayer.placement or 'no placement that has a name'} and not "
-                f"{one.placement.name}"
-            )
-    where, name = found.name or "the model", one.placement.name
-    if one.norms_embedding and not found.embedding_norm:
-        raise TransplantRefused(
-            f"{where}: after the transplant nothing norms what enters it, as {name} does"
-        )
-    if one.norms_end not in (None, found.final_norm):
-        raise TransplantRefused(
-            f"{where}: after the transplant {'a' if found.final_norm else 'no'} norm follows its "
-            f"last block, and {name} has {'none' if found.final_norm else 'one'} there"
-        )
-    if (
-        one.norms_like_the_models
-        and _kinds_of_norms(one.found)
-        and _kinds_of_norms(found) - _kinds_of_norms(one.found)
-    ):
-        raise TransplantRefused(
-            f"{where}: after the transplant it has norms of another kind or ε than the model's"
-        )
-
-
-def _kinds_of_norms(stack: Stack) -> set[tuple[str, str]]:
-    norms = (term.norm for one in stack.sublayers for term in one.formula.segment.terms)
-    return {(norm.kind, f"{norm.epsilon:.6g}") for norm in norms if norm is not None}
-
-
-@torch.no_grad()
-def _outputs(model: nn.Module, inputs: Inputs) -> list[Tensor]:
-    with looked_at(model):
-        return [one.clone() for one in tensors_in(call_with(model, inputs), inside_objects=False)]
-
-
-def _change(before: list[Tensor], after: list[Tensor]) -> float:
-    pairs = [
-        (a.double(), b.double())
-        for a, b in zip(before, after, strict=False)
-        if a.is_floating_point()
+def _added_names(model: nn.Module, plans: Sequence[StackPlan]) -> list[str]:
+    return [
+        joined(block.module, name)
+        for one in plans
+        for block in one.blocks
+        for name, _ in model.get_submodule(block.module).named_parameters()
+        if name.startswith(f"{PLACED}.")
     ]
-    if all(torch.equal(a, b) for a, b in pairs):
-        return 0.0
-    moved = sum(float((a - b).square().sum()) for a, b in pairs if a.shape == b.shape)
-    return float((moved / max(sum(float(a.square().sum()) for a, _ in pairs), 1e-300)) ** 0.5)
 
 
 def _idle(model: nn.Module, one: StackPlan) -> list[str]:

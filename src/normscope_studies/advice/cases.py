@@ -119,10 +119,10 @@ torch-encoder markov its-own: its-own 2x48 adam *; its-own 3x32 adamw
 encoder-decoder arithmetic normal-0.02: post-ln 2x32 adamw; peri-ln 2x32 muon; pre-ln 2x32 lion linear
 nanogpt markov zero-head: its-own 3x32 adamw; its-own 2x48 adam wsd; its-own 3x32 lion
 torch-pre characters its-own: its-own 3x32 adam; its-own 2x48 adamw inverse-sqrt
-"""
+"""  # noqa: E501
 """Model, text and initial weights, then placements with blocks x width, an optimiser and a decay
-other than cosine;
-* and ** reach for one horizon more and for two."""
+other than cosine; * and ** reach for one horizon more and for two.
+"""
 _SHAPES = ((256, 32), (256, 64), (384, 64), (256, 128))
 """Tokens and length of the batches, in turn."""
 _ENCODERS, _SHORT = ("encoder", "bert", "torch-encoder"), 8

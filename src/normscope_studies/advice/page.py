@@ -44,92 +44,120 @@ def by_warmup(
     """Trainings at the best rung, against the best of the warm-ups that were tried: by whether sums
     are normed, and by the warm-up's share of the updates, rising."""
     shares = sorted({share for own in warmups.values() for share in own})
-    return {
-        (group, share): [
-            NamedRate(
-                looked=one, rate=None, nats=one.ladder.lowest_nats + own[share] - min(own.values())
-            )
-            for one in looked
-            if (one.facts.normed_sums > 0.5) == normed
-            for own in [warmups[one.case]]
-        ]
-        for group, normed in NORMED.items()
-        for share in shares
-    }
+
+    def trained(one: Looked, share: float) -> NamedRate:
+        losses = warmups[one.case]
+        end_nats = one.ladder.lowest_nats + losses[share] - min(losses.values())
+        return NamedRate(looked=one, rate=None, nats=end_nats)
+
+    found = {}
+    for group, normed in NORMED.items():
+        members = [one for one in looked if (one.facts.normed_sums > 0.5) == normed]
+        for share in shares:
+            found[group, share] = [trained(one, share) for one in members]
+    return found
 
 
 def tables(found: Advised) -> list[StudyTable]:
     """Rules side by side, looks, warm-ups, and every case."""
-    named, naive, warmups = found.named, found.named[NAIVE], found.warmups
-    half = {
-        "median_regret": "median, % of the gain",
-        "high_regret": "90th percentile, %",
-        "within_1_percent": "at most 1 %",
-    }
     return [
-        _summed(
-            "What a training at the named rate loses, each rule by constants of cases that share "
-            "nothing with it",
-            ["rule"],
-            {(way,): summary(named[way], naive) for way in WAYS if way in named},
-            {"median_nats": "median, nats", "high_nats": "90th percentile, nats", **half}
-            | {"within_2_percent": "at most 2 %", "stuck": "stuck", "within_2": "within 2"}
-            | {"less": "mean beside the median's, %"},
-        ),
-        _summed(
-            "What a wrong rate costs, in % of the best's gain",
-            ["times the best rate"],
-            {(2.0**rungs,): summary(own) for rungs in OFF if (own := off_by(found.looked, rungs))},
-            {"median_regret": "median", "high_regret": "90th percentile", "stuck": "stuck"},
-        ),
-        _summed(
-            "How long one must look: trainings compared after so many updates, of which the best "
-            "goes on",
-            ["tried", "after updates"],
-            {
-                (words, updates): summary(own, naive)
-                for words, by_updates in found.looks.items()
-                for updates, own in by_updates.items()
-            },
-            {
-                **half,
-                "stuck": "stuck",
-                "less": "mean beside the median's, %",
-                "less_half_width": "± %",
-            },
-        ),
-        _summed(
-            "Warm-ups at the best rate, against the best of them, in % of the gain",
-            ["where", "% of the updates"],
-            {
-                (group, 100 * share): summary(own)
-                for (group, share), own in by_warmup(found.looked, warmups).items()
-                if own
-            },
-            {
-                "median_regret": "median",
-                "high_regret": "90th percentile",
-                "within_1_percent": "at most 1 %",
-            },
-        ),
-        table(
-            "What warm-ups lose at the best rate, in % of the gain",
-            found.looked,
-            [
-                ("case", lambda one: one.case.name),
-                ("usual, % of the updates", lambda one: 100 * one.case.usual_warmup_share),
-                (
-                    "best, %",
-                    lambda one: 100 * min(warmups[one.case], key=warmups[one.case].__getitem__),
-                ),
-                (
-                    "lost by the usual",
-                    lambda one: 100 * lost_by_usual_warmup(one, warmups[one.case]),
-                ),
-            ],
-        ),
+        _of_rules(found),
+        _of_wrong_rates(found),
+        _of_looking(found),
+        _of_warmups(found),
+        _of_usual_warmups(found),
         _of_cases(found),
     ]
+
+
+def _of_rules(found: Advised) -> StudyTable:
+    return _summed(
+        "What a training at the named rate loses, each rule by constants of cases that share "
+        "nothing with it",
+        ["rule"],
+        {
+            (way,): summary(found.named[way], found.named[NAIVE])
+            for way in WAYS
+            if way in found.named
+        },
+        {
+            "median_nats": "median, nats",
+            "high_nats": "90th percentile, nats",
+            "median_regret": "median, % of the gain",
+            "high_regret": "90th percentile, %",
+            "within_1_percent": "at most 1 %",
+            "within_2_percent": "at most 2 %",
+            "stuck": "stuck",
+            "within_2": "within 2",
+            "less": "mean beside the median's, %",
+        },
+    )
+
+
+def _of_wrong_rates(found: Advised) -> StudyTable:
+    return _summed(
+        "What a wrong rate costs, in % of the best's gain",
+        ["times the best rate"],
+        {(2.0**rungs,): summary(own) for rungs in OFF if (own := off_by(found.looked, rungs))},
+        {"median_regret": "median", "high_regret": "90th percentile", "stuck": "stuck"},
+    )
+
+
+def _of_looking(found: Advised) -> StudyTable:
+    rows = {}
+    for words, by_updates in found.looks.items():
+        for updates, own in by_updates.items():
+            rows[words, updates] = summary(own, found.named[NAIVE])
+    return _summed(
+        "How long one must look: trainings compared after so many updates, of which the best goes "
+        "on",
+        ["tried", "after updates"],
+        rows,
+        {
+            "median_regret": "median, % of the gain",
+            "high_regret": "90th percentile, %",
+            "within_1_percent": "at most 1 %",
+            "stuck": "stuck",
+            "less": "mean beside the median's, %",
+            "less_half_width": "± %",
+        },
+    )
+
+
+def _of_warmups(found: Advised) -> StudyTable:
+    rows = {}
+    for (group, share), own in by_warmup(found.looked, found.warmups).items():
+        if own:
+            rows[group, 100 * share] = summary(own)
+    return _summed(
+        "Warm-ups at the best rate, against the best of them, in % of the gain",
+        ["where", "% of the updates"],
+        rows,
+        {
+            "median_regret": "median",
+            "high_regret": "90th percentile",
+            "within_1_percent": "at most 1 %",
+        },
+    )
+
+
+def _of_usual_warmups(found: Advised) -> StudyTable:
+    warmups = found.warmups
+
+    def best_percent(one: Looked) -> float:
+        losses = warmups[one.case]
+        return 100 * min(losses, key=losses.__getitem__)
+
+    return table(
+        "What warm-ups lose at the best rate, in % of the gain",
+        found.looked,
+        [
+            ("case", lambda one: one.case.name),
+            ("usual, % of the updates", lambda one: 100 * one.case.usual_warmup_share),
+            ("best, %", best_percent),
+            ("lost by the usual", lambda one: 100 * lost_by_usual_warmup(one, warmups[one.case])),
+        ],
+    )
 
 
 def _summed(
@@ -141,16 +169,15 @@ def _summed(
     """rows: by their labels, summaries; columns: the headings of their values, of which shares are
     in %.
     """
+
+    def cell(one: Mapping[str, Any], key: str) -> Any:
+        return 100 * one[key] if key in _SHARES else one[key]
+
     return StudyTable(
         title=title,
         columns=[*labels, "cases", *columns.values()],
         rows=[
-            [
-                *of,
-                one["cases"],
-                *(100 * one[key] if key in _SHARES else one[key] for key in columns),
-            ]
-            for of, one in rows.items()
+            [*of, one["cases"], *(cell(one, key) for key in columns)] for of, one in rows.items()
         ],
     )
 
@@ -160,24 +187,19 @@ _SHARES = ("median_regret", "high_regret", "less", "less_half_width")
 
 def _of_cases(found: Advised) -> StudyTable:
     """What was named for each, beside what its trainings say."""
-    lost = {
-        (one.looked.case, way): 100 * one.regret
-        for way, several in found.named.items()
-        for one in several
-    }
-    return table(
-        "Every case: the best rate, and what each rule loses, in % of the gain",
-        found.ladders,
-        [
-            ("case", lambda one: one.case.name),
-            ("best rate", lambda one: 10**one.best if one.learned else None),
-            ("gain, nats", lambda one: one.gain if one.learned else None),
-            *(
-                (way, lambda one, way=way: lost.get((one.case, way)))
-                for way in WAYS
-                if way in found.named
-            ),
-        ],
+    lost = {}
+    for way, several in found.named.items():
+        for one in several:
+            lost[one.looked.case, way] = 100 * one.regret
+    ways = [way for way in WAYS if way in found.named]
+    rows = []
+    for ladder in found.ladders:
+        best = (10**ladder.best, ladder.gain) if ladder.learned else (None, None)
+        rows.append([ladder.case.name, *best, *(lost.get((ladder.case, way)) for way in ways)])
+    return StudyTable(
+        title="Every case: the best rate, and what each rule loses, in % of the gain",
+        columns=["case", "best rate", "gain, nats", *ways],
+        rows=rows,
     )
 
 
@@ -217,9 +239,8 @@ def _of_looks(found: Advised) -> Panel:
     series = []
     for hue, (words, by_updates) in enumerate(found.looks.items()):
         less = [less_than(own, found.named[NAIVE]) for own in by_updates.values()]
-        mean, half = (
-            [100 * float(getattr(one, of)) for one in less] for of in ("mean", "half_width")
-        )
+        mean = [100 * float(one.mean) for one in less]
+        half = [100 * float(one.half_width) for one in less]
         series.append(measured(words, hue, list(by_updates), mean, half))
     return Panel(
         title="lost beside the median rate",

@@ -151,70 +151,74 @@ def _ladder(config: AdviceConfig, case: AdviceCase, pieces: Pieces) -> Ladder:
 
 def claims(advised: Advised) -> list[Claim]:
     """All claims of the study."""
-    looked, warmups = advised.looked, advised.warmups
-    own, naive = advised.named[rules.KNOWN], advised.named[rules.NAIVE]
-    first = looked[0].ladder.updates if looked else 0
-    early = {
-        (words, updates): rules.less_than(chosen, naive)
-        for words, by_updates in advised.looks.items()
-        for updates, chosen in by_updates.items()
-        if updates < first
-    }
-    tried = by_warmup(looked, warmups)
-    shares = {
-        group: [share for (of, share), there in tried.items() if of == group and there]
-        for group in NORMED
-    }
-    warmer = {
-        (group, share, beside): rules.less_than(tried[group, share], tried[group, beside])
-        for group in NORMED
-        for share, beside in itertools.combinations(reversed(shares[group]), 2)
-    }
     return [
-        *(
-            share_claim(
-                f"Known rates: {percentage(most, 0)} lost at most",
-                f"At the rate that known rates name a training loses at most {percentage(most, 0)} "
-                f"of what the best gains, in at least {percentage(least, 0)} of cases.",
-                [(one.looked.case.family, one.regret <= most) for one in own],
-                least=least,
-            )
-            for most, least in ((0.01, 0.8), (0.02, 0.9))
-        ),
-        *less_claims({("Known rates", "Known rates lose", _MEDIAN): rules.less_than(own, naive)}),
-        *less_claims(
-            {
-                (
-                    f"{words[0].upper()}{words[1:]} compared after {updates:,}",
-                    f"Who compares trainings at {words} after {updates:,} of {first:,} updates, "
-                    "and goes on with the one whose loss is lowest, loses",
-                    _MEDIAN,
-                ): less
-                for (words, updates), less in early.items()
-            }
-        ),
-        share_claim(
-            "Warm-up",
-            "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most "
-            "1 % of what the best gains against the best of the warm-ups that were tried, in at "
-            "least 85 % of cases.",
-            [
-                (one.case.family, lost_by_usual_warmup(one, warmups[one.case]) <= 0.01)
-                for one in looked
-            ],
-            least=0.85,
-        ),
-        *less_claims(
-            {
-                (
-                    f"Warm-up of {percentage(share, 0)} where {group}",
-                    f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses",
-                    f"one over {percentage(beside, 0)}" if beside else "none",
-                ): less
-                for (group, share, beside), less in warmer.items()
-            }
-        ),
+        *_of_known_rates(advised),
+        *less_claims(_less_by_looking(advised)),
+        _of_usual_warmup(advised),
+        *less_claims(_less_by_warmup(advised)),
     ]
+
+
+def _of_known_rates(advised: Advised) -> list[Claim]:
+    """What a training loses at the rate that known rates name: at most, and beside the median."""
+    own, naive = advised.named[rules.KNOWN], advised.named[rules.NAIVE]
+
+    def at_most(most: float, least: float) -> Claim:
+        return share_claim(
+            f"Known rates: {percentage(most, 0)} lost at most",
+            f"At the rate that known rates name a training loses at most {percentage(most, 0)} of "
+            f"what the best gains, in at least {percentage(least, 0)} of cases.",
+            [(one.looked.case.family, one.regret <= most) for one in own],
+            least=least,
+        )
+
+    beside_median = {("Known rates", "Known rates lose", _MEDIAN): rules.less_than(own, naive)}
+    return [at_most(0.01, 0.8), at_most(0.02, 0.9), *less_claims(beside_median)]
+
+
+def _less_by_looking(advised: Advised) -> dict[tuple[str, str, str], Estimate]:
+    """How much less than the median rate trainings lose that are compared before their end."""
+    first = advised.looked[0].ladder.updates if advised.looked else 0
+    less = {}
+    for words, by_updates in advised.looks.items():
+        for updates, chosen in by_updates.items():
+            if updates < first:
+                name = f"{words[0].upper()}{words[1:]} compared after {updates:,}"
+                subject = (
+                    f"Who compares trainings at {words} after {updates:,} of {first:,} updates, "
+                    "and goes on with the one whose loss is lowest, loses"
+                )
+                less[name, subject, _MEDIAN] = rules.less_than(chosen, advised.named[rules.NAIVE])
+    return less
+
+
+def _of_usual_warmup(advised: Advised) -> Claim:
+    losses = [
+        (one.case.family, lost_by_usual_warmup(one, advised.warmups[one.case]))
+        for one in advised.looked
+    ]
+    return share_claim(
+        "Warm-up",
+        "With 1 % of the updates, 8 % where residual sums are normed, a training loses at most "
+        "1 % of what the best gains against the best of the warm-ups that were tried, in at "
+        "least 85 % of cases.",
+        [(family, lost <= 0.01) for family, lost in losses],
+        least=0.85,
+    )
+
+
+def _less_by_warmup(advised: Advised) -> dict[tuple[str, str, str], Estimate]:
+    """How much less trainings lose with a longer warm-up than with each shorter one."""
+    tried = by_warmup(advised.looked, advised.warmups)
+    less = {}
+    for group in NORMED:
+        shares = [share for (of, share), there in tried.items() if of == group and there]
+        for share, beside in itertools.combinations(reversed(shares), 2):
+            name = f"Warm-up of {percentage(share, 0)} where {group}"
+            subject = f"Where {group}, a warm-up over {percentage(share, 0)} of the updates loses"
+            other = f"one over {percentage(beside, 0)}" if beside else "none"
+            less[name, subject, other] = rules.less_than(tried[group, share], tried[group, beside])
+    return less
 
 
 _MEDIAN = "the median best rate of the optimiser in other families"
@@ -224,17 +228,21 @@ def less_claims(less: Mapping[tuple[str, str, str], Estimate]) -> list[Claim]:
     """That some things lose less than others do, in the mean over cases, judged together by Holm;
     less: by how much, for a name, what loses, and what it is beside."""
     together = holm({key: (one, -math.inf, 0.0) for key, one in less.items()})
-    return [
-        judged(
-            name=f"{name}: better than {'the median' if beside == _MEDIAN else beside}",
-            statement=f"{subject} less than {beside} does, in the mean over cases.",
-            source="NormScope",
-            found=f"{with_interval(one)} of the best's gain beside it, over {one.count} families"
-            + f"; {len(less)} such claims judged together, by Holm" * (len(less) > 1),
-            holds={"all": together[name, subject, beside]},
+    made = []
+    for (name, subject, beside), one in less.items():
+        found = f"{with_interval(one)} of the best's gain beside it, over {one.count} families"
+        if len(less) > 1:
+            found += f"; {len(less)} such claims judged together, by Holm"
+        made.append(
+            judged(
+                name=f"{name}: better than {'the median' if beside == _MEDIAN else beside}",
+                statement=f"{subject} less than {beside} does, in the mean over cases.",
+                source="NormScope",
+                found=found,
+                holds={"all": together[name, subject, beside]},
+            )
         )
-        for (name, subject, beside), one in less.items()
-    ]
+    return made
 
 
 def share_claim(
@@ -242,7 +250,8 @@ def share_claim(
 ) -> Claim:
     """That the share of cases in which it holds is at least so large; holds: of a family, since
     cases of one are not independent."""
-    families, answered = [family for family, _ in holds], [so for _, so in holds]
+    families = [family for family, _ in holds]
+    answered = [so for _, so in holds]
     count, total = sum(answered), len(answered)
     low, high = clustered_proportion(answered, families)
     return judged(

@@ -145,14 +145,30 @@ class ConvergedConfig:
 SCALES = scales(
     ConvergedConfig,
     smoke={
-        "corpus": TOY, "warmups": ("post-ln:0.1", "pre-ln:0", "pre-ln:0.1"), "peak_lrs": (1e-3, 4e-3), "seeds": 2,
-        "updates": 20, "ladder_updates": 10, "validations": 2, "blocks": 1, "width": 16, "ffn_width": 32, "heads": 2,
-        "dropout": 0.0, "max_tokens": 256, "split": "valid",
+        "corpus": TOY,
+        "warmups": ("post-ln:0.1", "pre-ln:0", "pre-ln:0.1"),
+        "peak_lrs": (1e-3, 4e-3),
+        "seeds": 2,
+        "updates": 20,
+        "ladder_updates": 10,
+        "validations": 2,
+        "blocks": 1,
+        "width": 16,
+        "ffn_width": 32,
+        "heads": 2,
+        "dropout": 0.0,
+        "max_tokens": 256,
+        "split": "valid",
     },
     paper={
-        "corpus": "corpora/iwslt14_deen", "updates": 60_000, "ladder_updates": 6_000, "validations": 60, "width": 512,
-        "ffn_width": 1024, "device": "auto",
+        "corpus": "corpora/iwslt14_deen",
+        "updates": 60_000,
+        "ladder_updates": 6_000,
+        "validations": 60,
+        "width": 512,
+        "ffn_width": 1024,
+        "device": "auto",
     },
-)  # fmt: skip
+)
 """Cost: smoke takes a minute; cpu 37 runs of three quarters of an hour of one core, or of six
 minutes where sixteen share a device; paper as many runs of an hour of an accelerator."""

@@ -292,7 +292,7 @@ def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
         ):
             taken[at] = 0.0
         if not state.over:
-            write_over(file, _COST.text({"processor_seconds": None}))
+            write_over(file, _COST.text({"processor_seconds": None}), _COST.kind)
     try:
         yield
     finally:
@@ -301,7 +301,7 @@ def _costed(cells: Sequence[Cell], pieces: Pieces) -> Iterator[None]:
         for cell, file, seconds, updates in zip(cells, files, taken, more, strict=True):
             if seconds is not None and updates:
                 seconds = round(seconds + spent * updates / sum(more), 3)
-                write_over(file, _COST.text({"processor_seconds": seconds}))
+                write_over(file, _COST.text({"processor_seconds": seconds}), _COST.kind)
             pieces.processor_seconds[str(cell.folder.path)] = seconds
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from normscope.files import write_over
+from normscope.limits.kinds import CHART, PAGE
 from normscope.measure import Estimate
 from normscope.report.chart import Kind, Panel, Series
 from normscope.report.chart_svg import panels_svg
@@ -266,9 +267,9 @@ def write_study(found: Findings, made: Mapping[str, Any], folder: Path) -> Path:
     returns the page.
     """
     for figure in found.figures:
-        write_over(folder / f"{figure.name}.svg", figure.svg)
+        write_over(folder / f"{figure.name}.svg", figure.svg, CHART)
     file = folder / "report.html"
-    write_over(file, render_study(found, made))
+    write_over(file, render_study(found, made), PAGE)
     return file
 
 

@@ -4,6 +4,7 @@ it was made by.
 Many are made side by side, in several processes of one thread each.
 """
 
+import itertools
 import json
 import math
 import os
@@ -21,6 +22,7 @@ import torch
 
 from normscope import __version__
 from normscope.files import disk_errors, make_folders, write_atomically
+from normscope.limits.names import refuse_leading_out
 from normscope.limits.ours import SealedJson
 from normscope.provenance import source_of
 from normscope.train.device import available_cores, keep_freed_memory
@@ -118,6 +120,8 @@ class Pieces:
         missing that is only to be planned.
         """
         file = self.folder / "pieces" / f"{name}.json"
+        for above in itertools.takewhile(lambda one: one != self.folder, file.parents):
+            refuse_leading_out(above)
         made_by = {"normscope": __version__, "source_sha256": source_of(measure.__module__)}
         wanted = json.loads(as_json({**asked, **made_by}))
         if file.is_file():

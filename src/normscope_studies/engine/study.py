@@ -14,6 +14,7 @@ import torch
 from normscope.compare.page import refuse_other_report
 from normscope.errors import UserError
 from normscope.files import disk_errors, make_folders, write_over
+from normscope.limits.kinds import RESULTS
 from normscope.provenance import provenance
 from normscope.report.words import counted, significant
 from normscope.settings.tables import as_table, put, read_override
@@ -143,7 +144,7 @@ def run_study(
             found, conditions={**found.conditions, "Processor hours": significant(hours, 3)}
         )
     with disk_errors(f"writing into {pieces.folder}"):
-        write_over(pieces.folder / "results.json", as_json(results))
+        write_over(pieces.folder / "results.json", as_json(results), RESULTS)
         file = write_study(
             found, results | {"question": study.question, "made_by": _made_by()}, pieces.folder
         )

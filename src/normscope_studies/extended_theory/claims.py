@@ -205,9 +205,11 @@ def _of_post_ln(post: Sequence[Profile]) -> list[Claim]:
 def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
     """Along a stack, as the paper has it and as it is; then the ends over the depth."""
     encoders = [p for p in pre if p.case.stack == "encoder"]
-    firsts, lasts = (over_depth(pre, block) for block in (0, -1))
-    ratios = first_over_post(pre, post)
-    below = _over_depths(encoders, lambda p: ratios[p.case.title, p.blocks])
+    return [*_along_pre_ln(pre, encoders), *_ends_of_pre_ln(pre, post, encoders)]
+
+
+def _along_pre_ln(pre: Sequence[Profile], encoders: Sequence[Profile]) -> list[Claim]:
+    """Pre-LN's gradients from block to block."""
 
     def middle(one: Profile) -> Estimate:
         return part(one.relative, one.blocks // 2 - 1)
@@ -243,6 +245,17 @@ def _of_pre_ln(pre: Sequence[Profile], post: Sequence[Profile]) -> list[Claim]:
                 ),
             ),
         ),
+    ]
+
+
+def _ends_of_pre_ln(
+    pre: Sequence[Profile], post: Sequence[Profile], encoders: Sequence[Profile]
+) -> list[Claim]:
+    """The first and the last block of Pre-LN over the number of blocks."""
+    firsts, lasts = over_depth(pre, 0), over_depth(pre, -1)
+    ratios = first_over_post(pre, post)
+    below = _over_depths(encoders, lambda p: ratios[p.case.title, p.blocks])
+    return [
         claim(
             "Section 3.3, Pre-LN: 1/√L at the top",
             "The last block's gradient falls as 1/√L: an exponent of −½ within "

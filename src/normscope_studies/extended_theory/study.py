@@ -235,7 +235,9 @@ def _conditions(config: ExtendedTheoryConfig) -> dict[str, str]:
             "sequence; root mean square over the sequences of a draw"
         ),
         "logarithm": "natural; losses are in nats, and slopes are of natural logarithms",
-        "tokens": f"{config.tokens} of each sequence, of source and target alike; where said so, one",
+        "tokens": (
+            f"{config.tokens} of each sequence, of source and target alike; where said so, one"
+        ),
         "seeds and spread": (
             f"{config.seeds} draws of weights, six sequences of each; ± and bands are 95 % "
             "intervals of the mean over seeds (Student's t), slopes and exponents fitted seed by "

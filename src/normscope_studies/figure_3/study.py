@@ -45,20 +45,22 @@ def claims(numbers: Figure3Numbers) -> list[Claim]:
 
 
 def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
-    """Panels (c) and (d)."""
-    post, pre = (
-        {
-            _batches(condition): exponent(numbers.blocks, by[placement])
-            for condition, by in numbers.last.items()
-        }
-        for placement in (POST, PRE)
-    )
+    """Panels (d) and (c)."""
+    return [*_post_ln_over_depth(numbers), *_pre_ln_over_depth(numbers)]
+
+
+def _exponents(numbers: Figure3Numbers, placement: str) -> dict[str, Estimate]:
+    """Of the last W₂'s gradient over the number of blocks."""
+    return {
+        _batches(condition): exponent(numbers.blocks, by[placement])
+        for condition, by in numbers.last.items()
+    }
+
+
+def _post_ln_over_depth(numbers: Figure3Numbers) -> list[Claim]:
+    """Panel (d)."""
     sizes = {
         _batches(condition): estimate(by[POST].mean(1)) for condition, by in numbers.last.items()
-    }
-    predicted = {
-        _batches(condition): numbers.predicted_exponent(condition, PRE)
-        for condition in numbers.last
     }
     return [
         claim(
@@ -67,7 +69,7 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
             f"within {NEAR:g}",
             source=f"{_SECTION} and Theorem 1",
             value=_EXPONENT,
-            holds=post,
+            holds=_exponents(numbers, POST),
             **around(0.0, NEAR),
         ),
         claim(
@@ -79,6 +81,17 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
             **around(PUBLISHED, AROUND * PUBLISHED),
             beside=_ends_of_depth(numbers, POST),
         ),
+    ]
+
+
+def _pre_ln_over_depth(numbers: Figure3Numbers) -> list[Claim]:
+    """Panel (c)."""
+    pre = _exponents(numbers, PRE)
+    predicted = {
+        _batches(condition): numbers.predicted_exponent(condition, PRE)
+        for condition in numbers.last
+    }
+    return [
         claim(
             "Figure 3(c), Pre-LN falls",
             "the gradient of the last W₂ decreases as the model grows: an exponent below 0",
@@ -112,31 +125,12 @@ def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
 
 def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
     """Panels (a) and (b)."""
-    post, pre = (numbers.layers[name]["norm_of_mean"] for name in (POST, PRE))
-    slopes, pre_slopes = (
-        {_part(key): factor_per_layer(by[key]) for key in PARTS} for by in (post, pre)
-    )
-    last_over_first = {
-        _part(key): estimate(np.log(pre[key][:, -1] / pre[key][:, 0])) for key in PARTS
-    }
+    return [*_post_ln_over_layers(numbers), *_pre_ln_over_layers(numbers)]
 
-    def as_predicted(
-        name: str, reason: str, placement: str, measured: Mapping[str, Estimate]
-    ) -> Claim:
-        factors = {
-            _part(key): factor for key, factor in numbers.predicted_factors(placement).items()
-        }
-        layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
-        return claim(
-            f"Figure 3(a, b), {name}",
-            f"{reason}: a layer {layers}, within {percentage(NEAR_LAYER, 0)}",
-            source="corrected",
-            value=_A_LAYER,
-            holds=measured,
-            **around(factors, NEAR_LAYER),
-            shown=shown_factor,
-        )
 
+def _post_ln_over_layers(numbers: Figure3Numbers) -> list[Claim]:
+    post = numbers.layers[POST]["norm_of_mean"]
+    slopes = {_part(key): factor_per_layer(post[key]) for key in PARTS}
     return [
         claim(
             "Figure 3(a, b), Post-LN grows with the layer",
@@ -149,13 +143,23 @@ def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
             shown=shown_factor,
             beside=_ends_of_layers(post),
         ),
-        as_predicted(
+        _as_predicted(
             "Post-LN grows as predicted",
             "it grows slowly in the encoder, and in the decoder because every cross-attention "
             "passes a part of the gradient on to the encoder",
-            POST,
+            numbers.predicted_factors(POST),
             slopes,
         ),
+    ]
+
+
+def _pre_ln_over_layers(numbers: Figure3Numbers) -> list[Claim]:
+    pre = numbers.layers[PRE]["norm_of_mean"]
+    slopes = {_part(key): factor_per_layer(pre[key]) for key in PARTS}
+    last_over_first = {
+        _part(key): estimate(np.log(pre[key][:, -1] / pre[key][:, 0])) for key in PARTS
+    }
+    return [
         claim(
             "Figure 3(a, b), Pre-LN stays",
             "the norm of the expected gradient stays almost the same for all layers: the last "
@@ -167,13 +171,35 @@ def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
             shown=shown_factor,
             beside=_ends_of_layers(pre),
         ),
-        as_predicted(
+        _as_predicted(
             "Pre-LN falls as predicted",
             "it falls as the stream grows over the layers",
-            PRE,
-            pre_slopes,
+            numbers.predicted_factors(PRE),
+            slopes,
         ),
     ]
+
+
+def _as_predicted(
+    name: str,
+    reason: str,
+    predicted: Mapping[tuple[str, str], float],
+    measured: Mapping[str, Estimate],
+) -> Claim:
+    """That gradients grow from layer to layer by the predicted factors, whose logarithms are
+    given.
+    """
+    factors = {_part(key): factor for key, factor in predicted.items()}
+    layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
+    return claim(
+        f"Figure 3(a, b), {name}",
+        f"{reason}: a layer {layers}, within {percentage(NEAR_LAYER, 0)}",
+        source="corrected",
+        value=_A_LAYER,
+        holds=measured,
+        **around(factors, NEAR_LAYER),
+        shown=shown_factor,
+    )
 
 
 def _warm_up_claims(numbers: Figure3Numbers) -> list[Claim]:
@@ -238,15 +264,30 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
 SCALES = scales(
     Figure3Config,
     smoke={
-        "corpus": TOY, "toy_pairs": 1_000, "seeds": 2, "blocks": (2, 3), "width": 32, "ffn_width": 64,
-        "max_tokens": 512, "batches": 2, "last_batches": 2, "small_max_tokens": 64, "small_batches": 2,
-        "warm_up_width": 32, "warm_up_ffn_width": 64, "warm_up_updates": 8, "warm_up_max_tokens": 256,
+        "corpus": TOY,
+        "toy_pairs": 1_000,
+        "seeds": 2,
+        "blocks": (2, 3),
+        "width": 32,
+        "ffn_width": 64,
+        "max_tokens": 512,
+        "batches": 2,
+        "last_batches": 2,
+        "small_max_tokens": 64,
+        "small_batches": 2,
+        "warm_up_width": 32,
+        "warm_up_ffn_width": 64,
+        "warm_up_updates": 8,
+        "warm_up_max_tokens": 256,
     },
     paper={
-        "warm_up_seeds": 10, "warm_up_width": 512, "warm_up_ffn_width": 1024, "warm_up_max_tokens": 4096,
+        "warm_up_seeds": 10,
+        "warm_up_width": 512,
+        "warm_up_ffn_width": 1024,
+        "warm_up_max_tokens": 4096,
         "device": "auto",
     },
-)  # fmt: skip
+)
 """Cost: smoke takes seconds; cpu some 40 minutes of one core, and 50 more for the training; paper
 ten trainings of 4,000 updates at full size, some 5 hours each on a core and minutes each on an
 accelerator."""

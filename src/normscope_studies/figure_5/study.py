@@ -8,9 +8,9 @@ from ..engine.claims import claim, of_one_seed
 from ..engine.estimates import estimate
 from ..engine.judging import Answer, answers, between
 from ..engine.ladders import sources
-from ..engine.page import Claim
+from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces
-from ..engine.study import Findings, Study
+from ..engine.study import Study
 from ..translation.runs import less, sooner
 from .config import SCALES, Figure5Config, check_inputs
 from .page import PANELS, conditions, data, figures, tables

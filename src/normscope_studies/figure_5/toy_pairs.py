@@ -4,6 +4,7 @@ from pathlib import Path
 
 from normscope.data.toy import toy_pairs
 from normscope.files import make_folders, write_over
+from normscope.limits.kinds import TEXT
 
 ROWS = {"train": 96, "dev": 48}
 _SPLITS = {"train": "train", "dev": "valid"}
@@ -24,4 +25,4 @@ def write_toy_pairs(folder: Path) -> None:
                 lines.append(f"same\t{first}\t{first}\n")
             else:
                 lines.append(f"other\t{first}\t{other}\n")
-        write_over(folder / f"{name}.tsv", "".join(lines))
+        write_over(folder / f"{name}.tsv", "".join(lines), TEXT)

@@ -77,7 +77,7 @@ all are shown. Intervals that a result holds are printed as they are; others are
 
 **What it cannot say.** Our models are small and their trainings short, many claims are judged side by side, of which
 one in twenty looks certain by chance, and the corpora are few. The section by theory is about initial weights alone.
-"""
+"""  # noqa: E501
 
 TABLES = "choosing-tables.md"
 _TABLES_INTRODUCTION = """\
@@ -87,7 +87,7 @@ _TABLES_INTRODUCTION = """\
 
 Tables of what `normscope choose --long` prints, one model a section. [Choosing](choosing.md) says how evidence is
 ranked and how verdicts are made.
-"""
+"""  # noqa: E501
 _AS_DATA = """\
 ## As data
 
@@ -99,7 +99,7 @@ trained; `distance`, the model's depth, width and tokens over the result's; `opt
 (false where no run came well below the unigram baseline), `setting`, and `source`: JSON pointers into
 `results/RESULT/results.json`, one to an interval, or two to the losses whose mean difference it is (`*` stands for
 every entry of a list).
-"""
+"""  # noqa: E501
 
 
 def pages(evidence: Evidence) -> dict[str, str]:

@@ -107,7 +107,8 @@ def _panel(x_label: str, y_label: str, curves: Sequence[DepthCurve]) -> Iterator
     yield f'<path class="axis" d="M0 {_HEIGHT}H{_WIDTH}"/>'
     for at in range(0, depth + 1, max(1, depth // 4)):
         yield f'<text x="{x(at)}" y="{_HEIGHT + 16}" text-anchor="middle">{at}</text>'
-    yield f'<text x="{_WIDTH // 2}" y="{_HEIGHT + 34}" text-anchor="middle">{escape(x_label)}</text>'
+    middle, below = _WIDTH // 2, _HEIGHT + 34
+    yield f'<text x="{middle}" y="{below}" text-anchor="middle">{escape(x_label)}</text>'
     yield f'<text x="{8 - _LEFT}" y="-10">{escape(y_label)}</text>'
     for curve in sorted(curves, key=lambda curve: -curve.look):  # the subject lies over the others
         line = "L".join(f"{x(at)} {y(value)}" for at, value in curve.points)

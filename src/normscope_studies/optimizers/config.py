@@ -130,16 +130,39 @@ class OptimizersConfig:
 SCALES = scales(
     OptimizersConfig,
     smoke={
-        "placements": ("post-ln", "pre-ln"), "optimizers": ("adamw", "sgd"), "seeds": 2, "rates": 2, "best_rates": 1,
-        "updates": 4, "warmup_updates": 2, "short_warmup_updates": 1, "text": TOY, "width": 16, "ffn_width": 24,
-        "heads": 2, "key_value_heads": 1, "blocks": 2, "sequence_length": 24, "batch_sequences": 4,
+        "placements": ("post-ln", "pre-ln"),
+        "optimizers": ("adamw", "sgd"),
+        "seeds": 2,
+        "rates": 2,
+        "best_rates": 1,
+        "updates": 4,
+        "warmup_updates": 2,
+        "short_warmup_updates": 1,
+        "text": TOY,
+        "width": 16,
+        "ffn_width": 24,
+        "heads": 2,
+        "key_value_heads": 1,
+        "blocks": 2,
+        "sequence_length": 24,
+        "batch_sequences": 4,
     },
     paper={
-        "ladder_seeds": 3, "updates": 20_000, "warmup_updates": 2_000, "short_warmup_updates": 400,
-        "text": "corpora/wikipedia", "width": 768, "ffn_width": 2048, "heads": 12, "key_value_heads": 4, "blocks": 12,
-        "sequence_length": 1024, "batch_sequences": 32, "device": "auto",
+        "ladder_seeds": 3,
+        "updates": 20_000,
+        "warmup_updates": 2_000,
+        "short_warmup_updates": 400,
+        "text": "corpora/wikipedia",
+        "width": 768,
+        "ffn_width": 2048,
+        "heads": 12,
+        "key_value_heads": 4,
+        "blocks": 12,
+        "sequence_length": 1024,
+        "batch_sequences": 32,
+        "device": "auto",
     },
-)  # fmt: skip
+)
 """Cost: smoke takes seconds; cpu 2,300 runs of some ten seconds of one core; paper, with models of
 124 million parameters, as many runs of an hour of an accelerator."""
 

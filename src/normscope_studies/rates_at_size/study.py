@@ -193,6 +193,7 @@ def run(config: _SizedConfig, pieces: Pieces) -> Findings:
 
 
 def conditions(config: _SizedConfig, known: Mapping[str, float]) -> dict[str, str]:
+    first = config.models[0]
     return {
         "models": (
             "decoders of transformers with their own initial weights, no dropout: Llama and OLMo 2 "
@@ -207,7 +208,7 @@ def conditions(config: _SizedConfig, known: Mapping[str, float]) -> dict[str, st
             "warm-up over 1 % of them (8 % with Post-LN), cosine to a tenth, nothing clipped, bf16 "
             "autocast"
         ),
-        "tokens": f"{config.models[0].tokens:,} of each update, in sequences of {config.models[0].length}",
+        "tokens": f"{first.tokens:,} of each update, in sequences of {first.length}",
         **({"trained on": config.trained_on} if config.trained_on else {}),
         "seeds": "one, so that no verdict is drawn",
         "loss": "nats per token of held-out text at the end; what is lost is a share of the best's "

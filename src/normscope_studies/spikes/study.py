@@ -251,11 +251,15 @@ def _conditions(config: SpikesConfig) -> dict[str, str]:
             "AdamW at 3e-3"
         ),
         "Broken": f"at update {config.change_at}, or from the first update on",
-        "Logs": "metrics.jsonl of this library's loop, trainer_state.json of Hugging Face's Trainer",
+        "Logs": (
+            "metrics.jsonl of this library's loop, trainer_state.json of Hugging Face's Trainer"
+        ),
         "Monitor": f"every {config.every_updates} updates on one batch",
         "Gradient normalisation": "of the mean loss per token",
         "Logarithm": "natural",
-        "Seeds": f"{config.seeds}: weights, data, and which block is broken; no spread is estimated",
+        "Seeds": (
+            f"{config.seeds}: weights, data, and which block is broken; no spread is estimated"
+        ),
     }
 
 

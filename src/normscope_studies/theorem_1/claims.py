@@ -212,16 +212,13 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
     sides = {id(sweep.side): sweep.side for sweep in sweeps}.values()
     long = {s.side.title: s for s in sweeps if s.tokens == 1 and s.rows == LONG}
     first = next(iter(long.values()))
-    width, ends = (
-        first.x[-1],
-        " to ".join(f"{norm:.1f}" for norm in first.loss_gradients_X[[0, -1]]),
-    )
+    width = first.x[-1]
+    ends = " to ".join(f"{norm:.1f}" for norm in first.loss_gradients_X[[0, -1]])
+    of_sides: list[Claim] = []
+    for side in sides:
+        of_sides += _of_side(side, [sweep for sweep in short if sweep.side is side])
     return [
-        *(
-            one
-            for side in sides
-            for one in _of_side(side, [sweep for sweep in short if sweep.side is side])
-        ),
+        *of_sides,
         _much_smaller([sweep for sweep in short if sweep.over == "blocks"]),
         claim(
             "Prediction: mean over positions",
@@ -277,24 +274,21 @@ def _much_smaller(deep: Sequence[Sweep]) -> Claim:
 
 
 def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
-    """Bound, scale and dependence on depth as the paper has them; then scale, bound and value as
-    they hold.
-    """
-    deep, wide = (
-        {sweep.name: sweep for sweep in sweeps if sweep.over == over}
-        for over in ("blocks", "width")
-    )
-    ones = {f"over {sweep.over}": sweep for sweep in sweeps if sweep.tokens == 1}
+    """As the paper has it, then as it holds."""
+    return [*_as_stated(side, sweeps), *_as_corrected(side, sweeps)]
+
+
+def _by_name(sweeps: Sequence[Sweep], over: str) -> dict[str, Sweep]:
+    return {sweep.name: sweep for sweep in sweeps if sweep.over == over}
+
+
+def _as_stated(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
+    """Bound, scale and dependence on depth as the paper has them."""
+    deep, wide = _by_name(sweeps, "blocks"), _by_name(sweeps, "width")
     chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
-    chances = {
-        name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens)
-        for name, sweep in wide.items()
-    }
-    order, (low, high) = (
-        ones["over width"].claimed_exponent,
-        ones["over width"].slack("paper_order"),
-    )
-    exponents = {name: sweep.exponent for name, sweep in wide.items()}
+    (of_one_token,) = (sweep for sweep in wide.values() if sweep.tokens == 1)
+    order = of_one_token.claimed_exponent
+    low, high = of_one_token.slack("paper_order")
     return [
         claim(
             f"Theorem 1, {side.title}: the bound",
@@ -313,7 +307,7 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
             f"over these widths d to the power {order:.3f}, within {EXPONENT_WITHIN:g}.",
             source="Xiong et al. 2020, after theorem 1",
             value="fitted exponent over the width",
-            holds=exponents,
+            holds={name: sweep.exponent for name, sweep in wide.items()},
             **around(order, EXPONENT_WITHIN),
             beside=f"{side.order_text} itself is {low:.0f} to {high:.0f} times the gradient of one "
             "token.",
@@ -330,6 +324,19 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
             holds={name: sweep.exponent for name, sweep in deep.items()},
             **around(side.depth_exponent, EXPONENT_WITHIN),
         ),
+    ]
+
+
+def _as_corrected(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
+    """Scale, bound and value as they hold."""
+    deep, wide = _by_name(sweeps, "blocks"), _by_name(sweeps, "width")
+    chances = {
+        name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens)
+        for name, sweep in wide.items()
+    }
+    promised = "; ".join(f"{chance:.3f} for {name}" for name, chance in chances.items())
+    ones = {f"over {sweep.over}": sweep for sweep in sweeps if sweep.tokens == 1}
+    return [
         claim(
             f"Corrected, {side.title}: the scale",
             "One position's gradient has rank one, so the scale is "
@@ -337,15 +344,14 @@ def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
             f"{EXPONENT_WITHIN:g}.",
             source="corrected",
             value="fitted exponent over the width, 0.5 being expected",
-            holds=exponents,
+            holds={name: sweep.exponent for name, sweep in wide.items()},
             **around(0.5, EXPONENT_WITHIN),
         ),
         claim(
             f"Corrected, {side.title}: the bound",
             "‖∂L/∂x‖ √(d/2 · (1 + √(500/d))) / √((1−ε) q) is exceeded no more often than its "
-            "probability 0.99 − nδ leaves room for "
-            f"({'; '.join(f'{p:.3f} for {name}' for name, p in chances.items())}; where that is 0 "
-            "the bound promises nothing).",
+            f"probability 0.99 − nδ leaves room for ({promised}; where that is 0 the bound "
+            "promises nothing).",
             source="corrected",
             value="share of gradients above it",
             holds={name: _above([wide[name], deep[name]], "corrected_bound") for name in wide},

@@ -42,13 +42,14 @@ def comparison_of(
         for i in range(arms // len(rates))
         for rate in rates
     ]
-    names = [
-        Name(
-            group,
-            f"{f'warm-up {warmup}' if warmup else 'no warm-up'}{f', rate {rate:g}' if len(rates) > 1 else ''}",
-        )
-        for group, warmup, rate in settings
-    ]
+
+    def name_of(group: str, warmup: int, rate: float) -> Name:
+        own = f"warm-up {warmup}" if warmup else "no warm-up"
+        if len(rates) > 1:
+            own += f", rate {rate:g}"
+        return Name(group, own)
+
+    names = [name_of(*setting) for setting in settings]
 
     def rows(floor: float, noise: float) -> list[list[float]]:
         made = [
@@ -78,12 +79,19 @@ def comparison_of(
         created="2025-01-31T12:00:00+00:00",
         configurations=[
             ComparedConfiguration(
-                name=name, warmup_updates=warmup, peak_lr=rate, optimizer="adam",
+                name=name,
+                warmup_updates=warmup,
+                peak_lr=rate,
+                optimizer="adam",
                 verdict=TonedWords("learned", Tone.GOOD),
                 summary=f"{name} ends at {rows[0][-1]:.3f} nats.",
                 seeds=[
                     SeedResult(
-                        seed=seed, status=Status.FINISHED, updates=1_000, valid_loss_nats=row[-1], summed_lr=1.0
+                        seed=seed,
+                        status=Status.FINISHED,
+                        updates=1_000,
+                        valid_loss_nats=row[-1],
+                        summed_lr=1.0,
                     )
                     for seed, row in zip(SEEDS, rows, strict=True)
                 ],
@@ -95,12 +103,18 @@ def comparison_of(
             RunCurve(name=name, updates=updates[49::50], seeds_values=[row[49::50] for row in of])
             for name, of in zip(names, losses, strict=True)
         ],
-        train_curves=[RunCurve(name=n, updates=updates, seeds_values=of) for n, of in zip(names, losses, strict=True)],
-        gradient_curves=[RunCurve(name=name, updates=updates, seeds_values=rows(0.5, 0.05)) for name in names],
+        train_curves=[
+            RunCurve(name=n, updates=updates, seeds_values=of)
+            for n, of in zip(names, losses, strict=True)
+        ],
+        gradient_curves=[
+            RunCurve(name=name, updates=updates, seeds_values=rows(0.5, 0.05)) for name in names
+        ],
         gradient_profiles=[profile(name, 0) for name in names],
         later_profiles=[profile(name, update) for name in names[:4] for update in (1, 500, 1_000)],
         schedules=[
-            RunCurve(name=n, updates=updates, seeds_values=[row]) for n, row in zip(names, schedules, strict=True)
+            RunCurve(name=n, updates=updates, seeds_values=[row])
+            for n, row in zip(names, schedules, strict=True)
         ],
         clocks={
             name: {
@@ -116,7 +130,10 @@ def comparison_of(
                 name=Name(*key),
                 peak_lrs=rates,
                 seeds=SEEDS,
-                seeds_losses=[[losses[start + i][seed][-1] for i in range(len(rates))] for seed in range(len(SEEDS))],
+                seeds_losses=[
+                    [losses[start + i][seed][-1] for i in range(len(rates))]
+                    for seed in range(len(SEEDS))
+                ],
                 seeds_replaced=[[False] * len(rates)] * len(SEEDS),
                 initial_nats=[8.0] * len(SEEDS),
                 sensitivity=None,
@@ -132,7 +149,7 @@ def comparison_of(
         formulas=[("Post-LN", "x ← LN(x + F(x))")],
         commands=["normscope compare"],
         environment=[("Python", "3.11")],
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")

@@ -54,6 +54,34 @@ def test_what_is_short_is_kept_whole(shape: tuple[int, int]) -> None:
     assert kept(np.ones(shape), 30) == list(range(shape[1]))
 
 
+class Looked(str):
+    """A text that counts how often texts are compared with one another."""
+
+    times = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Looked.times += 1
+        return str.__eq__(self, other)
+
+
+def looks_at(arms: int) -> int:
+    """How often labels are compared for the data of two charts with so many curves."""
+    labels = [Looked(f"arm {number}") for number in range(arms)]
+    series = [
+        Series(label=label, hue=0, x=[1, 2], y=[1.0, number], lights=labels[:1])
+        for number, label in enumerate(labels)
+    ]
+    panel = Panel(title="", xlabel="update", ylabel="loss", series=series)
+    Looked.times = 0
+    encoded({"a": [panel], "b": [panel]})
+    return Looked.times
+
+
+def test_a_curve_is_found_without_a_look_at_all_others() -> None:
+    assert looks_at(80) <= 2.5 * looks_at(40)
+
+
 def test_numbers_are_short_and_columns_stand_once() -> None:
     further = {"epoch": [0.01, 0.03, 0.09], "rate": [1e-7, 0.25, 3.14159265]}
     rows = [[2.34567, None, 9.87654], [1.5, math.nan, math.inf]]
@@ -136,9 +164,12 @@ def test_what_the_pictures_leave_out_is_there_and_off_and_points_know_their_run(
     undrawn = replace(comparison.valid_curves[1])
     found = explorer(
         replace(
-            comparison, valid_curves=[comparison.valid_curves[0]], undrawn_curves=[undrawn], rate_curves=[rates]
+            comparison,
+            valid_curves=[comparison.valid_curves[0]],
+            undrawn_curves=[undrawn],
+            rate_curves=[rates],
         )
-    )  # fmt: skip
+    )
     data = json.loads(encoded(found))
     assert [arm["shown"] for arm in data["arms"]] == [True, False, True, True, True]
     (panel,) = found["loss-by-rate"]

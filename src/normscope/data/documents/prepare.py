@@ -61,8 +61,9 @@ class DocumentsConfig:
     """Language by whose rules paragraphs are split into sentences."""
     field: str = FIELD
     """Field of the text where the files hold records."""
+    # More than one needs an importable main module.
     processes: int = 1
-    """Number of processes that work at once; the corpus is the same for any."""  # >1 needs an importable main module
+    """Number of processes that work at once; the corpus is the same for any."""
 
     def __post_init__(self) -> None:
         with user_errors(ValueError, said=lambda error: f"language: {error}"):

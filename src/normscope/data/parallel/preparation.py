@@ -49,8 +49,9 @@ class PrepareConfig:
     """Drop training pairs of which a side has more words than this."""
     max_length_ratio: float = 1.5
     """Drop training pairs whose longer side has more words than this many times the shorter."""
+    # More than one needs an importable main module.
     workers: int = 1
-    """Number of processes that work at once; the corpus is the same for any."""  # >1 needs an importable main module
+    """Number of processes that work at once; the corpus is the same for any."""
     fields: tuple[str, str] | None = None
     """Fields of the source and the target text where the files hold records. By default the codes
     of the languages.

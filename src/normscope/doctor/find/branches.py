@@ -2,6 +2,7 @@
 norms inside it.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
@@ -194,6 +195,7 @@ def inner_norms(
     softmaxes += [value.number for value in fused]
     found = []
     sizes = []
+    inside = set(region)
     for number in region:
         if number not in graph.norms or number in reads:
             continue
@@ -207,6 +209,9 @@ def inner_norms(
             name, by_head = "output", graph.values[source].rows > graph.values[reads[0]].rows
         elif attends:
             name = "score" if any(graph.depends(n, number) for n in scores) else "value"
+        if name == "score":
+            product = _product_before_rotation(graph, source, inside)
+            by_head = graph.values[source].rows > graph.values[product].rows
         found.append(InnerPlace(name, by_head))
         sizes.append(graph.values[number].shape[-1:])
     # Where all queries share one key, its norm has no more rows than it, and yet is that of a head.
@@ -227,6 +232,20 @@ def _product_before(graph: Graph, number: int) -> int:
     """The last matrix product on the way to a value, or where that way forks."""
     while graph.values[number].op not in PRODUCTS and len(graph.predecessors[number]) == 1:
         (number,) = graph.predecessors[number]
+    return number
+
+
+def _product_before_rotation(graph: Graph, number: int, region: Container[int]) -> int:
+    """The last matrix product of a branch on the way to queries or keys, where that way forks along
+    its largest part; or where it comes into the branch.
+
+    A rotation takes them apart and puts them together again, with tables that are smaller.
+    """
+    while graph.values[number].op not in PRODUCTS:
+        before = [n for n in graph.predecessors[number] if n in region]
+        if not before:
+            break
+        number = max(before, key=lambda n: graph.values[n].tensor.numel())
     return number
 
 

@@ -2,22 +2,20 @@
 named.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Literal
 
 from ...placement import Placement, StackShape
-from ..find.branches import Branch, BranchKind
-from ..find.formulas import Formula
-from ..find.segments import Segment, scales, unscaled
-from ..find.streams import Stream
-from ..find.terms import Term, ordered
+from ..find.branches import BranchKind
+from ..find.segments import Segment, unscaled
+from ..find.terms import Term
 from ..record import Sublayer
 from .candidates import SPOKEN_OF, Candidate, candidate, candidates, lane_blocks
-from .lanes import connected, is_doubly_stochastic
+from .lanes import connected
 from .matching import matches, norms_left_out
+from .observed import StreamFormula, observed_sublayer, without_end
 
 DEEP, SHALLOW = 16, 2
 """Blocks of the two stacks over which a formula is asked whether it depends on depth."""
@@ -112,92 +110,6 @@ def shape_with(shape: StackShape, blocks: int) -> StackShape:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamFormula:
-    """A stream's formula in segments, with what else is known of it."""
-
-    stream: Stream
-    segments: list[Segment]
-    lanes: list[Segment] = field(default_factory=list)
-    """Of several streams in one value each block with a formula for each of them."""
-
-    @cached_property
-    def branches(self) -> Mapping[int, Branch]:
-        """By their numbers in the formula."""
-        return dict(enumerate(self.stream.branches, -self.stream.before))
-
-    @cached_property
-    def norm(self) -> str:
-        """The commonest of the stream; "" without any."""
-        return commonest([name for name, _ in self.stream.norms])
-
-    @property
-    def embedding_norm(self) -> bool:
-        return self.segments[0].start.kind == "norm"
-
-    @cached_property
-    def doubly_stochastic(self) -> bool | None:
-        """Whether streams are mixed by matrices whose rows and columns sum to 1; None where that is
-        not known.
-        """
-        mixing = [
-            term.weights
-            for term in ordered(self.stream.formula)
-            if term.kind == "connect" and term.weights
-        ]
-        found = {is_doubly_stochastic(weights) for weights in mixing}
-        return False if False in found else True if found == {True} else None
-
-    @property
-    def last(self) -> Segment:
-        return self.segments[-1]
-
-    @cached_property
-    def ends_as_before(self) -> bool:
-        """Whether the last segment is as earlier ones, so that a norm at its end belongs to the
-        block.
-
-        Not where more of them are as it is without that norm: one block whose skip is normed has
-        the same end.
-        """
-
-        def as_earlier(last: Segment) -> int:
-            return sum(matches(last, earlier, qk_norms=False) for earlier in self.segments[:-1])
-
-        bare = self.last.end.kind == "norm" and self.last.end.arguments[0] is not self.last.start
-        without = as_earlier(replace(self.last, end=self.last.end.arguments[0])) if bare else 0
-        return as_earlier(self.last) > without
-
-    @cached_property
-    def one_norm(self) -> frozenset[bool]:
-        """Whether branches side by side read one norm, known by its gain, in each block; both of
-        norms without any.
-
-        Empty where no branches stand side by side.
-        """
-        found: set[bool] = set()
-        for segment in self.segments:
-            if segment.side_by_side:
-                gains = [self.branches[branch.branch].gains for branch in segment.branches]
-                found |= {len(set(gains)) == 1} if all(gains) else {True, False}
-        return frozenset(found)
-
-    def endings(self) -> list[Segment]:
-        """The last segment as it is, and without the norms at its end, unless these belong to the
-        block.
-
-        What makes one value of several streams goes with them.
-        """
-        found = [self.last]
-        while (
-            not self.ends_as_before
-            and found[-1].end.kind in ("norm", "collapse")
-            and found[-1].end.arguments[0] is not self.last.start
-        ):
-            found.append(replace(self.last, end=found[-1].end.arguments[0]))
-        return found
-
-
 def fits(observed: StreamFormula, shape: StackShape, blocks: _Blocks) -> list[_Fit]:
     """Every candidate that fits some sub-layer, the best first."""
     ends = observed.endings()
@@ -206,23 +118,18 @@ def fits(observed: StreamFormula, shape: StackShape, blocks: _Blocks) -> list[_F
     normed = any(
         term.kind == "norm" for segment in observed.segments[:-1] for term in segment.terms
     )
+    normed_inside = any(branch.inside for branch in observed.branches.values())
     for each in candidates(shape, kinds_of):
         # Among sub-layers with norms a bare sum is no T-Fixup, which has none anywhere.
         if normed and not each.has_norms:
             continue
-        # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm x
-        # + F(x).
-        if (
-            not observed.norm
-            and each.has_norms
-            and not any(branch.inside for branch in observed.branches.values())
-        ):
+        # Of a stack without any norm, a placement with norms has a part by chance, as HybridNorm
+        # has x + F(x).
+        if each.has_norms and not observed.norm and not normed_inside:
             continue
-        lanes = (
-            lane_blocks(each.placement, shape, kinds_of, observed.stream.streams)
-            if observed.lanes
-            else []
-        )  # type: ignore[arg-type]
+        lanes: Sequence[Segment] = []
+        if observed.lanes:
+            lanes = lane_blocks(each.placement, shape, kinds_of, observed.stream.streams)  # type: ignore[arg-type]
         fit = _fit(observed, ends, each, lanes)
         if fit.matched:
             found.append(fit)
@@ -299,27 +206,6 @@ def _match(fit: _Fit, observed: Segment, expected: dict[tuple[int, ...], Segment
     return done
 
 
-def observed_sublayer(
-    segment: Segment, term: Term, branch: Branch, *, shown: Segment, block: int
-) -> Sublayer:
-    """As it stands in its stream, before any placement is looked for. shown: the segment as its
-    formula has it.
-    """
-    skip, scale = scales(segment, term)
-    return Sublayer(
-        name=branch.name,
-        kind=branch.kind,
-        block=block,
-        placement="",
-        also=(),
-        confidence="unsure",
-        formula=Formula(shown, term),
-        skip_scale=skip,
-        branch_scale=scale,
-        parallel=False,
-    )
-
-
 def sublayers(
     observed: StreamFormula, shape: StackShape, blocks: _Blocks, found: list[_Fit], final_norm: bool
 ) -> tuple[Sublayer, ...]:
@@ -327,16 +213,13 @@ def sublayers(
 
     final_norm: whether the norm at the stack's end is none of the last sub-layer's.
     """
-    chosen: dict[tuple[str, ...], _NamedPlacement] = {}
     every = found + _fits_but_for_scales(observed, shape, blocks, found)
     kinds = {kind for block in blocks for kind in block}
-    complete = (
-        sum(number >= 0 for number in observed.branches)
-        if {"attention", "feed_forward"} <= kinds
-        else 0
-    )
+    complete = 0
+    if {"attention", "feed_forward"} <= kinds:
+        complete = sum(number >= 0 for number in observed.branches)
     block_of = [number for number, block in enumerate(blocks, 1) for _ in block]
-    known = observed.doubly_stochastic is not None
+    chosen: dict[tuple[str, ...], _NamedPlacement] = {(): ("", (), "unsure")}
     made = []
     for segment in observed.segments:
         shown = without_end(segment, final_norm=final_norm) if segment is observed.last else segment
@@ -345,11 +228,8 @@ def sublayers(
             likely = own or [fit for fit in every if term.branch in fit.matched]
             key = tuple(fit.candidate.placement.name for fit in likely)
             if key not in chosen:
-                chosen[key] = (
-                    choose(likely, shape, complete, mixing_known=known)
-                    if likely
-                    else ("", (), "unsure")
-                )
+                mixing_known = observed.doubly_stochastic is not None
+                chosen[key] = choose(likely, shape, complete, mixing_known=mixing_known)
             name, also, confidence = chosen[key]
             sublayer = observed_sublayer(
                 segment,
@@ -385,11 +265,10 @@ def _fits_but_for_scales(
     unnamed = any(
         term.branch not in known for segment in observed.segments for term in segment.branches
     )
-    return (
-        fits(replace(observed, segments=list(map(unscaled, observed.segments))), shape, blocks)
-        if unnamed
-        else []
-    )
+    if not unnamed:
+        return []
+    bare = replace(observed, segments=[unscaled(segment) for segment in observed.segments])
+    return fits(bare, shape, blocks)
 
 
 def ends_with_norm(observed: StreamFormula, found: Sequence[_Fit]) -> bool:
@@ -399,21 +278,3 @@ def ends_with_norm(observed: StreamFormula, found: Sequence[_Fit]) -> bool:
     if found and last & found[0].matched:
         return found[0].ends_with_norm
     return any(ending.end.kind == "norm" for ending in observed.endings()[:-1])
-
-
-def without_end(segment: Segment, *, final_norm: bool) -> Segment:
-    """Without the norm at its end, if it is one, and without what makes one value of several
-    streams there.
-    """
-    around, end = [], segment.end
-    while end is not segment.start and end.kind in ("norm", "collapse"):
-        around.append(end.kind)
-        end = end.arguments[0]
-    if "collapse" in around:
-        return replace(segment, end=end)
-    return replace(segment, end=segment.end.arguments[0]) if final_norm and around else segment
-
-
-def commonest(names: Sequence[str]) -> str:
-    """The one that comes most often, the first of equals; "" of none."""
-    return Counter(names).most_common(1)[0][0] if names else ""

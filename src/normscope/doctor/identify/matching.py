@@ -221,11 +221,11 @@ class _Maker:
             for factor, part in items
         ]
         order = sorted(range(len(items)), key=lambda n: keys[n])
-        factors, parts = (tuple(items[n][which] for n in order) for which in (0, 1))
+        factors = tuple(items[n][0] for n in order)
+        parts = tuple(items[n][1] for n in order)
         structure = hash(("sum", *(keys[n] for n in order)))
-        return _NormalForm(
-            "sum", structure, parts, factors, any(part.with_branch for part in parts)
-        )  # type: ignore[arg-type, union-attr]
+        with_branch = any(part.with_branch for part in parts)
+        return _NormalForm("sum", structure, parts, factors, with_branch)
 
     def _relative(self, inner: _NormalForm) -> _NormalForm:
         """A norm's sum divided by its branch's number: a norm does not see what multiplies all of

@@ -8,10 +8,12 @@ from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ...errors import UserError, in_one_line
+from ...measure.autocast import give_back
 from ...measure.unchanged import looked_at
 from ...placement import StackShape
 from ..find.branches import Branch, BranchKind
@@ -22,16 +24,9 @@ from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
 from ..trace.graph import Graph
 from ..trace.operations import Trace
 from ..trace.recording import recorded
-from .fitting import (
-    StreamFormula,
-    commonest,
-    ends_with_norm,
-    fits,
-    observed_sublayer,
-    sublayers,
-    without_end,
-)
+from .fitting import ends_with_norm, fits, sublayers
 from .lanes import written_out
+from .observed import StreamFormula, commonest, observed_sublayer, without_end
 
 SEVERAL_HEADS = 2
 _MIXING = ("attention", "convolution", "mixer")
@@ -261,10 +256,14 @@ def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
     except UserError:  # says already which file and what to do
         raise
     except Exception as error:
+        # What casts its input itself may be in need of it.
+        if give_back():
+            return recorded_pass(model, inputs)
         raise ValueError(f"the forward pass raised {in_one_line(error)}") from error
     found = list(tensors_in(trace.output))
     if not any(tensor.is_floating_point() for tensor in found):
-        what = "integers only" if found else f"no tensor, but {type(trace.output).__name__}"
+        numbers = "complex numbers" if any(map(torch.is_complex, found)) else "integers"
+        what = f"{numbers} only" if found else f"no tensor, but {type(trace.output).__name__}"
         raise ValueError(
             f"the forward pass returned {what}; the model must give hidden states, logits or a loss"
         )

@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from ...placement import Placement, Site
 from ..observe.parameters import size_of
 from ..record import Stack, Sublayer
@@ -50,9 +51,9 @@ def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[Weight
         for name, weight in used
         if weight.ndim == 2 and width in weight.shape
     ]
-    # Experts, convolutions and low-rank factors have weights of other shapes: what they are for is
-    # not told by order.
-    strangers = any(weight.ndim > 2 for _, weight in used)
+    # Experts, convolutions and low-rank factors have weights of other shapes, complex ones other
+    # laws: what they are for is not told by order.
+    strangers = any(weight.ndim > 2 or not has_arithmetic(weight) for _, weight in used)
     if (
         strangers
         or len(weights) < 2

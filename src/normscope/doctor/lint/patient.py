@@ -38,7 +38,7 @@ class Patient:
     stacks: tuple[Stack, ...]
     observed: ModelMeasurements
     dtype: torch.dtype
-    """What the model computes in: that of its weights, or of autocast."""
+    """That of the model's weights."""
     optimizer: torch.optim.Optimizer | None = None
     """The user's own, with its parameter groups."""
     loading: Loading | None = None

@@ -6,7 +6,7 @@ or the one operation that computes all three, whose logits are then computed aga
 and keys.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, nan
@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..measured import AttentionMeasurements
+from ..measured import AttentionMeasurements, MatrixPart
 from ..record import Stack, with_measured
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
@@ -126,7 +127,13 @@ def _logits(graph: Graph, place: _Place, after: _Factor, given: dict[int, Tensor
     )[1]
 
 
-def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
+def _places(
+    graph: Graph, branch: Branch, is_score: Callable[[TracedValue], bool] | None = None
+) -> Iterator[_Place]:
+    """is_score: of a product, whether it is one of queries and keys; without it, one that adds
+    nothing else.
+    """
+    is_score = is_score or graph.is_data_product
     for number in branch.computed:
         value = graph.values[number]
         if FUSED in value.op and value.output == 0:
@@ -137,9 +144,7 @@ def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
                 )
         elif value.op in SOFTMAX:
             scores = [
-                n
-                for n in branch.computed
-                if graph.is_data_product(graph.values[n]) and graph.depends(number, n)
+                n for n in branch.computed if is_score(graph.values[n]) and graph.depends(number, n)
             ]
             if scores and len(factors := graph.factors(graph.values[scores[0]])) == 2:
                 weighed = _weighed(graph, number)
@@ -150,6 +155,23 @@ def _places(graph: Graph, branch: Branch) -> Iterator[_Place]:
                     scores=scores[0] if len(scores) == 1 else None,
                     softmax=number,
                 )
+
+
+def operands_of(graph: Graph, branch: Branch) -> Iterator[tuple[int, MatrixPart]]:
+    """The numbers of the queries, keys and values of a branch's attention, each with the part that
+    makes it.
+    """
+
+    def is_score(value: TracedValue) -> bool:
+        # BLOOM's adds its biases at once.
+        factors = graph.factors(value)
+        return len(factors) == 2 and all(graph.values[n].is_data for n in factors)
+
+    for place in _places(graph, branch, is_score):
+        yield place.queries, "query"
+        yield place.keys, "key"
+        if place.values is not None:
+            yield place.values, "value"
 
 
 def _weighed(graph: Graph, softmax: int) -> tuple[int, int, int] | None:
@@ -374,7 +396,8 @@ def _multiply(graph: Graph, found: _Factor, value: TracedValue, through: int) ->
             given.origin == Origin.TRAINABLE
             and given.tensor.numel() < graph.values[through].shape[-1]
         )
-        number = float(given.tensor) if given.tensor.numel() == 1 else nan
+        is_number = given.tensor.numel() == 1 and not given.tensor.is_complex()
+        number = float(given.tensor) if is_number else nan
     if number == number and number:
         found.constant *= number if value.op == "mul" else 1 / number
 
@@ -413,7 +436,8 @@ def _scores(graph: Graph, place: _Place, after: _Factor) -> tuple[Tensor, Tensor
         rows = _rows(whole.shape[-2], whole)
         raw = logits = whole.index_select(-2, rows).float()
         scores = None if place.scores is None else graph.values[place.scores].tensor
-        if scores is not None and scores.numel() == whole.numel():
+        known = scores is not None and has_arithmetic(scores)
+        if known and scores is not None and scores.numel() == whole.numel():
             raw = scores.reshape(whole.shape).index_select(-2, rows).float() * after.constant
         return rows, raw, logits
     query, key = (graph.values[n].tensor for n in (place.queries, place.keys))

@@ -16,12 +16,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from ...measure.autocast import without_autocast
+from ...measure.passes import moved
 from ...measure.unchanged import left_unchanged
 from ..find.streams import Stream
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
 from ..record import Stack, norm_over, with_measured
-from ..trace.forward import Inputs, call_with, tokens_in
+from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
@@ -32,10 +34,12 @@ from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
+from .uses import with_uses
 
 _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
 
 
+@without_autocast()
 def examined(
     model: nn.Module,
     inputs: Inputs,
@@ -48,21 +52,23 @@ def examined(
 
     loss: maps the model's output to one number, the mean loss per token in nats; `backward` says
     what stands in for it.
-    rewire: whether to look for the loss under another wiring too, which takes about one more
-    forward pass. Two forward passes and one backward pass in evaluation mode, and some more where
-    whole sub-layers get no gradient, to see what opens. The model is left as it was: weights,
+    rewire: whether to look for the loss under another wiring too, and with gains that are off by 1,
+    which takes about three more forward passes. Two forward passes and one backward pass in
+    evaluation mode, and some more where whole sub-layers get no gradient, to see what opens. The
+    model is left as it was: weights,
     `.grad`, buffers, modes, and all random number generators. Raises ValueError as `find_stacks`
     and `backward` do.
     """
     _refuse_meta(model)
     graph, streams, stacks, measured = _watched(model, inputs)
     written = [tensor for tensor, _ in graph.trace.written]
+    run = partial(call_with, model, inputs)
     if rewire:
         with left_unchanged(model, written):
             rewired = rewired_loss_nats(graph, streams, stacks, loss)
-        measured = replace(measured, rewired_loss_nats=rewired)
+            shifted = _shifted_losses(model, run, loss, measured, graph.trace.output)
+        measured = replace(measured, rewired_loss_nats=rewired, shifted_loss_nats=shifted)
     del graph, streams
-    run = partial(call_with, model, inputs)
     # By now what was recorded is gone: it would stand beside all that the backward pass keeps.
     widths = [stack.width for stack in stacks]
     measured, places = backward(
@@ -97,6 +103,15 @@ def examined_without_gradients(model: nn.Module, inputs: Inputs) -> _Examination
     return stacks, measured
 
 
+def examined_for_drawing(model: nn.Module, inputs: Inputs) -> tuple[Stack, ...]:
+    """The same stacks, with what the matrices of each sub-layer are for. Raises ValueError as
+    `find_stacks` does.
+    """
+    _refuse_meta(model)
+    graph, streams, stacks, _ = _watched(model, inputs)
+    return with_uses(graph, streams, stacks)
+
+
 def _watched(
     model: nn.Module, inputs: Inputs
 ) -> tuple[Graph, Sequence[Stream], tuple[Stack, ...], ModelMeasurements]:
@@ -109,6 +124,7 @@ def _watched(
     stacks = with_reach(graph, streams, with_attention(graph, streams, stacks, inputs))
     measured = ModelMeasurements(
         unused_parameters=_idle(model, inputs, graph),
+        takes_more=takes_more(model, inputs),
         unregistered=unregistered_parameters(model, graph.trace),
         flat_gates=flat_gates(graph.trace),
         norm_gains=norm_gains(graph),
@@ -151,6 +167,29 @@ def _with_gradients(stack: Stack, norms: Mapping[str, float], places: int) -> St
     recipe = stack.recipe and replace(stack.recipe, asked_everywhere=places == stack.recipe.rows)
     found = [{"gradient_norm": norm_over(one.measured.matrices, norms)} for one in stack.sublayers]
     return with_measured(replace(stack, recipe=recipe), found)
+
+
+@torch.no_grad()
+def _shifted_losses(
+    model: nn.Module,
+    run: Callable[[], Any],
+    loss: Callable[[Any], Tensor] | None,
+    measured: ModelMeasurements,
+    output: Any,
+) -> dict[int, float]:
+    """The losses with gains off by 1, as `shifted_loss_nats` has them; none without gains, or where
+    a loss on random targets would have to stand in.
+    """
+    named = dict(model.named_parameters(remove_duplicate=False))
+    gains = {id(weight): name for name, weight in named.items() if name in measured.gain_names}
+    if not gains or loss_of(output, loss)[1]:
+        return {}
+    up = {name: torch.ones_like(named[name]) for name in gains.values()}
+    found = {}
+    for by in (1, -1):
+        with moved(named, up, by):
+            found[by] = float(loss_of(run(), loss)[0])
+    return found
 
 
 def rewired_loss_nats(

@@ -61,55 +61,82 @@ def backward(
     """
     with left_unchanged(model, written), torch.enable_grad():
         output = _attempt("the forward pass", run)
-        tensors = tensors_in(output, inside_objects=False)
-        if any(p.requires_grad for p in model.parameters()) and not any(
-            t.requires_grad for t in tensors
-        ):
-            raise NoGradient(WITHOUT_AUTOGRAD)
+        _refuse_without_autograd(model, output)
         value, is_stand_in = loss_of(output, loss)
         scores = main_tensor(output)
-        classes, deviation = _logits(scores, named_in(output, "logits") is not None, widths)
+        logits = _logits(scores, named_in(output, "logits") is not None, widths)
         places = 0 if scores is None else scores.numel() // scores.shape[-1]
         # What only the output holds need not stand beside the gradients.
         del output
-        nats = float(value.detach())
-        if not math.isfinite(nats):
-            if cause := cause_of_nan():
-                raise NoGradient(f"the loss is nan, for {cause}")
-            raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
+        nats = _finite(value, cause_of_nan)
         weights = {
-            name: parameter
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad
+            name: weight for name, weight in model.named_parameters() if weight.requires_grad
         }
         asked = [scores] if weights and scores is not None and scores.requires_grad else []
         gradients, found = _attempt("the backward pass", lambda: _gradients(value, weights, asked))
-    at_scores = found[0] if found else None
-    of_softmax = scores is not None and at_scores is not None and _is_of_softmax(scores, at_scores)
-    if at_scores is not None and not is_stand_in and not of_softmax:
-        # A loss that is no function of differences of logits, such as a mean square, is no
-        # cross-entropy of them.
-        classes = deviation = None
+    norms = dict.fromkeys(weights, 0.0)
+    for name, gradient in gradients.items():
+        norms[name] = euclidean_norm(gradient)
     completed = replace(
+        measured, loss_nats=nats, loss_is_stand_in=is_stand_in, gradient_norms=norms
+    )
+    at_scores = found[0] if found else None
+    return _with_scores(completed, scores, at_scores, logits, tokens), places
+
+
+def _with_scores(
+    measured: ModelMeasurements,
+    scores: Tensor | None,
+    at_scores: Tensor | None,
+    logits: tuple[int | None, float | None],
+    tokens: Sequence[Tensor],
+) -> ModelMeasurements:
+    """Adds what the gradient at the scores tells of them and of the loss's targets.
+
+    at_scores: that gradient; None where none was taken. logits: the number of classes and the
+    deviation, if the scores are logits.
+    """
+    classes, deviation = logits
+    of_softmax = scores is not None and at_scores is not None and _is_of_softmax(scores, at_scores)
+    target_places = None
+    if at_scores is not None and not measured.loss_is_stand_in:
+        target_places = _target_places(at_scores, tokens)
+        if not of_softmax:
+            # A loss that is no function of differences of logits, such as a mean square, is no
+            # cross-entropy of them.
+            classes = deviation = None
+    return replace(
         measured,
-        loss_nats=nats,
-        loss_is_stand_in=is_stand_in,
         classes=classes,
         logit_deviation=deviation,
-        gradient_norms={
-            name: euclidean_norm(gradients[name]) if name in gradients else 0.0 for name in weights
-        },
-        target_places=None
-        if is_stand_in or at_scores is None
-        else _target_places(at_scores, tokens),
+        target_places=target_places,
         scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
-    return completed, places
 
 
 WITHOUT_AUTOGRAD = (
     "the forward pass runs under torch.no_grad or inference_mode, or detaches all that it returns"
 )
+
+
+def _refuse_without_autograd(model: nn.Module, output: Any) -> None:
+    """Raises NoGradient where autograd knows nothing of the output of a model that is trained."""
+    tensors = tensors_in(output, inside_objects=False)
+    trained = any(parameter.requires_grad for parameter in model.parameters())
+    if trained and not any(tensor.requires_grad for tensor in tensors):
+        raise NoGradient(WITHOUT_AUTOGRAD)
+
+
+def _finite(loss: Tensor, cause_of_nan: Callable[[], str]) -> float:
+    """Returns a loss as a number. Raises ValueError where it is not finite, NoGradient where it is
+    known what makes it so.
+    """
+    nats = float(loss.detach())
+    if not math.isfinite(nats):
+        if cause := cause_of_nan():
+            raise NoGradient(f"the loss is nan, for {cause}")
+        raise ValueError(f"the loss is {nats}: give a batch on which it is finite")
+    return nats
 
 
 def _attempt(what: str, run: Callable[[], Any]) -> Any:
@@ -316,14 +343,12 @@ def _opened(
     """Move what gets a gradient, look who else gets one then, and move that too, until every
     sub-layer has opened.
     """
-    direction = {name: -gradient.sign() for name, gradient in gradients.items()}
+    direction = {name: -gradient.sgn() for name, gradient in gradients.items()}
     opened: set[str] = set()
     for _ in range(ROUNDS):
         with moved(weights, direction, _STEP):
             new = {
-                name: -gradient.sign()
-                for name, gradient in again().items()
-                if name not in direction
+                name: -gradient.sgn() for name, gradient in again().items() if name not in direction
             }
         opened |= new.keys()
         direction |= new

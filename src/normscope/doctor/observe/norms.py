@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from ..find.streams import Stream
 from ..find.terms import Term, ordered
 from ..measured import NormGain, NormUse
@@ -85,6 +86,7 @@ def _use(graph: Graph, term: Term, readers: Counter[int], end: int) -> NormUse:
         and _is_unit(graph, norm, with_gain(graph, number)),
         detached=norm is not None
         and any(graph.values[n].op == "detach" for n in graph.between(reads, number)),
+        keeps_mean=norm is not None and norm.keeps_mean,
         features=_features(graph, number),
     )
 
@@ -188,16 +190,18 @@ def _gain(graph: Graph, number: int) -> NormGain | None:
     leaves = [leaf for leaf in graph.trace.leaves(number) if leaf.origin == Origin.TRAINABLE]
     if len(leaves) != 1 or leaves[0].tensor.numel() != value.tensor.numel() or value.tensor.is_meta:
         return None
+    if not (has_arithmetic(value.tensor) and has_arithmetic(leaves[0].tensor)):
+        return None
     total, own = (tensor.detach().double().flatten() for tensor in (value.tensor, leaves[0].tensor))
     return NormGain(
         name=leaves[0].names[-1],
         total=float(total.mean()),
         own=float(own.mean()),
-        own_size=float(own.square().mean().sqrt()),
-        negative=float((own < 0).double().mean()),
         constant=bool((own == own[0]).all()),
         # In bfloat16, 1 + w keeps three digits.
         adds_one=float((total - own - 1).abs().max()) < 0.01,
+        total_size=float(total.square().mean().sqrt()),
+        total_negative=float((total < 0).double().mean()),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor, nn
 
-from ...measure.passes import euclidean_norm
+from ...measure.passes import euclidean_norm, has_arithmetic
 from ..measured import OutputMatrix, Table
 from ..trace.graph import Graph
 from ..trace.operations import Origin, Ref, Trace, TracedValue, memory_of
@@ -37,7 +37,8 @@ def flat_gates(trace: Trace) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for value in trace.values:
-        if value.op in _SLOPES and value.origin == Origin.TRAINABLE and not value.tensor.is_meta:
+        is_curve = value.op in _SLOPES and has_arithmetic(value.tensor)
+        if is_curve and value.origin == Origin.TRAINABLE and not value.tensor.is_meta:
             slope = _SLOPES[value.op](value.tensor.double())
             share = float((slope < FLAT).double().mean()) if slope.numel() else 0.0
             for leaf in trace.leaves(value.number):
@@ -101,7 +102,8 @@ class _Ends:
         """Rows that are the same for every input and are not trained, such as sinusoids."""
         values = self._graph.values
         for value in values:
-            for number in value.inputs if value.op == "add" and value.is_data else ():
+            adds = value.op == "add" and value.is_data and has_arithmetic(value.tensor)
+            for number in value.inputs if adds else ():
                 given = values[number]
                 rows = given.shape[-2:]
                 if (
@@ -139,7 +141,8 @@ class _Ends:
             ):
                 continue
             factor, end = self._scaled(value.number)
-            rows = values[end].tensor.detach().reshape(-1, values[end].shape[-1])
+            shape = values[end].rows, values[end].tensor.shape[-1]
+            rows = values[end].tensor.detach().reshape(shape)
             looked_up = rows[rows.any(dim=1)]  # rows of padding are 0
             yield Table(
                 name=name,
@@ -168,8 +171,10 @@ class _Ends:
                 and len(by) + len(given) == 1
                 and all(t.numel() == 1 for t in by)
             ):
-                size = float(by[0]) if by else float(given[0])
-                factor *= size if value.op == "mul" else 1 / size
+                size = complex(by[0] if by else given[0])
+                if size.imag or (value.op == "div" and not size):
+                    break
+                factor *= size.real if value.op == "mul" else 1 / size.real
             elif value.op not in ("clone", "detach", "_to_copy", "alias", "view"):
                 break
             number = after
@@ -209,7 +214,8 @@ class _Ends:
         given = [n for n in value.inputs if not self._graph.values[n].is_data]
         matrix = next((n for n in given if self._graph.values[n].tensor.ndim == 2), None)
         name = None if matrix is None else self._name(matrix)
-        if matrix is None or name is None or value.tensor.is_meta or not before:
+        is_empty = value.tensor.is_meta or not value.tensor.numel()
+        if matrix is None or name is None or is_empty or not before:
             return None
         weight = self._graph.values[matrix].tensor
         outputs = value.shape[-1]
@@ -230,7 +236,9 @@ class _Ends:
 
 def _counts(places: Tensor) -> bool:
     """Whether rows are looked up one after another, as those of positions are."""
-    steps = places.detach().reshape(-1, places.shape[-1]).diff(dim=-1) if places.ndim else places
+    if not places.ndim or not places.numel():
+        return False
+    steps = places.detach().reshape(-1, places.shape[-1]).diff(dim=-1)
     return steps.numel() > 0 and bool((steps == 1).all())
 
 

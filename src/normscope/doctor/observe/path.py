@@ -55,9 +55,9 @@ def _ways_back(graph: Graph, found: RecordedPlace, before: set[int]) -> Iterator
 
 
 def precision(graph: Graph, branch: Branch) -> torch.dtype | None:
-    """The narrowest dtype that a branch's matrix products are made in; None without any."""
+    """The narrowest dtype that a branch asks for its matrix products; None without any."""
     values = [graph.values[n] for n in branch.computed]
-    made = [v.tensor.dtype for v in values if v.op in PRODUCTS or FUSED in v.op]
+    made = [v.asked_dtype or v.tensor.dtype for v in values if v.op in PRODUCTS or FUSED in v.op]
     return min(
         (dtype for dtype in made if dtype.is_floating_point),
         key=lambda dtype: dtype.itemsize,
@@ -153,7 +153,7 @@ def first_nan(graph: Graph) -> str:
     nan = [
         value
         for value in graph.values
-        if value.tensor.is_floating_point() and bool(value.tensor.isnan().any())
+        if value.tensor.is_floating_point() and bool(value.tensor.float().isnan().any())
     ]
     if not nan:
         return ""
@@ -186,9 +186,11 @@ def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, 
             continue
         for given in (n for n in value.inputs if not graph.values[n].is_data):
             tensor = graph.values[given].tensor
-            rows = tensor.reshape(-1, tensor.shape[-1])
+            if tensor.shape[-1:] != (stream.width,):
+                continue
             # A bias adds the same vector to every token, however it was broadcast.
-            if tensor.shape[-1] != stream.width or bool((rows == rows[:1]).all()):
+            rows = tensor.reshape(-1, stream.width)
+            if bool((rows == rows[:1]).all()):
                 continue
             name = next((leaf.names[-1] for leaf in graph.trace.leaves(given) if leaf.names), "")
             alike = [n for n, (one, *_) in enumerate(groups) if one.shape == tensor.shape]
@@ -288,8 +290,8 @@ def _multiplied_by_nothing(graph: Graph, value: TracedValue) -> tuple[str, ...]:
     tensor = given[0].tensor.detach()
     if len(given) > 1 or given[0].origin >= Origin.TRAINABLE or not tensor.numel():
         return ()
-    # Masks of true and false have no absolute value.
-    sizes = tensor.float() if tensor.dtype == torch.bool else tensor.abs()
+    # Neither masks of true and false nor numbers of 8 bits have an absolute value.
+    sizes = tensor.abs() if tensor.is_complex() else tensor.float().abs()
     largest = float(sizes.max() if value.op == "mul" else 1 / sizes.min())
     if not largest <= NOTHING:
         return ()

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
@@ -31,7 +32,8 @@ _SHOWS = 1e-6
 _NOTHING = 1e-30
 """Weights below are 0: masks that add -100 leave 4e-44."""
 
-_SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
+SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
+"""Operations by which tokens are sent somewhere, or chosen."""
 
 
 def with_reach(
@@ -78,11 +80,13 @@ def _reach(
         return False, ()
     if any(graph.values[n].shape[:-1] != shape or not graph.depends(wanted, n) for n in reads):
         return False, ()
+    if not all(has_arithmetic(graph.values[n].tensor) for n in (wanted, *reads)):
+        return False, ()
     if all(keeps_rows(graph, n, branch.output) for n in reads):
         return False, ()
     # Where tokens are sent by what they are, another token changes the places of the others.
     if any(
-        graph.values[inside].op in _SENDING for n in reads for inside in graph.between(n, wanted)
+        graph.values[inside].op in SENDING for n in reads for inside in graph.between(n, wanted)
     ):
         return False, ()
     turned = _is_turned(graph, shape)

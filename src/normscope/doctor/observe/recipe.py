@@ -46,7 +46,8 @@ def recipe_of(
     memories = [other for other in others if any(other.values >> at & 1 for at in read)]
     x = graph.values[places[0]].tensor
     if len(memories) > 1 or x.ndim < 2 or x.shape[-1] != stream.width:
-        return None  # one of another width is still flattened, as what a product with weights over depth gives
+        # One of another width is still flattened, as what a product with weights over depth gives.
+        return None
     weights = {
         number: branch_weights(graph, branch) for number, branch in enumerate(stream.branches)
     }
@@ -58,9 +59,11 @@ def recipe_of(
     causal = False
     if attending is not None:
         with_last = attending.reads[0], attending.output, -1
-        causal = not bool(
-            moved_rows(graph, *with_last, torch.Generator().manual_seed(0))[:-1].any()
-        )
+        try:
+            moved = moved_rows(graph, *with_last, torch.Generator().manual_seed(0))
+        except UNREPEATABLE:
+            return None
+        causal = not bool(moved[:-1].any())
     recipe = StackRecipe(
         width=stream.width,
         tokens=max(keys, default=in_sequence or len(x)),
@@ -141,6 +144,8 @@ def matrix_gain(graph: Graph, number: int) -> float:
         for n in value.inputs
         if not graph.values[n].is_data and (t := graph.values[n].tensor).ndim >= 2
     )
+    if not weight.numel():
+        return 0.0
     inputs = weight.shape[-2 if weight.shape[-1] == value.shape[-1] else -1]
     outputs = weight.shape[0] if value.op == "convolution" else weight.numel() // inputs
     return euclidean_norm(weight) ** 2 / outputs
@@ -296,6 +301,8 @@ def _activation(graph: Graph, starts: list[int], end: int) -> Activation | None:
     while graph.values[end].op in RESHAPING and end not in starts:
         (end,) = graph.predecessors[end]
     shape, alone = graph.values[end].shape, _is_by_number(graph, starts, end)
+    if not shape.numel():
+        return None
     if alone:
         rows = min(-(-_POINTS // shape[-1]), shape[:-1].numel())
         shape = torch.Size((*(1 for _ in shape[:-2]), rows, shape[-1]))

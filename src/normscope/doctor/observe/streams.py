@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ...measure.passes import mean_square
+from ...measure.passes import has_arithmetic, mean_square
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
@@ -74,11 +74,7 @@ def _moved(graph: Graph) -> dict[int, Tensor]:
     generator = torch.Generator().manual_seed(0)
     moved = {}
     for value in graph.values:
-        if (
-            value.op == "leaf"
-            and value.origin == Origin.TRAINABLE
-            and value.tensor.is_floating_point()
-        ):
+        if value.op == "leaf" and value.origin == Origin.TRAINABLE and has_arithmetic(value.tensor):
             weight = value.tensor.detach()
             size = max(float(weight.float().square().mean().sqrt()), _SMALL)
             noise = torch.randn(weight.shape, generator=generator).to(weight)

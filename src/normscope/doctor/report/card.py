@@ -20,7 +20,7 @@ _PIXELS_A_SIGN, _EDGE_PIXELS, _LONGEST_SIGNS = 6.5, 6, 60
 
 
 def card(diagnosis: Record, badge_name: str) -> str:
-    """The card in Markdown. badge_name: where the badge lies as seen from the card."""
+    """What stands in the card, in Markdown. badge_name: where the badge lies as seen from it."""
     rows = [(stack_title(stack), " · ".join(stack_words(stack))) for stack in diagnosis.stacks]
     weights = "trained" if diagnosis.trained else "initial"
     rows += [
@@ -34,7 +34,6 @@ def card(diagnosis: Record, badge_name: str) -> str:
     ]
     return "\n".join(
         [
-            "<!-- Written by `normscope doctor --card`; the command writes it anew. -->",
             f"![{_plain(': '.join(_halves(diagnosis)))}]({badge_name})",
             "",
             "| normalisation | |",
@@ -53,16 +52,20 @@ def badge(diagnosis: Record) -> str:
     left, right = halves = _halves(diagnosis)
     one, other = (round(len(text) * _PIXELS_A_SIGN) + 2 * _EDGE_PIXELS for text in halves)
     whole = escape(f"{left}: {right}")
-    # A width that is set makes every font fill it, whichever the reader has.
-    text = '<text x="{x}" y="14" textLength="{room}" lengthAdjust="spacingAndGlyphs">{text}</text>'
+
+    def written(text: str, x: int, width: int) -> str:
+        # A width that is set makes every font fill it, whichever the reader has.
+        room = width - 2 * _EDGE_PIXELS
+        fills = f'textLength="{room}" lengthAdjust="spacingAndGlyphs"'
+        return f'<text x="{x}" y="14" {fills}>{escape(text)}</text>'
+
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="badge" width="{one + other}" '
         f'height="20" role="img" aria-label="{whole}"><title>{whole}</title><rect '
         f'width="{one}" height="20" fill="#3c4043"/><rect x="{one}" width="{other}" '
         f'height="20" fill="{_COLOURS[diagnosis.verdict]}"/><g fill="#fff" '
         'font-family="Verdana,DejaVu Sans,sans-serif" font-size="11">'
-        f"{text.format(x=_EDGE_PIXELS, room=one - 2 * _EDGE_PIXELS, text=escape(left))}"
-        f"{text.format(x=one + _EDGE_PIXELS, room=other - 2 * _EDGE_PIXELS, text=escape(right))}</g></svg>\n"
+        f"{written(left, _EDGE_PIXELS, one)}{written(right, one + _EDGE_PIXELS, other)}</g></svg>\n"
     )
 
 

@@ -29,7 +29,9 @@ _CAPTIONS = {
         "Mean square of the residual stream's entries where each sub-layer reads it; a norm gives "
         "1."
     ),
-    "correlation": "Mean cosine similarity between the stream's vectors at different tokens of one sequence.",
+    "correlation": (
+        "Mean cosine similarity between the stream's vectors at different tokens of one sequence."
+    ),
     "share": "Squared norm of what a sub-layer adds, over that plus the squared norm of what it is "
     "added to.",
     "gradient": "Norm of the loss's gradient with respect to the weight matrices of a sub-layer.",
@@ -171,10 +173,13 @@ def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
     skips, branches = [one.skip_scale for one in members], [one.branch_scale for one in members]
     for name, scales in (("x", skips), ("F(x)", branches)):
         notes += [] if set(scales) <= {1.0, None} else [f"{name} times {words.span_of(scales)}"]
+    formula = str(first.formula)
+    if any(str(one.formula) != formula for one in members):
+        formula += "; another in other blocks"
     return {
         "blocks": words.block_span(found.block for found in members),
         "kind": kind_name(first.kind),
-        "formula": f"{first.formula}{'; another in other blocks' * (len({str(one.formula) for one in members}) > 1)}",
+        "formula": formula,
         "named": pattern([found.name for found in members]),
         "placement": words.placement_words(first),
         "notes": tuple(notes),

@@ -99,10 +99,9 @@ def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> 
         return [None for _ in values]
     low, high = math.log(min(known)), math.log(max(known))
     spare = max(0.0, math.log(_LEAST_RATIO) - (high - low))
-    below, span = (
-        spare * (levels // 2 - 1) / (levels - 1),
-        high - low + spare,
-    )  # a level line lies on a level
+    # A level line lies on a level.
+    below = spare * (levels // 2 - 1) / (levels - 1)
+    span = high - low + spare
     return [
         None if v is None else round((math.log(v) - low + below) / span * (levels - 1))
         for v in values
@@ -119,9 +118,10 @@ _HEALTHY_STYLE = "bold green"
 _SEVERITY_WIDTH = max(map(len, Severity))
 _WHY = "  why"
 _ASCII: dict[str, str | int | None] = {
-    "‖": "|", "²": "^2", "ε": "eps", "–": "-", "—": "-", "·": "|", "←": "<-", "→": "->", "√": "sqrt", "×": "x",
-    "…": "...", "≤": "<=", "≥": ">=", "≈": "~", "η": "eta", "α": "alpha", "β": "beta", "γ": "gamma", "’": "'",
-    "“": '"', "”": '"',
+    "‖": "|", "²": "^2", "ε": "eps", "–": "-", "—": "-", "·": "|", "←": "<-", "→": "->",
+    "√": "sqrt", "×": "x", "…": "...", "≤": "<=", "≥": ">=", "≈": "~",
+    "η": "eta", "α": "alpha", "β": "beta", "γ": "gamma",
+    "’": "'", "“": '"', "”": '"',
 }  # fmt: skip
 
 

@@ -224,7 +224,9 @@ def _products_with(
             and keeps_rows(graph, read, number)
         ):
             found[number] = value.tensor.clone()
-            found[number][token] = graph.trace.again({left: row[None]}, number)[0]
+            # A product may read it in another precision.
+            read_row = row[None].to(graph.values[left].tensor.dtype)
+            found[number][token] = graph.trace.again({left: read_row}, number)[0]
     return found
 
 

@@ -3,6 +3,7 @@ trained, tokens, masks, and logits."""
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ...measure.autocast import as_asked_around
+from ...measure.passes import has_arithmetic
+
 Inputs = Mapping[str, Any] | Sequence[Any] | Tensor | Callable[[nn.Module], Any]
 """What a model's forward is called with, by keyword (a mapping), by position (a sequence, or one
 tensor), or a function that runs the model and returns its output."""
@@ -19,11 +23,40 @@ tensor), or a function that runs the model and returns its output."""
 
 def call_with(model: nn.Module, inputs: Inputs) -> Any:
     """The model's output for these inputs."""
+    with as_asked_around():
+        if callable(inputs):
+            return inputs(model)
+        if isinstance(inputs, Mapping):
+            return model(**inputs)
+        return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
+
+
+_NO_INPUT = re.compile("mask|cache|past|position")
+"""In the names of arguments that say something of other inputs, and bring none of their own."""
+
+
+def takes_more(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether a forward takes inputs beside these, as those of images that a batch has none of; so
+    also where that is not known.
+    """
     if callable(inputs):
-        return inputs(model)
+        return True
+    try:
+        parameters = inspect.signature(model.forward).parameters
+    except (TypeError, ValueError):
+        return True
+    if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters.values()):
+        return True
     if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(inputs) if isinstance(inputs, Tensor) else model(*inputs)
+        given = [*inputs]
+    else:
+        given = [*parameters][: 1 if isinstance(inputs, Tensor) else len(inputs)]
+    return any(
+        name not in given
+        and not isinstance(one.default, bool | int | float | str)
+        and not _NO_INPUT.search(name)
+        for name, one in parameters.items()
+    )
 
 
 def loss_of_output(
@@ -66,12 +99,12 @@ def main_tensor(output: Any) -> Tensor | None:
     """The logits where the output names some, else its first floating-point tensor with two
     dimensions or more.
 
-    None where there is no such tensor.
+    None where there is no such tensor with any entries.
     """
     logits = named_in(output, "logits")
-    if isinstance(logits, Tensor):
+    if isinstance(logits, Tensor) and logits.numel():
         return logits
-    found = tensors_in(output, inside_objects=False)
+    found = (tensor for tensor in tensors_in(output, inside_objects=False) if tensor.numel())
     return next(
         (tensor for tensor in found if tensor.is_floating_point() and tensor.ndim >= 2), None
     )
@@ -99,12 +132,11 @@ def floating(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     masks = {
         name
         for name, buffer in model.named_buffers()
-        if buffer.is_floating_point() and _is_mask(buffer)
+        if has_arithmetic(buffer) and _is_mask(buffer)
     }
     for name, parameter in [*model.named_parameters(), *model.named_buffers()]:
-        usual = parameter.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)
         is_plain = not parameter.is_meta and parameter.layout == torch.strided and parameter.numel()
-        if usual and is_plain and name not in masks:
+        if has_arithmetic(parameter) and is_plain and name not in masks:
             yield name, parameter.data  # not `detach()`, whose version autograd would see change
 
 
@@ -150,9 +182,12 @@ def padding_in(inputs: Inputs, crosses: bool) -> dict[str, Tensor]:
     """Of a stack, by the kind of attention, where its keys are tokens; only masks that hide any."""
     if callable(inputs):
         return {}
-    unnamed = _marks_one_id(inputs)
     if not isinstance(inputs, Mapping):
+        unnamed = _marks_one_id(inputs)
         return {"attention": unnamed} if unnamed is not None and not crosses else {}
+    # Beside a mask of a known name, others are of something else, such as of places for images.
+    is_named = any(isinstance(inputs.get(name), Tensor) for name in (*_REAL, *_PADDED))
+    unnamed = None if is_named else _marks_one_id(inputs)
     masks = {}
     for name in (*_REAL, *_PADDED):
         given = inputs.get(name)
@@ -213,7 +248,7 @@ def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     for path, module in model.named_modules():
         own = dict(module.named_parameters(recurse=False))
         if own and all(parameter.ndim <= 1 or parameter.numel() == 1 for parameter in own.values()):
-            found |= {joined(path, name): parameter for name, parameter in own.items()}
+            found |= {joined(path, name): p for name, p in own.items() if has_arithmetic(p)}
     return found
 
 

@@ -255,6 +255,8 @@ class Graph(Flow):
         size = value.tensor.numel()
         if value.tensor.is_meta and (size == 1 or size == value.shape[-1] == of.shape[-1]):
             return Factor(nan, max(value.origin, Origin.BUFFER), vector=size != 1)
+        if value.tensor.is_complex():
+            return None
         if size == 1:
             return Factor(float(value.tensor.detach()), value.origin)
         if size == value.shape[-1] == of.shape[-1]:

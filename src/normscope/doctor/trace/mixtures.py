@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...measure.passes import has_arithmetic
 from .flow import Flow
 from .operations import (
     FUSED,
     REARRANGING,
     SOFTMAX,
     STACKING,
+    UNREPEATABLE,
     Origin,
     Ref,
     Trace,
@@ -54,7 +56,7 @@ def mixture_of(flow: Flow, value: TracedValue, norms: Container[int]) -> _Mixtur
     if (
         not (value.op in _WEIGHING or _is_fused(value))
         or not value.is_data
-        or not value.tensor.is_floating_point()
+        or not has_arithmetic(value.tensor)
     ):
         return None
     stacked = flow.dominators[value.number]
@@ -138,7 +140,7 @@ def _normed(flow: Flow, value: TracedValue, sources: Sequence[int]) -> bool | No
     held = {n: z.reshape(flow.values[n].shape) for n in sources}
     try:
         mean = flow.trace.again(held, value.number).reshape(z.shape)
-    except (ValueError, RuntimeError):
+    except UNREPEATABLE:
         return None
     if _close(mean, z):
         return False
@@ -197,7 +199,8 @@ def _rewrite(value: TracedValue, op: str, function: object, *inputs: int) -> Non
 
 
 def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
-    if not value.is_data or value.op not in _ON_THE_WAY or value.shape[-1:] <= (1,):
+    adds_vectors = value.op in _ON_THE_WAY and value.shape[-1:] > (1,)
+    if not value.is_data or not adds_vectors or not has_arithmetic(value.tensor):
         return None
     way, at = list[TracedValue](), value
     while at.op in _ON_THE_WAY and len(way) < _LONGEST:
@@ -240,9 +243,11 @@ def _weights(
         return None
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn((len(pieces), *value.shape), generator=generator, dtype=torch.float64)
-    made = trace.again(
-        {n: z.to(value.tensor) for n, z in zip(pieces, drawn, strict=True)}, value.number
-    )
+    given = {n: z.to(value.tensor) for n, z in zip(pieces, drawn, strict=True)}
+    try:
+        made = trace.again(given, value.number)
+    except UNREPEATABLE:
+        return None
     flat, wanted = drawn.flatten(1).T, made.detach().cpu().double().flatten()
     weights = torch.linalg.lstsq(flat, wanted[:, None]).solution[:, 0]
     if float((flat @ weights - wanted).abs().max()) > _CLOSE * max(1.0, float(wanted.abs().max())):

@@ -8,6 +8,7 @@ DyT and Derf, which stand in the place of norms and do not do that, are known by
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import isfinite, nan, prod
 from typing import Literal
 
@@ -15,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ...measure.passes import has_arithmetic
 from .flow import Flow
-from .operations import Origin, TracedValue
+from .operations import UNREPEATABLE, Origin, TracedValue, walked
 
 _REDUCING = frozenset({"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm", "norm"})
 _ARITHMETIC = _REDUCING | frozenset(
@@ -75,6 +77,8 @@ class NormFunction:
     """
     over: tuple[int, ...] = (-1,)
     """The dimensions of its source that statistics are taken over, counted from the end."""
+    keeps_mean: bool = False
+    """Whether it divides by the deviation about a mean that it leaves in, x / √(Var x + ε)."""
 
     @property
     def is_curve(self) -> bool:
@@ -104,7 +108,7 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
         before = _beside_one_number(flow, inner if shifted is None else shifted, "mul")
         return None if before is None else NormFunction(before, value.op, nan, nan)  # type: ignore[arg-type]
     for norm, x, source, gains in _tried(flow, value):
-        with suppress(ValueError):
+        with suppress(*UNREPEATABLE):
             if found := _behaviour(norm, x, source):
                 return replace(found, gain=found.gain * prod(map(_root_mean_square, gains)))
     return None
@@ -118,7 +122,7 @@ def power_of(flow: Flow, value: TracedValue) -> int | None:
     dividing 2, taking the mean away and no more 1.
     """
     for norm, x, _, _ in _tried(flow, value):
-        with suppress(ValueError):
+        with suppress(*UNREPEATABLE):
             if power := _power(norm, x):
                 return power
     return None
@@ -138,12 +142,10 @@ def _tried(flow: Flow, value: TracedValue) -> Iterator[tuple[_Norm, Tensor, int,
     earlier = flow.dominators[source] if source >= 0 and flow.values[source].op == "sub" else -1
     for place in (n for n in (earlier, source) if n >= 0):
         of = flow.values[place].tensor
-        alike = of.shape == value.shape and of.numel() and of.is_floating_point()
-        if not alike or value.number - place > 4 * _LARGEST:
-            continue
-        inside = flow.between(place, value.number)[1:]
+        alike = of.shape == value.shape and of.numel() and has_arithmetic(of)
+        inside = _few_between(flow, place, value.number) if alike else []
         ops = {flow.values[number].op for number in inside}
-        if len(inside) > _LARGEST or not ops <= _ARITHMETIC or not ops & _REDUCING:
+        if not ops <= _ARITHMETIC or not ops & _REDUCING:
             continue
         x = torch.randn(of.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         beside = {
@@ -163,6 +165,16 @@ def _tried(flow: Flow, value: TracedValue) -> Iterator[tuple[_Norm, Tensor, int,
             return flow.trace.again({**ones, place: z}, value.number)
 
         yield norm, x.to(of.dtype) if of.is_meta else x.to(of), place, list(own.values())
+
+
+def _few_between(flow: Flow, source: int, target: int) -> list[int]:
+    """Numbers of what lies between a value and one that it dominates, in order, the latter's own
+    among them; none where they are too many for a norm.
+    """
+    way = walked(target, lambda n: () if n == source else flow.predecessors[n])
+    # Much may be computed in the meantime that has nothing to do with them.
+    found = list(islice(way, _LARGEST + 2))
+    return sorted(set(found) - {source}) if len(found) <= _LARGEST + 1 else []
 
 
 def _power(norm: _Norm, x: Tensor) -> int | None:
@@ -209,8 +221,10 @@ def _beside_one_number(flow: Flow, number: int, op: str) -> int | None:
 
 
 def _is_own_gain(value: TracedValue, width: int) -> bool:
-    vector = value.tensor.ndim > 0 and value.tensor.numel() == value.tensor.shape[-1] == width > 1
-    return vector and value.origin == Origin.TRAINABLE and not value.tensor.is_meta
+    tensor = value.tensor
+    vector = tensor.ndim > 0 and tensor.numel() == tensor.shape[-1] == width > 1
+    real = has_arithmetic(tensor) and not tensor.is_meta
+    return vector and real and value.origin == Origin.TRAINABLE
 
 
 def _behaviour(norm: _Norm, x: Tensor, source: int) -> NormFunction | None:
@@ -221,14 +235,35 @@ def _behaviour(norm: _Norm, x: Tensor, source: int) -> NormFunction | None:
     size = float(rows.mean())
     if not size or not isfinite(size) or not _close(_odd(norm, 2 * large), y):
         return None
-    # Every token comes out equally long: dividing by a sum is no norm.
-    if not _close(rows, rows.mean().expand(rows.shape)) or not _is_by_token(norm, large):
+    moved = large + 30
+    z, by_token = _odd(norm, moved), _is_by_token(norm, large)
+    keeps_mean = by_token and _keeps_mean(y, moved, z)
+    # Every token comes out equally long, its mean aside: dividing by a sum is no norm.
+    rows = _deviations(y) if keeps_mean else rows
+    if not by_token or not _close(rows, rows.mean().expand(rows.shape)):
         return _over_others(norm, large, y, source)
-    kind: Literal["layer", "rms"] = "layer" if _close(norm(large + 30), norm(large)) else "rms"
+    kind: Literal["layer", "rms"] = "layer" if _close(z, y) else "rms"
     # Of two features, standardised ones are equally long by any measure, so that only here they
     # are.
     standard = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
-    return NormFunction(source, kind, _epsilon(norm, standard, size), size, size)
+    size = float(rows.mean())
+    epsilon = _epsilon(norm, standard, size)
+    return NormFunction(source, kind, epsilon, size, size, keeps_mean=keeps_mean)
+
+
+def _keeps_mean(y: Tensor, moved: Tensor, z: Tensor) -> bool:
+    """Whether z, which tokens with a mean come out as, is along them and of the same deviation as
+    y, which tokens without one come out as; and so longer.
+    """
+    deviations = _deviations(z)
+    along = functional.cosine_similarity(z, moved.double(), dim=-1)
+    grown = z.square().mean(-1) / deviations.square()
+    is_along = float(along.min()) > 1 - 1e-3 and float(grown.min()) > 1.1
+    return is_along and _close(_deviations(y), deviations)
+
+
+def _deviations(x: Tensor) -> Tensor:
+    return x.std(-1, correction=0)
 
 
 def _over_others(norm: _Norm, x: Tensor, y: Tensor, source: int) -> NormFunction | None:

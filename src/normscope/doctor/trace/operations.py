@@ -194,6 +194,9 @@ class TracedValue:
     """Which of its results this is."""
     modules: tuple[str, ...] = ()
     """Names of the modules that were running, the outermost first."""
+    asked_dtype: torch.dtype | None = None
+    """Of a product the dtype that the model asks for it, which under autocast is not the tensor's.
+    """
     names: tuple[str, ...] = ()
     """Of a leaf those of the parameters that it is, or else of the buffers; of several in its
     memory that begin elsewhere those of all."""

@@ -17,8 +17,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ...measure.autocast import lowered
 from .forward import tensors_in
 from .operations import (
+    FUSED,
     PRODUCTS,
     Origin,
     Ref,
@@ -171,9 +173,12 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """made: further fields of the value."""
         number, modules = len(self.values), tuple(self.modules)
         self._places.append(place_of(tensor))
-        self.values.append(
-            TracedValue(number=number, op=op, tensor=tensor, origin=origin, modules=modules, **made)
+        value = TracedValue(
+            number=number, op=op, tensor=tensor, origin=origin, modules=modules, **made
         )
+        if op in PRODUCTS or FUSED in op:
+            value.asked_dtype = lowered(tensor.dtype, tensor.device)
+        self.values.append(value)
         self._name(tensor, number)
         return number
 

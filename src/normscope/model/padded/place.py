@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from ...placement import Placement, StackShape, SublayerKind
+from ...placement import Placement, Site, StackShape, SublayerKind
 from ...placement.reading import read
 from ...settings.tables import check_choice
 from ...settings.validation import checked
@@ -90,34 +90,25 @@ def place(
     check_choice("initialisation", initialisation, ("as-placement", KEEP, *SCHEMES))
     of = placement_class(placement)
     kinds, rows = _rows(sublayers, matrices)
-    known_heads = heads or next(
-        (found for row in rows for module in row if (found := _heads(module.module))), None
-    )
+    known_heads = heads or _heads_of(rows)
     keep = initialisation == KEEP
-    shape = _shape(
-        stack or ("decoder" if "cross_attention" in kinds else "encoder"), len(rows), other_blocks
+    if stack is None:
+        stack = "decoder" if "cross_attention" in kinds else "encoder"
+    shape = replace(
+        _shape(stack, len(rows), other_blocks),
+        width=width,
+        heads=known_heads or 1,
+        ffn_width=0 if keep and not of.unit_vectors else _ffn_width(rows, width),
     )
-    placed = of(
-        replace(
-            shape,
-            width=width,
-            heads=known_heads or 1,
-            ffn_width=0 if keep and not of.unit_vectors else _ffn_width(rows, width),
-        )
-    )
-    if placed.stack.kinds != kinds:
-        raise ValueError(
-            f"a {shape.kind} with other_blocks={other_blocks} has blocks of "
-            f"{', '.join(placed.stack.kinds)}; the modules are {', '.join(kinds)}"
-        )
+    placed = of(shape)
+    _refuse_kinds(placed.stack, kinds, other_blocks)
     _refuse_unfit(placed, rows, heads_known=known_heads is not None)
+
+    def module_at(site: Site) -> Foreign:
+        return rows[site.block - 1][kinds.index(site.kind)]
+
     config = StackConfig(dropout=dropout, norm=norm, norm_epsilon=norm_epsilon)
-    made = Stack(
-        placed,
-        config,
-        initialisation=None,
-        f=lambda site: rows[site.block - 1][kinds.index(site.kind)],
-    )
+    made = Stack(placed, config, initialisation=None, f=module_at)
     if not keep:
         initialise(made, initialisation, of)
     return PlacedBlocks(made, width)
@@ -165,6 +156,15 @@ def _shape(kind: Literal["encoder", "decoder"], blocks: int, other_blocks: int) 
     return StackShape(kind=kind, width=1, encoder_blocks=encoder, decoder_blocks=decoder)
 
 
+def _heads_of(rows: list[list[Foreign]]) -> int | None:
+    """The number that the first module which says one says."""
+    for row in rows:
+        for module in row:
+            if found := _heads(module.module):
+                return found
+    return None
+
+
 def _heads(module: nn.Module) -> int | None:
     """As the module, or the attention in it, says it."""
     for part in module.modules():
@@ -191,6 +191,15 @@ def _ffn_width(rows: list[list[Foreign]], width: int) -> int:
     if len(inner) != 1:
         raise ValueError(f"all feed-forwards must have one inner width, got {sorted(inner)}")
     return inner.pop()
+
+
+def _refuse_kinds(stack: StackShape, kinds: tuple[SublayerKind, ...], other_blocks: int) -> None:
+    """Raises ValueError where a stack of such blocks has other sub-layers than the modules are."""
+    if stack.kinds != kinds:
+        raise ValueError(
+            f"a {stack.kind} with other_blocks={other_blocks} has blocks of "
+            f"{', '.join(stack.kinds)}; the modules are {', '.join(kinds)}"
+        )
 
 
 def _refuse_unfit(placed: Placement, rows: list[list[Foreign]], *, heads_known: bool) -> None:

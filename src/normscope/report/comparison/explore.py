@@ -2,9 +2,9 @@
 pictures show.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..svg import HUES
 from ..words import learning_rate
 from .contents import ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
 
+_Value = TypeVar("_Value", bound=Hashable)
 _NATS, _RATE = "nats per target token", "learning rate"
 _ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
 """Points of one quantity that all configurations share, and the least and the most that one of them
@@ -49,8 +50,8 @@ def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Seri
     """
     settings = {one.name: one for one in comparison.configurations}
     undrawn = {curve.name for curve in comparison.undrawn_curves}
-    groups = list(dict.fromkeys(name.group for name in names))
-    variants = list(dict.fromkeys(name.variant for name in names))
+    groups = _places(name.group for name in names)
+    variants = _places(name.variant for name in names)
     looks = {}
     for name in names:
         facets = {PLACEMENT: name.group}
@@ -65,11 +66,16 @@ def _looks(comparison: ComparisonPage, names: Sequence[Name]) -> dict[Name, Seri
         looks[name] = Series(
             label=str(name),
             facets=facets,
-            hue=groups.index(name.group) % len(HUES),
-            variant=variants.index(name.variant) + groups.index(name.group) // len(HUES),
+            hue=groups[name.group] % len(HUES),
+            variant=variants[name.variant] + groups[name.group] // len(HUES),
             shown=name not in undrawn,
         )
     return looks
+
+
+def _places(values: Iterable[_Value]) -> dict[_Value, int]:
+    """Of each value the place among the different ones, in their order."""
+    return {value: place for place, value in enumerate(dict.fromkeys(values))}
 
 
 def _over_updates(
@@ -88,8 +94,8 @@ def _over_updates(
         found = []
         for curve in curves:
             values_SU = seed_table(curve.seeds_values, len(curve.updates))
-            updates, wanted = shared.get(curve.name, set()), kept(values_SU, most)
-            places = [i for i, update in enumerate(curve.updates) if update in updates]
+            updates, wanted = sorted(shared.get(curve.name, ())), kept(values_SU, most)
+            places = np.flatnonzero(np.isin(curve.updates, updates)).tolist()
             places = places if set(wanted) <= set(places) else wanted
             clock = comparison.clocks.get(curve.name)
             # Where a run was stopped, no seed may have a value, nor an update that the clock knows.
@@ -139,8 +145,14 @@ def _reaches_far(curves: Sequence[RunCurve], *, log: bool = False) -> bool:
     """Whether curves are drawn on a log scale: where all values allow it, and they reach far or
     `log` asks for it.
     """
-    finite = [v for curve in curves for row in curve.seeds_values for v in row if np.isfinite(v)]
-    return bool(finite) and min(finite) > 0 and (log or max(finite) / min(finite) > _LOG_RATIO)
+    rows = [np.asarray(row) for curve in curves for row in curve.seeds_values]
+    finite = [row[np.isfinite(row)] for row in rows]
+    known = [row for row in finite if len(row)]
+    if not known:
+        return False
+    low = min(float(row.min()) for row in known)
+    high = max(float(row.max()) for row in known)
+    return low > 0 and (log or high / low > _LOG_RATIO)
 
 
 def _further(
@@ -148,11 +160,14 @@ def _further(
 ) -> dict[str, Sequence[float]]:
     """What else had gone by then, where the clock knows all of the updates but 0."""
     columns = dict(clock or {})
-    place = {update: i for i, update in enumerate(columns.pop("update", ()))}
-    if not all(update in place or update == 0 for update in updates):
+    known, asked = np.asarray(columns.pop("update", ())), np.asarray(updates)
+    if not len(known):
+        return {}
+    places = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    if not ((known[places] == asked) | (asked == 0)).all():
         return {}
     return {
-        name: [column[place[update]] if update else 0.0 for update in updates]
+        name: np.where(asked > 0, np.asarray(column)[places], 0.0).tolist()
         for name, column in columns.items()
     }
 
@@ -161,7 +176,7 @@ def _crosses(updates: Sequence[int], row: Sequence[float]) -> list[tuple[float, 
     """The last finite value of a run that a non-finite one stopped."""
     if not row or np.isfinite(row[-1]):
         return []
-    finite = [i for i, value in enumerate(row) if np.isfinite(value)]
+    finite = np.flatnonzero(np.isfinite(row)).tolist()
     return [(updates[finite[-1]], row[finite[-1]]) if finite else (updates[0], None)]
 
 
@@ -169,7 +184,7 @@ def _rates(
     curves: Sequence[RateCurve], comparison: ComparisonPage, looks: Mapping[Name, Series]
 ) -> Panel:
     """Final losses over the rate: a look of its own for each curve, and the run of each point."""
-    variants = list(dict.fromkeys(curve.name.variant for curve in curves))
+    variants = _places(curve.name.variant for curve in curves)
     series = list[Series]()
     for curve in curves:
         same = next((looks[name] for name in curve.configurations if name in looks), None)
@@ -182,7 +197,7 @@ def _rates(
             label=str(curve.name),
             facets=facets,
             hue=same.hue if same else len(series) % len(HUES),
-            variant=variants.index(curve.name.variant),
+            variant=variants[curve.name.variant],
             seeds=curve.seeds,
             crosses=[
                 (curve.peak_lrs[i], losses[i])
@@ -227,21 +242,25 @@ def _depth(
     looks: Mapping[Name, Series],
     updates: Sequence[int],
 ) -> Panel:
-    blocks = list(dict.fromkeys(block for profile in profiles for block in profile.blocks))
+    blocks = _places(block for profile in profiles for block in profile.blocks)
+    frames = _places(updates)
     series = []
     for profile in profiles:
         if not (profile.blocks and profile.seeds_norms):
             continue
-        at: list[float] = []
-        for one, following in pairwise([*profile.blocks, None]):
-            at.append(float(blocks.index(one)))  # type: ignore[arg-type]
-            if following is not None and one is not None and following.stack != one.stack:
+        at = list[float]()
+        rows = [list[float | None]() for _ in profile.seeds_norms]
+        stack = profile.blocks[0].stack
+        for place, block in enumerate(profile.blocks):
+            if block.stack != stack:
                 at.append(at[-1] + 0.5)  # no line is drawn across stacks
-        rows = [
-            [_positive(dict(zip(profile.blocks, row, strict=True)), blocks, x) for x in at]
-            for row in profile.seeds_norms
-        ]
-        frame = updates.index(profile.update) if updates else None
+                for row in rows:
+                    row.append(None)
+            stack = block.stack
+            at.append(float(blocks[block]))
+            for row, norms in zip(rows, profile.seeds_norms, strict=True):
+                row.append(_positive(norms[place]))
+        frame = frames[profile.update] if updates else None
         series += [
             replace(of_seeds(looks[name], at, rows), frame=frame)
             for name in profile.names
@@ -258,7 +277,6 @@ def _depth(
     )
 
 
-def _positive(norms: Mapping[object, float], blocks: Sequence[object], x: float) -> float | None:
-    """None between two stacks, and for what a logarithmic axis cannot show."""
-    value = norms[blocks[int(x)]] if x.is_integer() else 0.0
+def _positive(value: float) -> float | None:
+    """None for what a logarithmic axis cannot show."""
     return value if np.isfinite(value) and value > 0 else None

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ...files import make_folders, write_over
+from ...limits import kinds
 from ...limits.ours import refuse_other
 from .. import notebook
 from ..chart import Panel
@@ -49,11 +50,12 @@ def write(comparison: ComparisonPage, folder: Path) -> Path:
     explored = explorer(comparison)
     drawn = pictures(comparison, explored)
     page = folder / PAGE
-    for file in (page, *(folder / f"{name}.svg" for name in drawn)):
-        refuse_other(file)
+    refuse_other(page, kinds.PAGE)
+    for name in drawn:
+        refuse_other(folder / f"{name}.svg", kinds.CHART)
     for name, svg in drawn.items():
-        write_over(folder / f"{name}.svg", svg)
-    write_over(page, _page(comparison, explored, drawn))
+        write_over(folder / f"{name}.svg", svg, kinds.CHART)
+    write_over(page, _page(comparison, explored, drawn), kinds.PAGE)
     return page
 
 
@@ -179,6 +181,7 @@ def endings_svg(comparison: ComparisonPage) -> str:
         by_group.setdefault(configuration.name.group, []).append(configuration)
     groups = sorted(by_group, key=lambda group: min(map(_ending, by_group[group])))
     variants = list(dict.fromkeys(configuration.name.variant for configuration in configurations))
+    place_of = {variant: place for place, variant in enumerate(variants)}
     # Beside the variants there may stand the baseline and what lies beyond the edge.
     more = max(0, -(-(len(variants) + 2) // _LEGEND_COLUMNS) - _LEGEND_ROWS)
     height = 1.3 + _ROW_INCHES * len(groups) + _LEGEND_ROW_INCHES * more
@@ -196,7 +199,7 @@ def endings_svg(comparison: ComparisonPage) -> str:
         axes.axvline(baseline, color=INK, lw=1.2, ls=_BASELINE_DASH, zorder=1.5)
     for row, group in enumerate(groups):
         for configuration in by_group[group]:
-            place = variants.index(configuration.name.variant)
+            place = place_of[configuration.name.variant]
             # Variants side by side: where they end at the same loss both can be seen.
             y = row + 0.18 * (place - (len(variants) - 1) / 2) / max(1, len(variants) - 1)
             color = INK if too_many(hues) else HUES[hues.index(group)]

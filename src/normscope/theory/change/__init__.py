@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...placement import Placement
-from ..backward import backward, loss_gradient
+from ..backward import backward
+from ..loss import loss_gradient
 from ..mixing import Array
 from ..moments import Unpredictable
 from ..places import MOST

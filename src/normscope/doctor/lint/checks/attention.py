@@ -10,12 +10,12 @@ from ..likes import odd_ones
 from ..patient import Patient, initial_weights, listed
 from ..rule import Fault, stack_rule
 
-_Site = tuple[Sublayer, AttentionMeasurements]
+AttentionSite = tuple[Sublayer, AttentionMeasurements]
 _FEW_KEYS = 6
 """A softmax over fewer is uneven by chance."""
 
 
-def attending(stack: Stack) -> list[_Site]:
+def attending(stack: Stack) -> list[AttentionSite]:
     """The attention of its blocks that was understood."""
     return [
         (sublayer, seen)
@@ -24,7 +24,7 @@ def attending(stack: Stack) -> list[_Site]:
     ]
 
 
-def counted(places: Sequence[_Site], of: Sequence[_Site]) -> str:
+def counted(places: Sequence[AttentionSite], of: Sequence[AttentionSite]) -> str:
     """As "in all 4 attentions" or "in 1 of 4 attentions (block 2)"."""
     if len(places) == len(of):
         return f"in all {len(of)} attentions"
@@ -169,7 +169,9 @@ def _is_meant(patient: Patient, seen: AttentionMeasurements) -> bool:
     )
 
 
-def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, told: str) -> Fault:
+def _unlike(
+    found: Sequence[AttentionSite], sites: Sequence[AttentionSite], severity: Severity, told: str
+) -> Fault:
     seen = found[0][1]
     return Fault(
         severity=severity,
@@ -183,7 +185,7 @@ def _unlike(found: Sequence[_Site], sites: Sequence[_Site], severity: Severity, 
     )
 
 
-def _odd_scales(sites: Sequence[_Site]) -> list[_Site]:
+def _odd_scales(sites: Sequence[AttentionSite]) -> list[AttentionSite]:
     """Those unlike most, as a number and as a multiple of 1/√d: heads of another width may keep
     either.
     """

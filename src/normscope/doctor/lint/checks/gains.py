@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...measured import NormGain, Table
 from ...result import Severity
 from ..likes import repeated
+from ..losses import MUCH_LOWER, gained
 from ..patient import Patient, initial_weights, is_librarys
 from ..rule import Fault, rule
 
@@ -40,9 +41,12 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
                 if added
                 else ""
             ),
-            fix="start these parameters at 0, as the forward pass multiplies by 1 + w"
-            if added
-            else "start them at 1; a size that is meant belongs into the weights that read the norm",
+            fix=(
+                "start these parameters at 0, as the forward pass multiplies by 1 + w"
+                if added
+                else "start them at 1; a size that is meant belongs into the weights that read "
+                "the norm"
+            ),
         )
     shut = _most_or_a_row(patient, gains, lambda gain: gain.total == 0)
     shut = [] if _open_by_design(patient, shut) else shut
@@ -113,40 +117,102 @@ _NEAR = 0.25
 """How far a convention's number may be off: trained gains move from their start by about that."""
 _SIGNS = 0.1
 """Share of gains below 0. Trained from 1, hardly any comes to be; about 0, half are."""
+_FEWEST_GAINS = 3
 
 
 @rule("gain-convention")
 def gain_convention(patient: Patient) -> Iterator[Fault]:
-    """Trained gains that lie about 1 where the forward pass adds 1, or about 0 where it does
-    not.
+    """Trained gains to which 1 was added, or from which 1 was taken, for a norm of another kind.
+
+    By the losses with gains that are off by 1, else by where the gains lie: about 2, or about 0.
     """
     gains = patient.observed.norm_gains
-    if not patient.trained or len(gains) < 3:
+    if not patient.trained or len(gains) < _FEWEST_GAINS:
         return
-    doubled = [gain for gain in gains if gain.adds_one and abs(gain.own - 1) < _NEAR]
+    told = _by_losses(patient)
+    yield from _by_places(gains) if told is None else told
+
+
+def _by_losses(patient: Patient) -> list[Fault] | None:
+    """What the losses with all gains off by 1 say; None where they say nothing."""
+    seen = patient.observed
+    told = [
+        (share, by)
+        for by, nats in seen.shifted_loss_nats.items()
+        if (share := gained(seen, nats)) is not None
+    ]
+    if not told:
+        return None
+    share, by = max(told)
+    nats, rewired = seen.shifted_loss_nats[by], seen.rewired_loss_nats
+    # Another placement may explain more.
+    if share < 0 or (rewired is not None and rewired <= nats):
+        return []
+    gains = seen.norm_gains
+    step = "1 added to" if by > 0 else "1 taken from"
+    fault = Fault(
+        severity=Severity.ERROR if share >= MUCH_LOWER else Severity.WARNING,
+        where=gains,
+        message=f"the gains of {len(gains)} norms are off by 1: they multiply by "
+        f"{_total(gains):.3g} in the mean, and on this batch the loss is {seen.loss_nats:.2f} nats "
+        f"a token, and {nats:.2f} with {step} each of them",
+        fix=_convention(by, adds_one=all(gain.adds_one for gain in gains)),
+    )
+    return [fault]
+
+
+def _by_places(gains: Sequence[NormGain]) -> Iterator[Fault]:
+    doubled = [gain for gain in gains if abs(gain.total - 2) < _NEAR and _is_plain(gain)]
     if len(doubled) >= _ALL_BUT * len(gains):
+        added = all(gain.adds_one for gain in doubled)
         yield Fault(
             where=doubled,
-            message=f"{len(doubled)} of {len(gains)} norms have parameters about 1 (mean "
-            f"{_mean(doubled):.3g}), and the forward pass adds 1 to them: they multiply by "
-            f"{1 + _mean(doubled):.3g}, not by about 1",
-            fix="subtract 1 from these weights when they are loaded, or multiply by w and not by 1 "
-            "+ w",
+            message=f"{len(doubled)} of {len(gains)} norms have parameters about "
+            f"{1 if added else 2} (mean {_mean(doubled):.3g})"
+            + (", and the forward pass adds 1 to them" if added else "")
+            + f": they multiply by {_total(doubled):.3g}, not by about 1",
+            fix=_convention(-1, adds_one=added),
         )
     lost = [
         gain
         for gain in gains
-        if not gain.adds_one and abs(gain.own) < _NEAR and gain.own_size < 2 * _NEAR
+        if abs(gain.total) < _NEAR and gain.total_size < 2 * _NEAR and _is_plain(gain)
     ]
-    if sum(gain.negative > _SIGNS or not gain.own_size for gain in lost) >= _ALL_BUT * len(gains):
+    signs = [gain for gain in lost if gain.total_negative > _SIGNS or not gain.total_size]
+    if len(signs) >= _ALL_BUT * len(gains):
+        added = all(gain.adds_one for gain in lost)
+        negative = sum(gain.total_negative for gain in lost) / len(lost)
         yield Fault(
             where=lost,
-            message=f"{len(lost)} of {len(gains)} norms have parameters about 0 (mean "
-            f"{_mean(lost):.3g}, {sum(gain.negative for gain in lost) / len(lost):.0%} of them "
-            "negative), and the forward pass multiplies by them as they are: they were trained "
-            "for norms that multiply by 1 + w",
-            fix="add 1 to these weights when they are loaded, or multiply by 1 + w",
+            message=f"{len(lost)} of {len(gains)} norms "
+            + (
+                f"have parameters about -1 (mean {_mean(lost):.3g}), and the forward pass adds 1 "
+                f"to them: they multiply by numbers about 0, {negative:.0%} of them negative"
+                if added
+                else f"have parameters about 0 (mean {_mean(lost):.3g}, {negative:.0%} of them "
+                "negative), and the forward pass multiplies by them as they are: they were trained "
+                "for norms that multiply by 1 + w"
+            ),
+            fix=_convention(1, adds_one=added),
         )
+
+
+def _is_plain(gain: NormGain) -> bool:
+    """Whether norms are multiplied with the parameter, or with 1 more, and with nothing else."""
+    return gain.adds_one or abs(gain.total - gain.own) < 1e-3 * max(1.0, abs(gain.own))
+
+
+def _convention(by: int, *, adds_one: bool) -> str:
+    """What to do about gains that lack 1, or have it twice."""
+    if by > 0:
+        norm = "" if adds_one else ", or multiply by 1 + w"
+        return "add 1 to these weights when they are loaded" + norm
+    norm = ", or multiply by w and not by 1 + w" if adds_one else ", or add it there once less"
+    return "subtract 1 from these weights when they are loaded" + norm
+
+
+def _total(gains: Sequence[NormGain]) -> float:
+    return sum(gain.total for gain in gains) / len(gains)
 
 
 def _mean(gains: Sequence[NormGain]) -> float:

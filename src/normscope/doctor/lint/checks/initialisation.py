@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from ....measure.passes import has_arithmetic
 from ....placement import Placement, named
 from ...record import Stack
 from ...result import Severity
@@ -286,7 +287,7 @@ def drawn_shifts(patient: Patient) -> Iterator[Fault]:
     known = {
         bias: weights[bias].detach().double()
         for bias, name in pairs
-        if bias in weights and name in weights
+        if bias in weights and name in weights and has_arithmetic(weights[bias])
     }
     inputs = {
         bias: weights[name][0].numel()
@@ -324,8 +325,10 @@ _FEW_SHIFTS = 8
 
 
 def _is_one_sided(weight: Tensor) -> bool:
+    if weight.numel() < _MANY or not has_arithmetic(weight):
+        return False
     one_sided = _everywhere(weight, lambda x: x >= 0) or _everywhere(weight, lambda x: x <= 0)
-    return weight.numel() >= _MANY and one_sided and bool(weight.any())
+    return one_sided and bool(weight.any())
 
 
 _MANY = 256

@@ -10,7 +10,7 @@ from ...result import Severity
 from ..patient import Patient
 from ..rule import Fault, stack_rule
 from ..structure import by_kind, in_blocks, number_of
-from .attention import attending, counted
+from .attention import AttentionSite, attending, counted
 
 
 @stack_rule("attention-mask")
@@ -21,16 +21,13 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
     yield from _padding(stack)
     yield from _around_the_mask(patient, stack)
     ordered = [site for site in attending(stack) if site[1].sees_later is not None]
-    if not ordered:
-        return
-    # What comes before a stack that hides later tokens is read by it, as an encoder is.
-    number = number_of(patient.stacks, stack)
-    seen_later = [
-        seen.sees_later for later in patient.stacks[number + 1 :] for _, seen in attending(later)
-    ]
-    is_read = 0.0 in seen_later or any(other.memory == number for other in patient.stacks)
-    says = "" if is_read else _says_next(patient, stack)
-    worst = Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING
+    if ordered:
+        yield from _blind_to_itself(ordered)
+        yield from _at_later(patient, stack, ordered)
+
+
+def _blind_to_itself(ordered: Sequence[AttentionSite]) -> Iterator[Fault]:
+    """Yields attention whose tokens look at earlier ones and not at themselves."""
     # The first token, which then has nothing to look at, may look everywhere.
     blind = [one for one in ordered if one[1].sees_itself == 0 and one[1].sees_earlier]
     blind = [one for one in blind if (one[1].sees_later or 0.0) < _FIRST_ALONE]
@@ -44,6 +41,14 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
             ),
             fix="hide where key > query, triu(1) of a mask and not triu(0)",
         )
+
+
+def _at_later(patient: Patient, stack: Stack, ordered: Sequence[AttentionSite]) -> Iterator[Fault]:
+    """Yields attention that looks at later tokens alone, that does in some blocks and not in the
+    others, or that does where the outputs must not know them.
+    """
+    says = "" if _is_read(patient, stack) else _says_next(patient, stack)
+    worst = Severity.ERROR if patient.observed.predicts_next and says else Severity.WARNING
     # The last token, which then has nothing to look at, may see all alike.
     ahead = [site for site in ordered if (site[1].sees_later or 0.0) > 0.5]
     backward = [site for site in ahead if (site[1].sees_earlier or 0.0) < 0.2]
@@ -71,30 +76,53 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
             fix="give this block the causal mask of the others",
         )
     elif leaking and says and min(site[1].sees_later or 0 for site in leaking) > 0.5:
-        # Whoever writes causal=False means it, and has the wrong loss at most.
-        meant, places = (
-            _says_both_ways(patient, leaking),
-            {seen.place_logits for _, seen in leaking},
-        )
-        placeless = patient.observed.positions_along is None and places == {"none"}
-        yield Fault(
-            severity=Severity.INFO if meant or placeless else Severity.WARNING,
-            where=[site for site, _ in leaking],
-            message=(
-                f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look "
-                "at what it has to predict"
-            )
-            + ", though it cannot tell which one: nothing knows tokens' places" * placeless,
-            fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where "
-            "key > query); an encoder needs another loss",
-        )
+        yield _without_mask(patient, leaking, ordered, says)
     elif len(masked) == 1 and len(leaking) > 1 and not says:
         yield Fault(
             severity=Severity.INFO,
             where=[site for site, _ in masked],
-            message=f"{counted(masked, ordered)} tokens look at no later one, and in the others they do",
+            message=(
+                f"{counted(masked, ordered)} tokens look at no later one, and in the others they do"
+            ),
             fix="nothing, where this is meant; else leave out this block's causal mask",
         )
+
+
+def _without_mask(
+    patient: Patient,
+    leaking: Sequence[AttentionSite],
+    ordered: Sequence[AttentionSite],
+    says: str,
+) -> Fault:
+    """Returns the fault of tokens that look at all others, though `says` says why they must not."""
+    # Whoever writes causal=False means it, and has the wrong loss at most.
+    meant = _says_both_ways(patient, leaking)
+    places = {seen.place_logits for _, seen in leaking}
+    placeless = patient.observed.positions_along is None and places == {"none"}
+    message = (
+        f"{counted(leaking, ordered)} tokens look at later ones, and {says}: each can look at what "
+        "it has to predict"
+    )
+    if placeless:
+        message += ", though it cannot tell which one: nothing knows tokens' places"
+    return Fault(
+        severity=Severity.INFO if meant or placeless else Severity.WARNING,
+        where=[site for site, _ in leaking],
+        message=message,
+        fix="hide later tokens from queries with a causal mask (is_causal=True, or -inf where "
+        "key > query); an encoder needs another loss",
+    )
+
+
+def _is_read(patient: Patient, stack: Stack) -> bool:
+    """Whether another stack reads this one, as an encoder is read: as its memory, or by coming
+    before a stack that hides later tokens.
+    """
+    number = number_of(patient.stacks, stack)
+    seen_later = []
+    for later in patient.stacks[number + 1 :]:
+        seen_later += [seen.sees_later for _, seen in attending(later)]
+    return 0.0 in seen_later or any(other.memory == number for other in patient.stacks)
 
 
 _FIRST_ALONE = 0.2
@@ -116,21 +144,26 @@ def _around_the_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
             for one in likes
             if one.measured.reads_later and (one.measured.attention or not attends)
         ]
-        if found:
-            yield Fault(
-                severity=Severity.ERROR if patient.observed.predicts_next else Severity.WARNING,
-                where=found,
-                message=(
-                    f"{len(found)} of {len(inside)} sub-layers, {kind_name(likes[0].kind)}, make "
-                    "of a token what depends on later ones, though the masks of attention hide "
-                    "these: what comes next leaks into what is predicted"
-                )
-                + ". Tokens change places between the stream and its weighted sums" * attends,
-                fix="split and merge heads by (B, T, H, D).transpose(1, 2), and not by view alone"
-                if attends
-                else "let each token read itself and earlier ones: no mean, softmax or norm over "
-                "the sequence, and convolutions padded on the left alone",
-            )
+        if not found:
+            continue
+        message = (
+            f"{len(found)} of {len(inside)} sub-layers, {kind_name(likes[0].kind)}, make of a "
+            "token what depends on later ones, though the masks of attention hide these: what "
+            "comes next leaks into what is predicted"
+        )
+        fix = (
+            "let each token read itself and earlier ones: no mean, softmax or norm over the "
+            "sequence, and convolutions padded on the left alone"
+        )
+        if attends:
+            message += ". Tokens change places between the stream and its weighted sums"
+            fix = "split and merge heads by (B, T, H, D).transpose(1, 2), and not by view alone"
+        yield Fault(
+            severity=Severity.ERROR if patient.observed.predicts_next else Severity.WARNING,
+            where=found,
+            message=message,
+            fix=fix,
+        )
 
 
 @stack_rule("sequences-mixed")
@@ -142,13 +175,13 @@ def sequences_mixed(patient: Patient, stack: Stack) -> Iterator[Fault]:
     across = [one for one in inside if 0 in one.measured.mixes]
     known = along == 1 or patient.observed.predicts_next
     if across and (known or any(one.measured.mixes == (0, 1) for one in inside)):
+        second = ", and positions run along the second" if known else ", and of the second"
         yield Fault(
             where=across,
             message=(
                 f"{len(across)} of {len(inside)} sub-layers make of a token what depends on other "
-                "rows of the batch's first dimension"
-            )
-            + (", and positions run along the second" if known else ", and of the second"),
+                f"rows of the batch's first dimension{second}"
+            ),
             fix="hand over (batch, tokens, width) with batch_first=True, or transpose before and "
             "after",
         )
@@ -202,20 +235,20 @@ def _padding(stack: Stack) -> Iterator[Fault]:
     found = [site for site in masked if (site[1].on_padding or 0.0) > _ON_PADDING]
     if found:
         worst = max(seen.on_padding or 0.0 for _, seen in found)
+        message = (
+            f"{counted(found, masked)} tokens give up to {worst:.2g} of their weight to padding, "
+            "which the batch's mask marks"
+        )
+        how = "hand the batch's mask on to it"
         inverted = worst > 0.99
+        if inverted:
+            message += ", and none to tokens: the mask is inverted"
+            how = "1 and True mean the opposite in this attention"
         yield Fault(
             severity=Severity.WARNING,
             where=[site for site, _ in found],
-            message=f"{counted(found, masked)} tokens give up to {worst:.2g} of their weight to "
-            "padding, which the batch's mask marks"
-            + ", and none to tokens: the mask is inverted"
-            * inverted,
-            fix="hide padded keys from attention: "
-            + (
-                "1 and True mean the opposite in this attention"
-                if inverted
-                else "hand the batch's mask on to it"
-            ),
+            message=message,
+            fix=f"hide padded keys from attention: {how}",
         )
 
 

@@ -179,6 +179,21 @@ def norm_without_root(patient: Patient) -> Iterator[Fault]:
                 ),
                 fix="take mean and variance of x itself, without detach, no_grad or .data",
             )
+        uncentred = [use for use in stack.norm_uses if use.keeps_mean]
+        if uncentred:
+            published = all(is_librarys(patient.model, use.parameters) for use in uncentred)
+            yield Fault(
+                severity=Severity.INFO if published else Severity.WARNING,
+                where=listed(use.module for use in uncentred) or stack.name,
+                message=(
+                    f"{len(uncentred)} of the {len(stack.norm_uses)} norms of {stack.blocks} "
+                    "blocks divide each token by its deviation about its mean, and leave the mean "
+                    "in, as neither LayerNorm nor RMSNorm does: a token whose entries have a mean "
+                    "comes out larger than 1, the more so the larger the mean is"
+                ),
+                fix="divide by the root of the mean square, x.pow(2).mean(-1), as RMSNorm does, or "
+                "take the mean away too, as LayerNorm does",
+            )
         unit = [use for use in stack.norm_uses if use.of_unit_length and use.parameters]
         if len(unit) > 1 and not patient.trained and stack.placement not in _ON_THE_SPHERE:
             width = unit[0].shape[-1]

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 import torch
 
+from ....measure.passes import mean_square
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ..patient import Patient
 from ..rule import Fault, rule, stack_rule
-from ..structure import carries_norm, ends_in_norm, is_normed, number_of, wanted
+from ..structure import carries_norm, ends_in_norm, in_blocks, is_normed, number_of, wanted
 
 CLOSED_SHARE = 0.1
 """Sum of the branches' shares of a stack up to which its branches count as closed at the start."""
@@ -40,7 +41,7 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     # the model.
     beside = beside or stack.feeds_later
     yield Fault(
-        severity=Severity.INFO if beside else Severity.WARNING,
+        severity=Severity.INFO if beside or _is_doubtful(stack, title) else Severity.WARNING,
         where=stack.name,
         message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream"
         + (
@@ -50,6 +51,12 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
         ),
         fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
     )
+
+
+def _is_doubtful(stack: Stack, title: str) -> bool:
+    """Whether nothing in a stack was read for sure that says that a norm belongs at its end."""
+    sure = [one for one in in_blocks(stack) if one.confidence == "sure"]
+    return not any(one.placement for one in sure) if title else not sure
 
 
 @stack_rule("unnormed-memory")
@@ -288,9 +295,7 @@ def _swamping(patient: Patient) -> Iterator[Fault]:
             tables = [
                 one.weight for one in patient.model.modules() if isinstance(one, torch.nn.Embedding)
             ]
-            if not any(
-                read / 4 <= float(one.detach().square().mean()) <= 4 * read for one in tables
-            ):
+            if not any(read / 4 <= mean_square(one.detach()) <= 4 * read for one in tables):
                 continue
             yield Fault(
                 where=names if stack.norm_uses else stack.name,

@@ -334,7 +334,9 @@ def flag_contradicts(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO,
             where=stack.name,
-            message=f"{says}; {of} were not recognised as it, nor as another: most are read as {found}",
+            message=(
+                f"{says}; {of} were not recognised as it, nor as another: most are read as {found}"
+            ),
             fix="compare that formula with the placement's own: either they differ, or the doctor "
             "does not follow it in this model",
         )

@@ -151,7 +151,9 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
             key, depth = found
             yield Fault(
                 where=row,
-                message=f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}",
+                message=(
+                    f"{row} has {stack.blocks} blocks, and the configuration says {key} = {depth}"
+                ),
             )
 
 

@@ -152,54 +152,102 @@ def _misdivided(
     inner: Sequence[DrawnAlike],
     outer: Sequence[DrawnAlike],
 ) -> Fault | None:
-    """Division by depth of one kind of sub-layer, of all weights, twice, or for another depth."""
-    root = math.sqrt(2 * stack.blocks)
+    """Division by depth of one kind of sub-layer, twice, of all weights, or for another depth.
+
+    inner: weights that read the stream. outer: those whose products join it.
+    """
+    return (
+        _divided_in_part(stack, law, outer)
+        or _divided_twice(stack, law, outer)
+        or _all_divided(patient, stack, law, inner, outer)
+        or _divided_for_other_depth(stack, law, outer)
+    )
+
+
+def _divided_in_part(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Fault | None:
+    """Division by depth of one kind of sub-layer alone."""
     divided = [group for group in outer if laws.depth_factor(group, law, stack).startswith("√")]
     whole = [group for group in outer if laws.depth_factor(group, law, stack) == "1"]
-    if divided and whole:
-        return Fault(
-            where=[name for group in whole for name in group.names],
-            message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over "
-            f"{laws.depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at "
-            f"{whole[0].size:.3g}: what the latter add makes the stream alone, in all of "
-            f"{stack.blocks} blocks",
-            fix=f"divide both by √(2L) = {root:.3g}, as GPT-2 does, or neither",
-        )
+    if not divided or not whole:
+        return None
+    root = math.sqrt(2 * stack.blocks)
+    return Fault(
+        where=[name for group in whole for name in group.names],
+        message=f"{_purposes(divided)} start at {divided[0].size:.3g}, {law.title} over "
+        f"{laws.depth_factor(divided[0], law, stack)}, and {_purposes(whole)} undivided at "
+        f"{whole[0].size:.3g}: what the latter add makes the stream alone, in all of "
+        f"{stack.blocks} blocks",
+        fix=f"divide both by √(2L) = {root:.3g}, as GPT-2 does, or neither",
+    )
+
+
+def _divided_twice(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> Fault | None:
+    """Division by depth that was done two times."""
+    root = math.sqrt(2 * stack.blocks)
     twice = [group for group in outer if group.at(law.wanted(group, stack.width)[0] / root**2)]
-    if twice:
-        group = twice[0]
-        return Fault(
-            where=[name for one in twice for name in one.names],
-            message=f"{_purposes(twice)} start at {group.size:.3g}, "
-            f"{law.wanted(group, stack.width)[0]:.3g} over {root**2:.3g} = √(2 · "
-            f"{stack.blocks})²: it was divided twice by √(2L)",
-            fix=f"divide once: a deviation of {law.wanted(group, stack.width)[0] / root:.3g}",
-        )
+    if not twice:
+        return None
+    group = twice[0]
+    wanted = law.wanted(group, stack.width)[0]
+    return Fault(
+        where=[name for one in twice for name in one.names],
+        message=f"{_purposes(twice)} start at {group.size:.3g}, {wanted:.3g} over {root**2:.3g} = "
+        f"√(2 · {stack.blocks})²: it was divided twice by √(2L)",
+        fix=f"divide once: a deviation of {wanted / root:.3g}",
+    )
+
+
+def _all_divided(
+    patient: Patient,
+    stack: Stack,
+    law: WidthLaw,
+    inner: Sequence[DrawnAlike],
+    outer: Sequence[DrawnAlike],
+) -> Fault | None:
+    """Division by depth of all weights, those that read the stream among them."""
     # A law that needs no division is the likelier one: He's over √(2 · 3) is torch's default.
-    whole = [] if law in WIDTH_LAWS else whole
-    if whole and len(whole) == len(outer) and (base := _divided_base(patient, stack, inner, outer)):
-        title, size = base
-        return Fault(
-            where=stack.name,
-            message=f"every matrix of the {stack.blocks} blocks starts at {title} over √(2 · "
-            f"{stack.blocks}) = {root:.3g}, those that read the stream too "
-            f"({inner[0].size:.3g} in place of {size:.3g})",
-            fix=f"divide only the matrices whose products join the stream ({_purposes(outer)}), "
-            f"and draw the others at {size:.3g}",
-        )
+    if law in WIDTH_LAWS or not outer:
+        return None
+    if any(laws.depth_factor(group, law, stack) != "1" for group in outer):
+        return None
+    base = _divided_base(patient, stack, inner, outer)
+    if base is None:
+        return None
+    title, size = base
+    root = math.sqrt(2 * stack.blocks)
+    return Fault(
+        where=stack.name,
+        message=f"every matrix of the {stack.blocks} blocks starts at {title} over √(2 · "
+        f"{stack.blocks}) = {root:.3g}, those that read the stream too "
+        f"({inner[0].size:.3g} in place of {size:.3g})",
+        fix=f"divide only the matrices whose products join the stream ({_purposes(outer)}), "
+        f"and draw the others at {size:.3g}",
+    )
+
+
+def _divided_for_other_depth(
+    stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]
+) -> Fault | None:
+    """Division by the depth of another stack, as of a deeper one whose recipe was copied."""
+    if not outer:
+        return None
+    root = math.sqrt(2 * stack.blocks)
     small = [group.size / law.wanted(group, stack.width)[0] * root for group in outer]
-    chosen = any(abs(small[0] / root / one - 1) < 0.01 for one in _ROUND) if small else True
-    deeper = len(outer) > 1 and not chosen and max(small) < min(_CLOSED, 1.05 * min(small))
-    wanted = law.wanted(outer[0], stack.width)[0] if len(outer) > 1 else 0.0
+    chosen = any(abs(small[0] / root / one - 1) < 0.01 for one in _ROUND)
+    several = len(outer) > 1
+    deeper = several and not chosen and max(small) < min(_CLOSED, 1.05 * min(small))
+    wanted = law.wanted(outer[0], stack.width)[0] if several else 0.0
     if deeper and law is WIDTH_LAWS[0]:
-        told = f"{law.title} over {root / max(small):.3g}: with √(2L) that is the scheme of "
-        told += f"{round((root / max(small)) ** 2 / 2)} blocks, and here are {stack.blocks}"
+        blocks = round((root / max(small)) ** 2 / 2)
+        told = (
+            f"{law.title} over {root / max(small):.3g}: with √(2L) that is the scheme of {blocks} "
+            f"blocks, and here are {stack.blocks}"
+        )
     elif wanted and (depth := _other_depth(stack, law, outer)):
         told = (
             f"{wanted:.3g} over √(2 · {depth}): the scheme of {depth} blocks, and here are "
-            f"{stack.blocks} with a sum "
+            f"{stack.blocks} with a sum after each of two sub-layers"
         )
-        told += "after each of two sub-layers"
     else:
         return None
     return Fault(

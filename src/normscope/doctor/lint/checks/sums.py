@@ -12,7 +12,7 @@ from ....report.words import kind_name
 from ...find.branches import BranchKind
 from ...record import Stack
 from ...result import Severity
-from ...trace.forward import norm_parameters
+from ...trace.forward import joined, norm_parameters
 from ..patient import Patient, listed
 from ..rule import Fault, rule
 from ..structure import carries_norm, in_blocks, number_of
@@ -163,9 +163,11 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     idle = _skipped_blocks(patient, unused) if unused else []
     others = [path for path in idle if not _has_a_like(patient, path, idle)]
     skipped = [path for path in idle if path not in others]
+    uncalled = _never_called(patient, unused, idle) if unused else []
 
     def elsewhere(paths: Iterable[str]) -> list[str]:
-        return [path for path in paths if not any(_within(path, module) for module in skipped)]
+        told = [*skipped, *uncalled]
+        return [path for path in paths if not any(_within(path, module) for module in told)]
 
     for found, severity, said, fix in (
         (
@@ -182,6 +184,14 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
             "weights, while it reads those of the others",
             "look for a branch of the code that returns its input, such as a flag that no case "
             "matches",
+        ),
+        (
+            uncalled,
+            Severity.WARNING,
+            "blocks are built and never called: the forward pass reads none of their weights, and "
+            "takes no further input that they might wait for",
+            "call them, or do not build them; a layer that others are copied from belongs in a "
+            "local name",
         ),
         (
             elsewhere(_left_out(patient, unused)),
@@ -378,6 +388,54 @@ def _skipped_blocks(patient: Patient, unused: set[str]) -> list[str]:
         if not is_read and beside and not any(_within(path, branch) for branch in branches):
             found += [path] if not any(_within(path, outer) for outer in found) else []
     return found
+
+
+def _never_called(patient: Patient, unused: set[str], idle: Sequence[str]) -> list[str]:
+    """Blocks none of whose weights is read, where nothing was left out that they might wait for.
+
+    A block has matrices and a norm of a stream's width. In a row each has a number; one that stands
+    alone counts where it is built like one in use. idle: modules beside others that are read, which
+    are told otherwise.
+    """
+    if patient.observed.takes_more:
+        return []
+    built = _blocks_built(patient)
+    told = [*idle, *(one.name for one in patient.sublayers() if one.name)]
+    unread = {
+        path
+        for path, weights in built.items()
+        if unused.issuperset(joined(path, name) for name, _ in weights)
+        and not any(_within(path, other) for other in told)
+    }
+    in_row = [path for path in built if path in unread and path.rpartition(".")[2].isdigit()]
+    in_row = [path for path in in_row if not _is_inside(path, in_row)]
+    in_use = [weights for path, weights in built.items() if path not in unread]
+    alone = [
+        path
+        for path in built
+        if path in unread and not _is_inside(path, unread) and built[path] in in_use
+    ]
+    return list(dict.fromkeys([*in_row, *alone]))
+
+
+def _blocks_built(patient: Patient) -> dict[str, frozenset[tuple[str, tuple[int, ...]]]]:
+    """Of each module with matrices and a norm of a stream's width the names and shapes of its
+    parameters, in the model's order.
+    """
+    widths = {stack.width for stack in patient.stacks}
+    norms = {n for n, p in norm_parameters(patient.model).items() if p.numel() in widths}
+    found = {}
+    for path, module in patient.model.named_modules():
+        own = {name: tuple(weight.shape) for name, weight in module.named_parameters()}
+        matrices = [shape for shape in own.values() if len(shape) > 1]
+        if path and len(matrices) >= _TWO and any(_within(name, path) for name in norms):
+            found[path] = frozenset(own.items())
+    return found
+
+
+def _is_inside(path: str, modules: Iterable[str]) -> bool:
+    """Whether a module stands within another one of these."""
+    return any(_within(path, module) for module in modules if module != path)
 
 
 def _has_a_like(patient: Patient, path: str, skipped: Sequence[str]) -> bool:

@@ -10,12 +10,15 @@ from statistics import fmean, stdev
 
 import torch
 
+from ....measure.passes import has_arithmetic
 from ...identify.stacks import wired_like
 from ...record import Stack
 from ...result import Severity
 from ...trace.forward import norm_parameters
+from ..losses import MUCH_LOWER, gained
 from ..patient import Patient, a_checkpoint, trained_weights
 from ..rule import Fault, rule
+from . import gains
 
 _LIKE_A_NORM = re.compile(r"norm|(?<![a-z])ln(?![a-z])", re.IGNORECASE)
 """Of a tensor that only the checkpoint has, nothing but its name is known."""
@@ -154,8 +157,12 @@ def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
         for names in matrices
     ]
     norms = _block_norms(patient, stack.name, stack.width)
-    gains = [vectors[0].abs() for vectors in norms]
-    if len(gains) != len(columns) or len(columns) <= FEWEST or any(one is None for one in columns):
+    sizes_of_gains = [vectors[0].abs() for vectors in norms]
+    if (
+        len(sizes_of_gains) != len(columns)
+        or len(columns) <= FEWEST
+        or any(one is None for one in columns)
+    ):
         return None
     sizes = [one for one in columns if one is not None]
     biases = [_bias(weights, names, stack.width) for names in matrices]
@@ -165,8 +172,8 @@ def alignment(patient: Patient, stack: Stack) -> _Alignment | None:
         if len(norm) == 2 and b is not None
     ]
     return _Alignment(
-        own=tuple(map(_correlation, gains[:-1], sizes[:-1])),
-        following=tuple(map(_correlation, gains[:-1], sizes[1:])),
+        own=tuple(map(_correlation, sizes_of_gains[:-1], sizes[:-1])),
+        following=tuple(map(_correlation, sizes_of_gains[:-1], sizes[1:])),
         shifts=fmean(_correlation(*pair) for pair in pairs) if len(pairs) == len(norms) else None,
     )
 
@@ -195,7 +202,7 @@ def _bias(
         for name, w in weights.items()
         if name.rpartition(".")[0] == path and name != f"{path}.{last}"
     ]
-    found = [vector.detach() for vector in beside if vector.shape == (width,)]
+    found = [v.detach() for v in beside if v.shape == (width,) and has_arithmetic(v)]
     return found[0] if len(found) == 1 else None
 
 
@@ -206,7 +213,7 @@ def _columns(matrices: list[torch.Tensor], width: int) -> torch.Tensor | None:
     reading = [
         matrix.detach().double()
         for matrix in matrices[:-1]
-        if matrix.ndim == 2 and width in matrix.shape
+        if matrix.ndim == 2 and width in matrix.shape and has_arithmetic(matrix)
     ]
     if not reading:
         return None
@@ -230,20 +237,16 @@ SHIFTS_TOGETHER = 0.3
 """Mean correlation of shifts with biases from which norms stood behind their sums; half of what
 small Post-LN models reach within 300 updates."""
 
-LEARNED_NATS = 0.3
-"""How far below uniform guessing weights lie under one of the wirings, for their losses to tell the
-two apart.
-"""
-LOWER, MUCH_LOWER = 0.05, 0.2
-"""By which share of what the weights have learned the other wiring's loss is lower, for a warning
-and for an error; and by how many nats at least."""
-
 
 @rule("contradicts-training", trained_weights)
 def contradicts_training(patient: Patient) -> Iterator[Fault]:
     """A Post-LN checkpoint wired as Pre-LN, or the other way round: by its losses under both, else
     by its weights.
+
+    Not where gains that are off by 1 explain it.
     """
+    if any(True for _ in gains.gain_convention.check(patient)):
+        return
     told = _by_losses(patient)
     if told is not None:
         yield from told
@@ -266,18 +269,15 @@ def contradicts_training(patient: Patient) -> Iterator[Fault]:
 def _by_losses(patient: Patient) -> list[Fault] | None:
     """What the losses under both wirings say; None where they say nothing."""
     seen = patient.observed
-    if seen.loss_nats is None or seen.rewired_loss_nats is None or seen.classes is None:
+    share = gained(seen, seen.rewired_loss_nats)
+    if share is None:
         return None
-    learned = math.log(seen.classes) - min(seen.loss_nats, seen.rewired_loss_nats)
-    lower = seen.loss_nats - seen.rewired_loss_nats
-    if learned < LEARNED_NATS or abs(lower) < LOWER * max(learned, 1.0):
-        return None
-    if lower < 0:
+    if share < 0:
         return []
     wired = wired_like(patient.stacks[0])
     other = "Post-LN" if wired == "Pre-LN" else "Pre-LN"
     fault = Fault(
-        severity=Severity.ERROR if lower >= MUCH_LOWER * max(learned, 1.0) else Severity.WARNING,
+        severity=Severity.ERROR if share >= MUCH_LOWER else Severity.WARNING,
         where=patient.stacks[0].name,
         message=f"wired as {wired}, but trained as {other}: on this batch the loss is "
         f"{seen.loss_nats:.2f} nats a token, and {seen.rewired_loss_nats:.2f} with the same "

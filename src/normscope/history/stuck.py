@@ -1,0 +1,174 @@
+"""What to do about a training that is flat before it learned: three ways on, in the order in which
+they are the least work, and the comparison that decides between them.
+"""
+
+import math
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..doctor.result import Advice, Record
+from ..optim import OPTIMIZERS
+from ..report.words import counted, learning_rate
+from .record import History
+
+_LOWER = 3.0
+"""By what the rate is divided that is tried beside the own one: half an order of magnitude."""
+_DEFAULT = "adam"
+_OTHERS = frozenset(OPTIMIZERS) - {_DEFAULT}
+"""What `compare` trains with where nothing is said, and what it can train with beside it."""
+_LADDER = "1e-4:3e-3:4"
+"""Rates that are tried where neither the log nor the model names one."""
+_USUAL_WARMUP = 4_000
+"""Updates, as Post-LN was first trained (Vaswani et al. 2017, section 5.3)."""
+_LONGEST = 10_000
+"""Updates of a run of the comparison, where the log has as many: a training that is flat from its
+beginning shows it long before."""
+_FREE = "pre-ln"
+"""The placement with a path around the norms that is offered where every sum is normed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaysOn:
+    """What may end a flat stretch. None of it is sure."""
+
+    rate: float | None
+    """The training's own peak; None where neither the log nor the user says it."""
+    other_rate: float | None
+    """A lower one, or the usual one where the own may be too low; None where no rate is known at
+    all."""
+    rate_is_low: bool
+    """Whether the own one is below the usual range, and the loss has not even come down to a
+    level."""
+    warmup_updates: int
+    """The training's own; 0 where the log does not say."""
+    longer_warmup_updates: int
+    to: str
+    """The placement to try; "" where every sum leaves a path around the norms already."""
+    updates: int
+    """Of each run of the comparison."""
+    optimizer: str
+    compared: str
+    """The user's model, as a shell reads it; "" where `compare` cannot take it as it is."""
+
+    @classmethod
+    def of(
+        cls,
+        history: History,
+        diagnosis: Record,
+        *,
+        rate: float | None,
+        warmup_updates: int | None,
+        fell: bool,
+    ) -> "WaysOn":
+        """rate, warmup_updates: of the log; None where it has no rate. fell: whether the loss came
+        down to the level at which it is flat: a rate that is too low would not have brought it
+        there."""
+        advice = diagnosis.advice
+        own = rate if rate is not None or advice is None else advice.wanted_rate
+        low = not fell and _is_low(own, advice)
+        half = math.ceil(history.last_update / 2)
+        if warmup_updates is None and advice is not None:
+            warmup_updates = advice.wanted_warmup_updates
+        warmup = warmup_updates or 0
+        longer = max(2 * warmup, min(_USUAL_WARMUP, half))
+        return cls(
+            rate=own,
+            other_rate=_usual(advice) if low or own is None else _lower(own, advice),
+            rate_is_low=low,
+            warmup_updates=warmup,
+            longer_warmup_updates=longer,
+            to=_FREE if has_normed_stack(diagnosis) else "",
+            updates=max(2 * longer, min(_LONGEST, history.last_update)),
+            optimizer="adam" if advice is None else advice.optimizer,
+            compared=diagnosis.compared,
+        )
+
+    @property
+    def words(self) -> str:
+        """The ways in a sentence, the least work first, and that none of them is sure."""
+        rate = "with the usual rate" if self.rate_is_low else "with a lower rate"
+        if self.other_rate is not None:
+            instead = "" if self.rate is None else f" instead of {learning_rate(self.rate)}"
+            rate += f" ({learning_rate(self.other_rate, 2)}{instead})"
+        own = f" instead of {self.warmup_updates:,}" if self.warmup_updates else ""
+        warmup = f"with a longer warm-up ({counted(self.longer_warmup_updates, 'update')}{own})"
+        ways = [rate, warmup]
+        if self.to:
+            ways.append(f"under another placement (`{self.transplant}`)")
+        asked = f"train anew {', '.join(ways[:-1])} or {ways[-1]}"
+        decides = "which of them helps is not known: the command below decides"
+        if self.optimizer not in OPTIMIZERS:
+            decides += f", with {_DEFAULT} in the place of {self.optimizer}, which it does not have"
+        return f"{asked}; {decides}"
+
+    @property
+    def rate_words(self) -> str:
+        """Which other rate is tried, and why that one."""
+        if self.other_rate is None:
+            return "neither the log nor the model says what it was and what is usual"
+        shown = learning_rate(self.other_rate, 2)
+        if self.rate is not None and self.other_rate == self.rate / _LOWER:
+            return f"{shown}: a third of yours"
+        return f"{shown}: the usual rate of such a model"
+
+    @property
+    def warmup_words(self) -> str:
+        """Which longer warm-up is tried, and why that one."""
+        shown = counted(self.longer_warmup_updates, "update")
+        if self.longer_warmup_updates == 2 * self.warmup_updates:
+            return f"{shown}: twice yours; not tested"
+        return (
+            f"{shown}: half of this log, {_USUAL_WARMUP:,} at most, which Post-LN was first "
+            "trained with (Vaswani et al. 2017); not tested"
+        )
+
+    @property
+    def transplant(self) -> str:
+        """The command that moves the model."""
+        model, name = "MODEL", "FOLDER"
+        if self.compared:
+            (target,) = shlex.split(self.compared)
+            file = Path(target.rpartition(":")[0])
+            model, name = self.compared, shlex.quote(f"{file.stem}_{self.to.replace('-', '_')}")
+        return f"normscope transplant {model} --to {self.to} --out {name}"
+
+    @property
+    def command(self) -> str:
+        """What trains all of them side by side, the training's own values among them."""
+        rates = _LADDER
+        if self.other_rate is not None:
+            own = _LOWER * self.other_rate if self.rate is None else self.rate
+            rates = f"{learning_rate(self.other_rate, 2)},{learning_rate(own)}"
+        words = [
+            f"normscope compare {self.compared or 'FILE.py:build'}",
+            f"--placements {','.join(filter(None, ('own', self.to)))}",
+            f"--optimizers {self.optimizer}" if self.optimizer in _OTHERS else "",
+            f"--peak-lr {rates}",
+            f"--warmup-updates {self.warmup_updates},{self.longer_warmup_updates}",
+            f"--set train.duration={self.updates}",
+        ]
+        return " ".join(filter(None, words))
+
+
+def _usual(advice: Advice | None) -> float | None:
+    return None if advice is None else advice.best_rate
+
+
+def _lower(own: float, advice: Advice | None) -> float:
+    """A third of the own rate, or the usual one where that is lower."""
+    usual = _usual(advice)
+    return own / _LOWER if usual is None else min(usual, own / _LOWER)
+
+
+def _is_low(own: float | None, advice: Advice | None) -> bool:
+    span = None if advice is None else advice.best_interval
+    return own is not None and span is not None and own < span.low
+
+
+def has_normed_stack(diagnosis: Record) -> bool:
+    """Whether some stack leaves no path around its norms: every sum of it is normed."""
+    return any(
+        one.sublayers and all(part.formula.sum_is_normed for part in one.sublayers)
+        for one in diagnosis.stacks
+    )

@@ -1,0 +1,1 @@
+"""The size of the hidden state over depth, predicted and as drawn."""
