@@ -369,7 +369,7 @@ def build(how=""):
             "bad",
             "Model gives NaN on this batch, in 448 of 448 entries: nothing can be proven on it",
         ),
-        ("exit", "Model cannot be looked at: the forward pass raised SystemExit: 0"),
+        ("exit", "code that NormScope ran ended the program: SystemExit: 0"),
     ],
 )
 def test_the_verb_ends_with_2_one_line_and_no_folder(

@@ -4,8 +4,9 @@ with.
 The search finds hypothesis for hypothesis what fairseq 0.12.2's `SequenceGenerator` finds.
 """
 
-# S = sentences still searched, R = rows (beams) of a sentence, C = candidates of a sentence, V =
-# vocabulary, T = length B = samples, V = vocabulary
+# In the beam search: S = sentences still searched, R = rows (beams) of a sentence, C = candidates
+# of a sentence, V = vocabulary, T = length.
+# In sampling: B = samples, V = vocabulary.
 
 import sys
 from collections.abc import Sequence

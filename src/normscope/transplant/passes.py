@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..doctor.trace.forward import Inputs, call_with, tensors_in
-from ..errors import UserError, in_one_line
+from ..errors import UserError, in_one_line, no_end
 from ..measure.unchanged import left_unchanged, looked_at
 from .following import TransplantRefused
 
@@ -73,10 +73,11 @@ class Passes:
 
     def _run(self) -> Any:
         try:
-            return call_with(self.model, self.inputs)
+            with no_end():
+                return call_with(self.model, self.inputs)
         except UserError:  # says already what to do
             raise
-        except (Exception, SystemExit) as error:
+        except Exception as error:
             if self.is_placed:
                 said = "the transplanted model cannot be run:"
             else:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..doctor.observe.examine import examined_for_drawing
 from ..doctor.trace.forward import Inputs, joined
-from ..errors import in_one_line
+from ..errors import in_one_line, no_end
 from ..model.stack import make_norm
 from ..placement import Placement
 from ..placement.reading import read
@@ -58,17 +58,11 @@ def transplant(
             "the model is transplanted already: call untransplant(model) first, or give the model "
             "that it was made of"
         )
-    try:
-        with ExitStack() as undo:
-            operation = _Operation(model, target, inputs, stack, undo)
-            done = operation.done(initialise, trained, fill)
-            undo.pop_all()  # nothing has failed: it stays
-            return done
-    except SystemExit as error:
-        raise TransplantRefused(
-            f"{type(model).__name__} ends the program in its forward pass ({in_one_line(error)}): "
-            "take the exit out, or raise an error in its place"
-        ) from error
+    with no_end(), ExitStack() as undo:
+        operation = _Operation(model, target, inputs, stack, undo)
+        done = operation.done(initialise, trained, fill)
+        undo.pop_all()  # nothing has failed: it stays
+        return done
 
 
 class _Operation:
