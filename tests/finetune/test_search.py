@@ -11,6 +11,7 @@ import pytest
 
 import normscope
 from labelled_toy import lines, write
+from normscope.api.finetuning import default_folder
 from normscope.errors import UserError
 from normscope.finetune import pool
 from normscope.finetune.cells import SearchSpace
@@ -261,3 +262,9 @@ def test_python_offers_the_same(run: Path, files: Files, tmp_path: Path) -> None
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(normscope.UserError, match="must be one of paper, small, none"):
         normscope.finetune(run, *files, search="large")
+
+
+def test_tasks_whose_files_have_one_name_lie_in_folders_of_their_own(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "bert"
+    found = [default_folder(run, tmp_path / task / "train.tsv.gz") for task in ("mrpc", "rte")]
+    assert found == [run.with_name(f"bert-finetune-{task}-train") for task in ("mrpc", "rte")]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..finetune import search as searching
-from ..finetune.cells import search_space
+from ..finetune.cells import SearchSpace, search_space
 from ..finetune.opened import FineTuningConfig
 from ..finetune.page import accuracy_panels
 from ..finetune.summary import TunedSetting
@@ -97,11 +97,11 @@ def finetune(
     processes: trainings at a time; 0 for one on each core, or one on a device. More than one are
     processes of their own, for which a script needs `if __name__ == "__main__":`.
 
-    out: folder of the search. By default RUN-finetune-TRAIN. trust: run the Python files that the
-    run names. watch: called with a stage, how many of its updates are done, and how many there are.
+    out: folder of the search. By default RUN-finetune-FOLDER-TRAIN, after the file to train on and
+    its folder. trust: run the Python files that the run names. watch: called with a stage, how many
+    of its updates are done, and how many there are.
 
-    Trainings that are finished in `out` are not made again. Raises UserError before anything is
-    trained for what does not fit.
+    Finished trainings in `out` are not made again. Raises UserError before anything is trained.
     """
     config = FineTuningConfig(
         start=Path(run),
@@ -116,6 +116,27 @@ def finetune(
         trust=trust,
     )
     space = search_space(search, batch_sizes=batch_sizes, rates=rates, epochs=epochs)
+    return _searched(config, out, space, seeds=seeds, processes=processes, watch=watch)
+
+
+def default_folder(run: Path, train: Path) -> Path:
+    """Where a search lies of which nobody says it.
+
+    GLUE's files have the same name in every task, so that their folder is in it too.
+    """
+    run, train = run.resolve(), train.absolute()
+    return run.with_name(f"{run.name}-finetune-{train.parent.name}-{train.name.partition('.')[0]}")
+
+
+def _searched(
+    config: FineTuningConfig,
+    out: str | Path | None,
+    space: SearchSpace,
+    *,
+    seeds: int,
+    processes: int,
+    watch: Callable[[str, int, int], None],
+) -> FineTuning:
     folder = default_folder(config.start, config.train) if out is None else Path(out)
     options = searching.SearchOptions(
         space=space,
@@ -125,11 +146,6 @@ def finetune(
         watch=watch,
     )
     return _finetuning_of(searching.search(config, folder, options))
-
-
-def default_folder(run: Path, train: Path) -> Path:
-    """Where a search lies of which nobody says it."""
-    return run.resolve().with_name(f"{run.resolve().name}-finetune-{train.name.partition('.')[0]}")
 
 
 def _finetuning_of(found: searching.FoundSetting) -> FineTuning:

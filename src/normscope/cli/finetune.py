@@ -5,7 +5,7 @@ best setting.
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from .compare import numbers
 from .console import StageDisplay, note, stderr, tell
 from .options import described_by
 from .shared import Imports, Trust, resumable
+
+if TYPE_CHECKING:
+    from ..finetune.cells import SearchSpace
+    from ..finetune.opened import FineTuningConfig
 
 _SHOWN = "Separated by commas."
 
@@ -56,9 +60,7 @@ def finetune(
     processes: Trainings at a time; 0 for one on each core, or one on a device.
     """
     from ..api.finetuning import default_folder
-    from ..finetune.cells import search_space
     from ..finetune.opened import FineTuningConfig
-    from ..finetune.search import SearchOptions, search as run_search
 
     config = FineTuningConfig(
         start=run,
@@ -73,23 +75,37 @@ def finetune(
         imports=tuple(map(Path, imports)),
         trust=trust,
     )
-    space = search_space(
+    space = _space(search, batch_sizes, rates, epochs)
+    _search(config, out or default_folder(run, train), space, seeds=seeds, processes=processes)
+
+
+def _space(
+    search: str, batch_sizes: str | None, rates: str | None, epochs: str | None
+) -> "SearchSpace":
+    from ..finetune.cells import search_space
+
+    return search_space(
         search,
         batch_sizes=None if batch_sizes is None else numbers(batch_sizes, int, "batch-sizes"),
         rates=None if rates is None else numbers(rates, float, "rates"),
         epochs=None if epochs is None else numbers(epochs, int, "epochs"),
     )
+
+
+def _search(
+    config: "FineTuningConfig", folder: Path, space: "SearchSpace", *, seeds: int, processes: int
+) -> None:
+    """Trains what the folder lacks, and shows what was found."""
+    from ..finetune.search import SearchOptions, search
+
     with StageDisplay(stderr()) as display:
-        found = run_search(
-            config,
-            out or default_folder(run, train),
-            SearchOptions(
-                space=space,
-                seeds=seeds,
-                processes=processes,
-                command=shlex.join(["normscope", *sys.argv[1:]]),
-                watch=display,
-                say=note,
-            ),
+        options = SearchOptions(
+            space=space,
+            seeds=seeds,
+            processes=processes,
+            command=shlex.join(["normscope", *sys.argv[1:]]),
+            watch=display,
+            say=note,
         )
+        found = search(config, folder, options)
     tell(*found.lines())
