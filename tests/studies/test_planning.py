@@ -95,13 +95,25 @@ def test_hours_are_operations_over_the_speed_and_said_to_be_an_estimate() -> Non
     plan = StudyPlan(stages=[runs(), runs(stage="t", over=1, updates=20, flops=1.8e15)])
     said = plan_lines(plan, speed_of=lambda config: 50e9)
     assert said[0] == (
-        "s: 3 trainings, 30 updates, 6.00e6 tokens, 6e+08 operations a token; 3.6e+15 operations, "
+        "s: 3 trainings, 30 updates, 6.00e6 tokens, 6.00e8 operations a token; 3.60e15 operations, "
         "about 20.0 core-hours"
     )
     assert "1 of them finished" in said[1]
-    assert said[2] == "in all: 50 updates, 5.4e+15 operations, about 30.0 core-hours"
+    assert said[2] == "in all: 50 updates, 5.40e15 operations, about 30.0 core-hours"
     assert said[-1].startswith("an estimate, by 50 billion operations a second")
     assert said[-1].endswith("nothing was trained")
+
+
+def test_less_than_an_hour_is_told_in_minutes_and_nothing_as_nothing() -> None:
+    stages = [
+        runs(stage="minutes", flops=1.8e12),
+        runs(stage="seconds", flops=3e10),
+        runs(stage="over", over=3, updates=0, tokens=0, flops=0),
+    ]
+    said = plan_lines(StudyPlan(stages=stages), speed_of=lambda config: 1e9)
+    assert said[0].endswith("; 1.80e12 operations, about 30 core-minutes")
+    assert said[1].endswith("; 3.00e10 operations, less than a minute of one core")
+    assert said[2] == "over: 3 trainings, 3 of them finished, 0 updates, 0 tokens; nothing is left"
 
 
 def test_hours_of_an_accelerator_are_by_a_stated_speed() -> None:

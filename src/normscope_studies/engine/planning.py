@@ -157,7 +157,7 @@ def plan_lines(
     lines = [_stage_line(one, speed, on_core=on_core) for one in found.stages]
     updates = sum(one.updates for one in found.stages)
     flops = sum(one.flops for one in found.stages)
-    lines.append(f"in all: {updates:,} updates, {_cost(flops, speed, on_core=on_core)}")
+    lines.append(f"in all: {counted(updates, 'update')}, {_cost(flops, speed, on_core=on_core)}")
     if found.ends:
         lines.append(f"not counted: {found.ends}")
     how = (
@@ -175,14 +175,24 @@ def _stage_line(one: PlannedRuns, speed: float, *, on_core: bool) -> str:
     parts = [counted(one.runs, "training")]
     if one.over:
         parts.append(f"{one.over} of them finished")
-    parts.append(f"{one.updates:,} updates")
+    parts.append(counted(one.updates, "update"))
     if not math.isnan(one.tokens):
         parts.append(f"{significant(one.tokens, 3)} tokens")
         if one.tokens:
-            parts.append(f"{one.flops / one.tokens:.3g} operations a token")
+            parts.append(f"{significant(one.flops / one.tokens, 3)} operations a token")
     return f"{one.stage}: {', '.join(parts)}; {_cost(one.flops, speed, on_core=on_core)}"
 
 
 def _cost(flops: float, speed: float, *, on_core: bool) -> str:
-    hours = significant(flops / speed / 3600, 3)
-    return f"{flops:.3g} operations, about {hours} {'core' if on_core else 'accelerator'}-hours"
+    """Operations, and the time that one core or one accelerator takes for them."""
+    if not flops:
+        return "nothing is left"
+    unit = "core" if on_core else "accelerator"
+    minutes = flops / speed / 60
+    if minutes < 1:
+        time_taken = f"less than a minute of one {unit}"
+    elif minutes < 60:
+        time_taken = f"about {significant(minutes, 2)} {unit}-minutes"
+    else:
+        time_taken = f"about {significant(minutes / 60, 3)} {unit}-hours"
+    return f"{significant(flops, 3)} operations, {time_taken}"

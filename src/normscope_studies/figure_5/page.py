@@ -9,6 +9,7 @@ from typing import Any
 from normscope.data.opening import open_documents
 from normscope.finetune.summary import RowsMean
 from normscope.report.chart import Panel, Series
+from normscope.report.words import counted
 
 from ..engine.estimates import plain_estimate
 from ..engine.ladders import in_words, machines
@@ -332,12 +333,13 @@ def conditions(
 def _tuned_words(config: Figure5Config) -> str:
     batches = " or ".join(map(str, config.tune_batch_sizes))
     rates = " or ".join(f"{rate:g}" for rate in config.tune_rates)
-    epochs = " or ".join(map(str, config.tune_epochs))
+    *fewer, most = config.tune_epochs
+    epochs = " or ".join([*map(str, fewer), counted(most, "epoch")])
     checkpoints = " and ".join(f"{update:,}" for update in config.tuned_updates)
     return (
         f"checkpoints after {checkpoints} updates of the paper's two arms, every seed; "
-        f"{config.tune_seeds} seeds of fine-tuning each; batch {batches}, rate {rates}, {epochs} "
-        f"epochs, sequences of up to {config.sequence_length} tokens, dropout "
+        f"{config.tune_seeds} seeds of fine-tuning each; batch {batches}, rate {rates}, {epochs}, "
+        f"sequences of up to {config.sequence_length} tokens, dropout "
         f"{config.tune_dropout:g}; the setting is chosen for each arm and task by the accuracy of "
         "the first seed on the same development set, at the last checkpoint; intervals are of "
         "95 %, Student's t over seeds and a paired bootstrap over dev pairs"
