@@ -155,6 +155,7 @@ def test_the_report_draws_the_majority_class_and_holds_every_number(
     assert data["start"]["words"] == "placement b2t, update 2"
     assert (data["labels"], data["majority_label"]) == (["other", "same"], "same")
     assert "normscope finetune x" in html
+    assert f"trained on {tmp_path.name}/train.tsv and judged on" in " ".join(html.split())
     for accuracy in accuracies:
         assert f"{accuracy:.4f}" in html
     said = " ".join(found.lines())

@@ -144,9 +144,14 @@ def _subtitle(opened: OpenedSearch) -> str:
     kind = "pairs of sentences" if 1 in data.train.segments_T[0] else "sentences"
     return (
         f"How often does an encoder ({opened.start.words}) tell {kind} apart, trained on "
-        f"{opened.config.train.name} and judged on the {len(data.dev):,} rows of "
-        f"{opened.config.dev.name}?"
+        f"{_with_folder(opened.config.train)} and judged on the {len(data.dev):,} rows of "
+        f"{_with_folder(opened.config.dev)}?"
     )
+
+
+def _with_folder(file: Path) -> str:
+    """A file's name behind that of its folder: GLUE's are all train.tsv and dev.tsv."""
+    return "/".join(file.absolute().parts[-2:])
 
 
 def _verdict(tuned: TunedSetting) -> TonedWords:
