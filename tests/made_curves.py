@@ -5,7 +5,7 @@ beforehand.
 import random
 from collections.abc import Mapping
 
-from normscope_studies.translation.config import TranslationArm
+from normscope_studies.translation.arms import TranslationArm
 from normscope_studies.translation.runs import Trained, _TranslationCurve
 
 UNIGRAM = 6.0

@@ -13,7 +13,7 @@ from .engine.estimates import estimate, with_interval
 from .engine.judging import Answer, between
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
-from .translation.config import OPTIMIZERS, TranslationArm
+from .translation.arms import OPTIMIZERS, TranslationArm
 from .translation.figure_2 import PAPERS_SCHEDULE, SCALES, Figure2Config, RateGroup
 from .translation.page import answer, epochs_figure, plain, rates_figure, with_caveat
 from .translation.runs import Trained, less

@@ -16,7 +16,7 @@ from .engine.estimates import estimate, with_interval
 from .engine.judging import Answer
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
-from .translation.config import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
+from .translation.arms import DE_EN, EN_DE, PLACEMENTS, POST, PRE, TranslationArm
 from .translation.figure_4 import PAPER_S, SCALES, TITLES, Figure4Config, Pairing
 from .translation.page import answer, epochs_figure, plain, rates_figure, with_caveat
 from .translation.runs import Trained, less, sooner

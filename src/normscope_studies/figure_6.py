@@ -13,15 +13,8 @@ from .engine.claims import claim
 from .engine.estimates import plain_estimate
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
-from .translation.config import (
-    ADAM_LRS,
-    PAPER_ADAM_LRS,
-    RunsConfig,
-    TranslationArm,
-    controlled,
-    coupled,
-    figure_scales,
-)
+from .translation.arms import TranslationArm, controlled, coupled
+from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, figure_scales
 from .translation.page import answer, epochs_figure, with_caveat
 from .translation.runs import Trained, less
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from normscope.cli import doctor, main
+from normscope.cli import doctor_options, main
 from normscope.cli.main import command_line
 from normscope.cli.shared import VERBS, refuse_unwritable
 from normscope.doctor.result import Severity
@@ -89,7 +89,7 @@ for line in sys.stdin:
 
 def test_version_and_help_answer_without_what_is_slow_to_import() -> None:
     """Help of the doctor, which comes first, needs no other verb's file: console, main, options,
-    shared and its own.
+    shared and its own three.
     """
     lines = [
         "doctor --help",
@@ -105,7 +105,7 @@ def test_version_and_help_answer_without_what_is_slow_to_import() -> None:
         check=True,
     )
     imported = done.stderr.splitlines()
-    assert imported[0] == "5"
+    assert imported[0] == "7"
     assert [line for line in imported if not line.isdigit()] == []
     assert len(imported) == len(lines)
 
@@ -270,4 +270,4 @@ def test_a_folder_without_permission_is_refused_before_the_work(
 
 
 def test_what_the_command_line_takes_for_the_librarys_is_its_own() -> None:
-    assert tuple(Severity) == doctor._SEVERITIES
+    assert tuple(Severity) == doctor_options.SEVERITIES

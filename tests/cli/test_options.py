@@ -4,6 +4,7 @@ tests.
 
 import importlib.util
 import inspect
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from typer.main import get_command
 
 import normscope
 from normscope.cli.main import command_line
-from normscope.cli.options import described_by, explanations, parameters_of
+from normscope.cli.options import described_by, explanations, help_of, parameters_of, taking
 from normscope.data.documents.prepare import DocumentsConfig
 from normscope.data.parallel.preparation import PrepareConfig
 
@@ -121,3 +122,43 @@ def test_own_help_stays_and_an_option_without_any_is_refused() -> None:
 
     with pytest.raises(LookupError, match="defines no absent"):
         parameters_of(ROOT / "src/normscope/api/comparison.py", "absent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Many:
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="What to read.")] = field(
+        default_factory=list
+    )
+    seeds: Annotated[int, typer.Option(help="How many.")] = 2
+    rate: Annotated[float, typer.Option(help="Of learning.")]
+
+
+def test_a_verb_takes_the_fields_of_a_dataclass_as_one_value() -> None:
+    """From the words of a command line, as typer reads them."""
+    given = []
+
+    @taking(_Many)
+    def verb(many: _Many) -> None:
+        """Do it."""
+        given.append(many)
+
+    app = typer.Typer()
+    app.command()(verb)
+    command: Any = get_command(app)
+    assert command.help == "Do it."
+    for words in (["a", "b", "--rate", "3", "--seeds", "5"], ["--rate", "3"]):
+        command(words, standalone_mode=False)
+    assert given == [
+        _Many(files=["a", "b"], seeds=5, rate=3.0),
+        _Many(files=[], seeds=2, rate=3.0),
+    ]
+    assert given[0].files is not given[1].files
+    with pytest.raises(Exception, match="Missing parameter: rate"):
+        command([], standalone_mode=False)
+
+
+def test_an_explanation_that_begins_with_a_value_stays_as_it_is_typed() -> None:
+    """`package.module:function`, beside a word that begins a sentence."""
+    found = parameters_of(ROOT / "src/normscope/cli/doctor_options.py", "DoctorOptions")
+    assert help_of(found["target"], []).startswith("package.module:function or file.py:function")
+    assert help_of(found["seed"], []).startswith("Seed of initial weights")

@@ -16,8 +16,9 @@ from doctor.rules import WIRING
 from doctor.test_lint_numbers import check, seen
 from doctor.wired import WIDTH, Block, Model, Stack, patient, post, pre
 from normscope.doctor.lint.checks.placements import _other_shapes
-from normscope.doctor.lint.checks.sums import _beside_what_rests, _cut
+from normscope.doctor.lint.checks.sums import _cut
 from normscope.doctor.lint.checks.training import _correlation
+from normscope.doctor.lint.checks.unused import _beside_what_rests
 from normscope.doctor.lint.checks.wiring import _one_kind_bare
 from normscope.doctor.measured import OutputMatrix, Table
 from normscope.placement import StackShape

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from normscope.errors import UserError
-from normscope.history.record import STEPS, history_of
+from normscope.history.names import history_of
+from normscope.history.readers import STEPS
 from normscope.targets.logs import history_at
 
 LOSSES = [4.0, 3.5, 3.25, 3.0]

@@ -11,7 +11,8 @@ from normscope.doctor.result import Severity
 from normscope.history.episodes import Episode, EpisodeKind, episodes
 from normscope.history.explain import explain
 from normscope.history.joined import lasting
-from normscope.history.record import History, LoggedSeries, TrainingRecipe, history_of
+from normscope.history.names import history_of
+from normscope.history.record import History, LoggedSeries, TrainingRecipe
 from normscope.history.signs import OUTSIDE, signs
 
 UPDATES = tuple(range(1, 401))

@@ -13,7 +13,7 @@ import normscope
 from normscope.catalogue.details import details
 from normscope.catalogue.rows import sized
 from normscope.catalogue.wiring_svg import diagram
-from normscope.cli.doctor import _as_text
+from normscope.cli.doctor_output import as_text
 from normscope.doctor.report.card import badge
 from normscope.doctor.report.page import render_doctor
 from normscope.errors import UserError
@@ -54,7 +54,7 @@ def written(name: str, folder: Path) -> bytes:
         "CHART": lambda: normscope.predict("pre-ln", blocks=2).svg(),
         "BADGE": lambda: badge(unknown()),
         "WIRING": _wiring,
-        "DIAGNOSIS": lambda: _as_text(unknown().to_json()),
+        "DIAGNOSIS": lambda: as_text(unknown().to_json()),
         "RESULTS": lambda: (RESULTS / "demo/results.json").read_text(encoding="utf-8"),
         "CLAIMS": lambda: (RESULTS / "paper/claims.md").read_text(encoding="utf-8"),
         "LOCK": lambda: _lock(folder),

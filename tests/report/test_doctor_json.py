@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import normscope
-from normscope.cli.doctor import _as_text
+from normscope.cli.doctor_output import as_text
 from normscope.doctor.result import Finding, Severity, verdict_of, worst_of
 from report.diagnoses import (
     BETAS,
@@ -69,7 +69,7 @@ def test_every_object_fits_the_schema_which_names_every_key_and_no_other() -> No
     checked = jsonschema.Draft202012Validator(SCHEMA)
     checked.check_schema(SCHEMA)
     for build in EXAMPLES.values():
-        written = json.loads(_as_text(build().to_json()))
+        written = json.loads(as_text(build().to_json()))
         checked.validate(written)
         for place in (written, written["measured"], *written["findings"], *written["stacks"]):
             gone, value = place.popitem()
@@ -78,7 +78,7 @@ def test_every_object_fits_the_schema_which_names_every_key_and_no_other() -> No
             place["more"] = 1
             assert not checked.is_valid(written), f"with more beside {gone}"
             del place["more"]
-    checked.validate(json.loads(_as_text({"history": {}})))
+    checked.validate(json.loads(as_text({"history": {}})))
     assert not checked.is_valid({"normscope": "0.1.0", "schema": 2})
     assert not checked.is_valid({**written, "schema": 1})
 

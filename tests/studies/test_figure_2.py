@@ -18,7 +18,7 @@ from normscope_studies.engine.judging import between
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_2 import STUDY, claims, figures, shares_of
-from normscope_studies.translation.config import TranslationArm
+from normscope_studies.translation.arms import TranslationArm
 from normscope_studies.translation.figure_2 import SCALES, Figure2Config, RateGroup
 from normscope_studies.translation.runs import Trained, trained
 

@@ -19,7 +19,7 @@ from normscope_studies.engine.judging import between
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_4 import STUDY, best_arms, claims, effects, figures
-from normscope_studies.translation.config import POST, PRE, TranslationArm
+from normscope_studies.translation.arms import POST, PRE, TranslationArm
 from normscope_studies.translation.figure_4 import SCALES, Figure4Config
 from normscope_studies.translation.runs import Trained, sooner
 

@@ -25,14 +25,14 @@ from normscope_studies.engine import ladders
 from normscope_studies.engine.ladders import train_all
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.figure_6 import SCALES as FIGURE_6, _Figure6Config
-from normscope_studies.translation.config import (
-    RunsConfig,
+from normscope_studies.translation.arms import (
     TranslationArm,
     controlled,
     coupled,
     of_equal_sum,
     peak_of_equal_sum,
 )
+from normscope_studies.translation.config import RunsConfig
 from normscope_studies.translation.figure_2 import SCALES as FIGURE_2
 from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import scaling

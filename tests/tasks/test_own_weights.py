@@ -11,7 +11,7 @@ import torch
 import in_process
 import normscope
 from normscope.compare import pool
-from normscope.compare.conclusion import facts_of_weights
+from normscope.compare.facts import facts_of_weights
 from normscope.runs.config import load
 from normscope.tasks.protocol import StartingWeights
 from normscope.tasks.registry import task_of

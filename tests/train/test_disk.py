@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from normscope import files
 from normscope.adapters.tensorboard import TensorBoardLog
 from normscope.errors import UserError
-from normscope.files import UNFINISHED, disk_errors, whole_folder, write_atomically
+from normscope.files import UNFINISHED, clearing, disk_errors, whole_folder, write_atomically
 from normscope.runs import run
 from normscope.runs.trained import load_run
 from normscope.train import checkpoint
@@ -183,7 +182,7 @@ def test_what_a_checkpoint_counts_on_is_on_disk_before_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A power cut keeps of a folder the names that it had when it was last synchronised."""
-    run_folder, fsync, unlink = tmp_path / "a/b/run", os.fsync, files._unlink
+    run_folder, fsync, unlink = tmp_path / "a/b/run", os.fsync, clearing._unlink
     kept, seen = dict[Path, set[str]](), list[int]()
 
     def synchronise(descriptor: int) -> None:
@@ -214,7 +213,7 @@ def test_what_a_checkpoint_counts_on_is_on_disk_before_it_is(
         unlink(path, listed)
 
     monkeypatch.setattr(os, "fsync", synchronise)
-    monkeypatch.setattr(files, "_unlink", remove)
+    monkeypatch.setattr(clearing, "_unlink", remove)
     run.train_run(
         tiny(*SHORT, "train.duration=3", "train.checkpoint_every=1", "train.keep_checkpoints=1"),
         run_folder,

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..doctor.trace.forward import Inputs
 from ..errors import installation
-from ..history.record import recipe_values
+from ..history.names import recipe_values
 from ..monitor.loop import LoopMonitor
 
 

@@ -7,7 +7,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..history.record import History, history_of, numbers_in, of_steps
+from ..history.names import history_of, numbers_in
+from ..history.readers import of_steps
+from ..history.record import History
 from ..limits.reading import parse_json
 
 _MAGIC, _HEADER_BYTES = b":W&B", 7

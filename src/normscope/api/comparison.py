@@ -17,6 +17,7 @@ from ..report.words import broken
 from ..settings.files import GivenConfig, given_config
 from ..settings.tables import as_table, flat
 from ..settings.validation import checked
+from ..tasks.run_config import RunConfig
 from ..train import StopRule
 from .runs import Configuration, Run, configuration
 
@@ -147,9 +148,7 @@ def compare(
     what does not fit, and `normscope.train.Interrupted` after Ctrl-C, when runs and report are
     saved.
     """
-    given = _given(config)
-    base = configuration(given, settings)
-    places = {**given.places, **{key.replace("__", "."): "a keyword" for key in settings}}
+    base, places = _base(config, settings)
     grid, defaults = grid_of(
         base,
         places,
@@ -160,16 +159,42 @@ def compare(
         optimizers=_several(optimizers, str),
         seeds=seeds,
     )
-    name = Path(config).stem if isinstance(config, str | Path) else "default"
-    folder = Path("runs") / f"compare-{name}" if out is None else Path(out)
-    cells = grid.cells(base, folder)
-    _refuse_unknown_to_other_processes(cells)
+    folder = _usual_folder(config) if out is None else Path(out)
     options = PoolOptions(
         command=f"normscope.compare(…, out={str(folder)!r})",
         processes=processes,
         stop_when=StopRule.of(stop_when),
         watch=watch,
     )
+    return _trained(grid.cells(base, folder), folder, options, evaluate, title, defaults)
+
+
+def _base(
+    config: Configuration, settings: Mapping[str, Any]
+) -> tuple[RunConfig, Mapping[str, str]]:
+    """What all runs have in common, and what sets each key that is not left to its default."""
+    given = _given(config)
+    places = dict(given.places)
+    for key in settings:
+        places[key.replace("__", ".")] = "a keyword"
+    return configuration(given, settings), places
+
+
+def _usual_folder(config: Configuration) -> Path:
+    name = Path(config).stem if isinstance(config, str | Path) else "default"
+    return Path("runs") / f"compare-{name}"
+
+
+def _trained(
+    cells: list[Cell],
+    folder: Path,
+    options: PoolOptions,
+    evaluate: str | None,
+    title: str | None,
+    defaults: Sequence[str],
+) -> Comparison:
+    """Runs the comparison, and says what it came to."""
+    _refuse_unknown_to_other_processes(cells)
     done = run_comparison(cells, folder, options, evaluate=evaluate, title=title, defaults=defaults)
     if done.stopped is not None:
         raise done.stopped

@@ -156,9 +156,8 @@ def transplant(
     if folder is None:
         named(to)
     before = {id(parameter) for parameter in model.parameters()}
-    held = [one for group in optimizer.param_groups for one in group["params"]] if optimizer else []
-    if any(id(one) not in before for one in held):
-        raise ValueError("optimizer holds parameters that the model does not have")
+    if optimizer is not None:
+        _refuse_others(optimizer, before)
     if inputs is None:
         inputs, _ = sampled(model, SampleSettings(tokens=16, sequences=2, seed=0))
     if folder is not None:
@@ -174,13 +173,24 @@ def transplant(
             trained="its optimizer has taken steps" if known else "",
         )
     if optimizer is not None:
-        added = [one for one in model.parameters() if id(one) not in before]
-        if added:
-            optimizer.add_param_group({**optimizer.param_groups[0], "params": added})
         done: Any = model.transplanted
+        _take_up(optimizer, [one for one in model.parameters() if id(one) not in before])
         if folder is not None or done.initialise == "draw":
             optimizer.state.clear()
     return model
+
+
+def _refuse_others(optimizer: Optimizer, known: Collection[int]) -> None:
+    """Raise ValueError where an optimiser holds other parameters than these, by their `id`."""
+    held = [one for group in optimizer.param_groups for one in group["params"]]
+    if any(id(one) not in known for one in held):
+        raise ValueError("optimizer holds parameters that the model does not have")
+
+
+def _take_up(optimizer: Optimizer, added: list[nn.Parameter]) -> None:
+    """Has an optimiser train what the placement added, with the settings of its first group."""
+    if added:
+        optimizer.add_param_group({**optimizer.param_groups[0], "params": added})
 
 
 @checked

@@ -6,6 +6,7 @@ import math
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -17,7 +18,7 @@ from ..settings.files import is_run
 from . import shared
 from .console import note, stderr, tell_commands
 from .display import GridDisplay, end_of, print_summary
-from .options import described_by
+from .options import described_by, taking
 
 if TYPE_CHECKING:
     from ..compare.grid import Cell
@@ -27,37 +28,42 @@ _DIGITS = 3
 """Significant digits of the values between a grid's ends: what is written is what is trained."""
 
 
-@described_by(shared.COMPARE)
-@shared.resumable()
-def compare(
-    config: shared.ConfigFile = None,
-    *,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CompareOptions:
+    """The options of `normscope compare`, with the words of what Python offers."""
+
+    config: shared.ConfigFile = None
     placements: Annotated[
         list[str],
         typer.Option(metavar="NAME,…", autocompletion=shared.complete_placements),
         "With commas or the option repeated; `normscope placements` lists them.",
-    ] = [],  # noqa: B006
+    ] = field(default_factory=list)
     warmup_updates: Annotated[
         str | None, "Separated by commas, or a grid such as 50:800:5, as for --peak-lr."
-    ],
-    arms: Annotated[str | None, typer.Option(metavar="PLACEMENT:WARMUP,…")],
+    ]
+    arms: Annotated[str | None, typer.Option(metavar="PLACEMENT:WARMUP,…")]
     peak_lr: Annotated[
         str | None,
         "Separated by commas, or a grid START:STOP:COUNT with equal steps in the logarithm, such "
         "as 3e-4:3e-1:7.",
-    ],
-    optimizers: Annotated[str | None, "Separated by commas."],
-    seeds: int,
-    out: Path | None,
-    settings: shared.SettingOptions = [],  # noqa: B006
-    imports: shared.Imports = [],  # noqa: B006
-    evaluate: str | None,
-    processes: int,
-    stop_when: shared.StopWhen,
-    dry_run: bool = False,
-    title: str | None,
-    trust: shared.Trust = False,
-) -> None:
+    ]
+    optimizers: Annotated[str | None, "Separated by commas."]
+    seeds: int
+    out: Path | None
+    settings: shared.SettingOptions = field(default_factory=list)
+    imports: shared.Imports = field(default_factory=list)
+    evaluate: str | None
+    processes: int
+    stop_when: shared.StopWhen
+    dry_run: bool = False
+    title: str | None
+    trust: shared.Trust = False
+
+
+@described_by(shared.COMPARE)
+@taking(_CompareOptions)
+@shared.resumable()
+def compare(asked: _CompareOptions) -> None:
     """Train every combination of the listed values and write report.html.
 
     Runs train in processes side by side. After an interruption, run the same command to resume:
@@ -72,33 +78,48 @@ def compare(
 
     dry_run: Write the configurations, print the command that trains each run, and start nothing.
     """
-    given = shared.read_config(config, settings, imports, trust=trust or not dry_run)
-    names = shared.placement_names(placements) if placements else None
+    config = asked.config
+    given = shared.read_config(
+        config, asked.settings, asked.imports, trust=asked.trust or not asked.dry_run
+    )
+    names = shared.placement_names(asked.placements) if asked.placements else None
     from ..compare.grid import grid_of
     from ..tasks.registry import config_of
-    from ..train import StopRule
 
     base = config_of(given.table, source=given.source)
+    warmups, peaks = asked.warmup_updates, asked.peak_lr
     grid, defaults = grid_of(
         base,
         given.places,
         placements=names,
-        warmups_updates=None
-        if warmup_updates is None
-        else numbers(warmup_updates, int, "warmup-updates"),
-        arms=_listed(arms, _placement_and_warmup, "arms"),
-        peak_lrs=None if peak_lr is None else numbers(peak_lr, float, "peak-lr"),
-        optimizers=_listed(optimizers, str, "optimizers"),
-        seeds=seeds,
+        warmups_updates=None if warmups is None else numbers(warmups, int, "warmup-updates"),
+        arms=_listed(asked.arms, _placement_and_warmup, "arms"),
+        peak_lrs=None if peaks is None else numbers(peaks, float, "peak-lr"),
+        optimizers=_listed(asked.optimizers, str, "optimizers"),
+        seeds=asked.seeds,
     )
-    folder = out or Path("runs") / f"compare-{config.stem if config else 'default'}"
-    cells = grid.cells(base, folder, elsewhere=dry_run)
-    if dry_run:
-        from ..compare.compare import prepare
-
-        tell_commands(prepare(cells, folder, StopRule.of(stop_when)))
+    folder = asked.out or Path("runs") / f"compare-{config.stem if config else 'default'}"
+    cells = grid.cells(base, folder, elsewhere=asked.dry_run)
+    if asked.dry_run:
+        _write_down(cells, folder, asked.stop_when)
         return
-    _compare(cells, folder, processes, stop_when, evaluate=evaluate, title=title, defaults=defaults)
+    _compare(
+        cells,
+        folder,
+        asked.processes,
+        asked.stop_when,
+        evaluate=asked.evaluate,
+        title=asked.title,
+        defaults=defaults,
+    )
+
+
+def _write_down(cells: "list[Cell]", folder: Path, stop_when: str | None) -> None:
+    """Writes the configurations, prints the commands, and starts nothing."""
+    from ..compare.compare import prepare
+    from ..train import StopRule
+
+    tell_commands(prepare(cells, folder, StopRule.of(stop_when)))
 
 
 @described_by(shared.COMPARE)

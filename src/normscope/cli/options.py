@@ -19,10 +19,10 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -70,6 +70,46 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
         return verb
 
     return decorated
+
+
+def taking(options: type) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
+    """Has a verb take each field of a dataclass as an option; it is given all of them as one value.
+
+        @dataclass(frozen=True, kw_only=True)
+        class Many:
+            seeds: int = 1
+
+        @taking(Many)
+        def train(many: Many) -> None: ...
+
+    The verb is then called as `train(seeds=3)`.
+    """
+
+    def decorated(verb: Callable[[Any], None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            verb(options(**given))
+
+        called.__name__, called.__doc__ = verb.__name__, verb.__doc__
+        hints = get_type_hints(options, include_extras=True)
+        parameters = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=_default_of(one),
+                annotation=hints[one.name],
+            )
+            for one in fields(options)
+        ]
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return called
+
+    return decorated
+
+
+def _default_of(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is MISSING else field.default
 
 
 @cache
@@ -164,6 +204,6 @@ def help_of(source: _Parameter, notations: Collection[str]) -> str:
     said, by_default, default = source.words.partition("By default ")
     told = " ".join([said.strip(), *notations])
     # A value that is explained is written as it is typed.
-    if not source.as_typed and not re.match(r"\w+:", told):
+    if not source.as_typed and not re.match(r"[\w.]+:", told):
         told = told[:1].upper() + told[1:]
     return f"{told}  [default: {default.removesuffix('.')}]" if by_default else told

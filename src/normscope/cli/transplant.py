@@ -49,26 +49,42 @@ def transplant(
         raise UserError(f"--out {out}: it exists already")
     run_imports(imports)
     (name,) = placement_names([to])
-    from ..placement import named
-    from ..targets import opened
-    from ..transplant.saved import save
-    from ..transplant.surgery import transplant as transplanted
-
     if trust:
         from ..targets.runs import trust_target
 
         trust_target(target)
-    found = opened(target, settings, tokens=16, sequences=2, seed=seed)
+    if keep:
+        initialise = "keep"
+    _transplanted(target, name, out, initialise, stack, settings, seed)
+
+
+def _transplanted(
+    target: str,
+    placement: str,
+    out: Path,
+    initialise: Literal["draw", "keep"] | None,
+    stack: str | None,
+    settings: list[str],
+    seed: int,
+) -> None:
+    """Builds the model, puts it under the placement, and writes the folder."""
     import torch
 
+    from ..placement import named
+    from ..targets import opened
+    from ..transplant.saved import save
+    from ..transplant.surgery import transplant as put_under
+
+    found = opened(target, settings, tokens=16, sequences=2, seed=seed)
+    trained = "" if found.loading is None else f"{target} holds a checkpoint, which was loaded"
     torch.manual_seed(seed)
-    done = transplanted(
+    done = put_under(
         found.model,
-        named(name),
+        named(placement),
         found.inputs,
-        initialise="keep" if keep else initialise,
+        initialise=initialise,
         stack=stack,
-        trained="" if found.loading is None else f"{target} holds a checkpoint, which was loaded",
+        trained=trained,
     )
     save(found.model, out, target=target, settings=settings)
     for line in done.lines():

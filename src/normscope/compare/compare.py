@@ -30,7 +30,7 @@ from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
 from .pool import PoolOptions, at_once, train_all, train_command
-from .state import looked_at
+from .state import CellState, looked_at
 
 _LONG_SECONDS = 1.0
 
@@ -95,24 +95,38 @@ def run_comparison(
         manifests.write_manifest(folder, manifest)
         if defaults:
             options.say(f"not given, so the defaults of compare: {'; '.join(defaults)}")
-        confounded = not_comparable(weights)
-        notes = [*task_of(config).notes(corpus)]
-        notes += [f"not comparable: {confounded}"] if confounded else []
-        for line in (*(f"note: {one}" for one in notes), announcement):
-            options.say(line)
+        for note in _notes(config, corpus, weights):
+            options.say(f"note: {note}")
+        options.say(announcement)
         states, stopped = train_all(cells, updates, options, evaluate)
         failed = {state.cell.name: state.message for state in states if state.status == "failed"}
         manifest = replace(manifest, failed={**manifest.failed, **failed})
         manifests.write_manifest(folder, manifest)
         with disk_errors(f"writing the report into {folder}"):
             page, file = compare(manifests.named_cells(folder, manifest.cells), manifest, folder)
-    problems = [
-        state for state in states if state.message and state.status in ("failed", "finished")
+    return ComparisonResult(
+        page=page, file=file, problems=_problems(states), stopped=stopped, cells=cells
+    )
+
+
+def _notes(
+    config: RunConfig, corpus: AnyCorpus, weights: Mapping[str, StartingWeights]
+) -> list[str]:
+    """What is to be known of the runs before they begin."""
+    notes = [*task_of(config).notes(corpus)]
+    confounded = not_comparable(weights)
+    if confounded:
+        notes.append(f"not comparable: {confounded}")
+    return notes
+
+
+def _problems(states: Sequence[CellState]) -> list[str]:
+    """A line for each run that failed, or whose evaluation did."""
+    return [
+        f"{state.cell.name}: {state.message} (log: {state.cell.log_file})"
+        for state in states
+        if state.message and state.status in ("failed", "finished")
     ]
-    lines = [
-        f"{state.cell.name}: {state.message} (log: {state.cell.log_file})" for state in problems
-    ]
-    return ComparisonResult(page=page, file=file, problems=lines, stopped=stopped, cells=cells)
 
 
 def corpus_of(base: RunConfig, evaluate: str | None) -> AnyCorpus:

@@ -151,21 +151,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     unigram = manifest.corpus.unigram_nats
     by_arm, failed = _by_arm(cells, manifest.failed)
     names = configuration_names(list(by_arm))
-    settings = _settings(list(by_arm))
-    # Beside runs that were given the same placement, `own` is another model with it.
-    given = {arm.placement for arm in by_arm}
-    own_placement = "" if manifest.own_placement in given else manifest.own_placement
-    rows = [
-        JudgedRuns(
-            name=names[arm],
-            placement=arm.placement,
-            named_as=own_placement if issubclass(named(arm.placement), AsBuilt) else "",
-            warmup_updates=arm.warmup_updates,
-            setting=settings[arm],
-            seeds=tuple(_seed_result(cell, record, failed.get(cell.name)) for cell, record in runs),
-        )
-        for arm, runs in by_arm.items()
-    ]
+    rows = _rows(by_arm, failed, names, manifest.own_placement)
     found = judged(rows, unigram)
     ran = [
         curves.EndedRun(arm, result, record)
@@ -212,6 +198,34 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         ],
         environment=_environment(cells),
     )
+
+
+def _rows(
+    by_arm: _RunsOfArms,
+    failed: Mapping[str, str],
+    names: Mapping[Arm, contents.Name],
+    own_placement: str,
+) -> list[JudgedRuns]:
+    """The configurations with their runs, as the verdict reads them.
+
+    failed: what is said of each run that failed. own_placement: of the user's model as its code
+    builds it, where the doctor is sure of one.
+    """
+    settings = _settings(list(by_arm))
+    # Beside runs that were given the same placement, `own` is another model with it.
+    given = {arm.placement for arm in by_arm}
+    told = "" if own_placement in given else own_placement
+    return [
+        JudgedRuns(
+            name=names[arm],
+            placement=arm.placement,
+            named_as=told if issubclass(named(arm.placement), AsBuilt) else "",
+            warmup_updates=arm.warmup_updates,
+            setting=settings[arm],
+            seeds=tuple(_seed_result(cell, record, failed.get(cell.name)) for cell, record in runs),
+        )
+        for arm, runs in by_arm.items()
+    ]
 
 
 def _drawn(ran: Sequence[curves.EndedRun], *, has_rates: bool) -> set[Arm]:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError, user_errors
-from ..history import record
+from ..history import readers
 from ..history.episodes import is_flat
 from ..history.explain import Explanation, explain
-from ..history.record import TRAINER_STATE, History
+from ..history.readers import TRAINER_STATE
+from ..history.record import History
 from ..limits.reading import parse_json
 from ..train import RunFolder
 from .frequencies import Counting
@@ -17,7 +18,7 @@ from .frequencies import Counting
 KINDS = (
     f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer "
     "or the folder around it, TensorBoard's event files or their folder, W&B's "
-    f"{record.WANDB_LINES} or run-ID.wandb, or a .jsonl file whose lines have a step and a loss"
+    f"{readers.WANDB_LINES} or run-ID.wandb, or a .jsonl file whose lines have a step and a loss"
 )
 
 
@@ -80,7 +81,7 @@ def run_history(path: Path) -> History:
     with user_errors(ValueError, said=lambda error: f"{folder.metrics_file}: {error}"):
         # A metrics.jsonl may be all that is left of a run.
         config = folder.config_table() if folder.is_run else {}
-        return record.of_events(str(path), folder.events(), config)
+        return readers.of_events(str(path), folder.events(), config)
 
 
 def _of_folder(path: Path) -> History:
@@ -91,12 +92,12 @@ def _of_folder(path: Path) -> History:
         *sorted(path.glob(f"checkpoint-*/{TRAINER_STATE}"), key=_number, reverse=True),
     ]
     if states:
-        return record.of_trainer_state(states[0])
-    if any(path.glob(f"{record.EVENT_FILES}*")):
-        return record.of_event_files(path)
-    for inside in (path / "files" / record.WANDB_LINES, path / record.WANDB_LINES):
+        return readers.of_trainer_state(states[0])
+    if any(path.glob(f"{readers.EVENT_FILES}*")):
+        return readers.of_event_files(path)
+    for inside in (path / "files" / readers.WANDB_LINES, path / readers.WANDB_LINES):
         if inside.is_file():
-            return record.of_lines(inside)
+            return readers.of_lines(inside)
     if stores := sorted(path.glob("run-*.wandb")):
         return of_datastore(stores[0])
     raise UserError(f"{path} holds no log that can be read: give {KINDS}")
@@ -106,9 +107,9 @@ def _of_file(path: Path) -> History:
     if path.name == "metrics.jsonl" and not _is_of_others(path):
         return run_history(path.parent)
     if path.name == TRAINER_STATE:
-        return record.of_trainer_state(path)
-    if path.name.startswith(record.EVENT_FILES):
-        return record.of_event_files(path)
+        return readers.of_trainer_state(path)
+    if path.name.startswith(readers.EVENT_FILES):
+        return readers.of_event_files(path)
     if path.suffix == ".wandb":
         return of_datastore(path)
     if path.name in ("wandb-summary.json", "output.log"):
@@ -116,9 +117,9 @@ def _of_file(path: Path) -> History:
             f"{path} holds the last values of a run or its output, not its history: give {KINDS}"
         )
     if path.suffix == ".jsonl":
-        return record.of_lines(path)
+        return readers.of_lines(path)
     if path.suffix == ".json":
-        return record.of_trainer_state(path)
+        return readers.of_trainer_state(path)
     raise UserError(f"{path} is no log that can be read: give {KINDS}")
 
 

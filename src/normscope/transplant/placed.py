@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from ..model.placed import PlacedParameters, Schedules
 from ..placement.symbol import ParameterSpec
 from .following import PASSED_OVER, Following, TransplantRefused
-from .program import Part, Program, Run
+from .later import Part
+from .program import Program, Run
 from .seats import Seat
 
 PLACED = "placed"

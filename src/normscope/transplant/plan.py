@@ -8,26 +8,12 @@ from itertools import takewhile
 
 from torch import nn
 
-from ..doctor.find.segments import Segment
-from ..doctor.find.terms import Term, ordered
-from ..doctor.measured import NormUse
 from ..doctor.record import Stack, Sublayer
 from ..placement import Placement, StackShape, SublayerKind, named
 from .following import TransplantRefused
-from .program import Part, Program, UnfitFormula, programs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OldNorm:
-    """A norm of the model that belongs to its old placement."""
-
-    module: str
-    kind: SublayerKind
-    """The sub-layer that it stands at."""
-    role: str
-    """before F, after F, or outer, of the sum."""
-    inner: bool
-    """Whether nothing reads it but F."""
+from .later import Part, UnfitFormula
+from .old_norms import OldNorm, final_norm, is_frozen, norms_of
+from .program import Program, programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +22,7 @@ class BlockPlan:
 
     module: str
     program: Program
-    norms: tuple[_OldNorm, ...]
+    norms: tuple[OldNorm, ...]
     functional: bool
     """Whether norms without a module of their own are among its old ones."""
     reused: Mapping[Part, str]
@@ -124,49 +110,32 @@ def plan(
     rows = _rows(found)
     kinds = _kinds(found, rows)
     shape = _shape(stacks, number, kinds, len(rows), target)
-    try:
-        placement = target(shape)
-    except ValueError as error:
-        raise TransplantRefused(f"{found.name or 'the model'}: {error}") from error
-    norms = {id(row): _norms_of(model, found, row) for row in rows}
-    final = _final_norm(found)
+    placement = _placed(found, target, shape)
+    norms = [norms_of(model, found, row) for row in rows]
+    final = final_norm(found)
     same = found.placement == target.name
     wants_start, wants_finish = _ends_of(found.placement, shape)
-    try:
-        made = programs(
-            placement,
-            kinds,
-            # What the old placement asks for and the model has not is left out on purpose.
-            given_start=same or found.embedding_norm or wants_start,
-            given_finish=same or final is not None or wants_finish,
-        )
-    except UnfitFormula as error:
-        raise TransplantRefused(
-            f"placement {target.name!r} cannot be put on a model of yours: {error}"
-        ) from error
-    paths = _block_paths(model, found, rows, list(norms.values()))
-    for path, row in zip(paths, norms.values(), strict=True):
-        for norm in row:
-            if norm.module and not _is_around(path, norm.module):
-                raise TransplantRefused(
-                    f"{norm.module}: {path} reads this norm, which stands outside of it and cannot "
-                    "be passed over there"
-                )
+    made = _followed(
+        placement,
+        kinds,
+        # What the old placement asks for and the model has not is left out on purpose.
+        given_start=same or found.embedding_norm or wants_start,
+        given_finish=same or final is not None or wants_finish,
+    )
+    paths = _block_paths(model, found, rows, norms)
+    _refuse_norms_outside(paths, norms)
     fits = same or (
         found.norm in ("layer-norm", "rms-norm") and target.default_norm == "layer-norm"
     )
-    fixed = {norm.module for row in norms.values() for norm in row if _is_frozen(model, norm)}
-    movable = {norm.module for row in norms.values() for norm in row} - fixed if reset else set()
+    movable = _movable(model, norms) if reset else set()
     blocks = [
         _block(path, program, some, kinds, movable=movable, fits=fits)
-        for path, program, some in zip(paths, made, norms.values(), strict=True)
+        for path, program, some in zip(paths, made, norms, strict=True)
     ]
     start, finish = _ends_of(target.name, shape)
     passed = "" if final is None or same or _keeps_final(made[-1], finish) else final
-    if passed and ("finish", "main") in dict(blocks[-1].program.norms) and fits:
-        blocks[-1] = replace(blocks[-1], reused={**blocks[-1].reused, ("finish", "main"): passed})
-    elif passed:
-        blocks[-1] = replace(blocks[-1], idle=(*blocks[-1].idle, passed))
+    if passed:
+        blocks[-1] = _with_final_norm(blocks[-1], passed, fits=fits)
     # An end that weighs the normed stream against itself, by a number that follows a schedule, may
     # be either.
     weighs = not finish and ("finish", "main") in dict(made[-1].norms)
@@ -182,6 +151,57 @@ def plan(
         norms_embedding=start and (found.embedding_norm or not wants_start),
         norms_end=None if open_end else wanted,
     )
+
+
+def _placed(found: Stack, target: type[Placement], shape: StackShape) -> Placement:
+    """The placement of a stack of that shape. Raises TransplantRefused where it is none for it."""
+    try:
+        return target(shape)
+    except ValueError as error:
+        raise TransplantRefused(f"{found.name or 'the model'}: {error}") from error
+
+
+def _followed(
+    placement: Placement, kinds: Sequence[SublayerKind], *, given_start: bool, given_finish: bool
+) -> list[Program]:
+    """The programs of all blocks. Raises TransplantRefused for a formula that cannot be
+    followed.
+    """
+    try:
+        return programs(placement, kinds, given_start=given_start, given_finish=given_finish)
+    except UnfitFormula as error:
+        raise TransplantRefused(
+            f"placement {placement.name!r} cannot be put on a model of yours: {error}"
+        ) from error
+
+
+def _refuse_norms_outside(paths: Sequence[str], norms: Sequence[Sequence[OldNorm]]) -> None:
+    """Raise TransplantRefused where a block reads a norm that is no module within it. norms: of the
+    block at each path.
+    """
+    for path, row in zip(paths, norms, strict=True):
+        for norm in row:
+            if norm.module and not _is_around(path, norm.module):
+                raise TransplantRefused(
+                    f"{norm.module}: {path} reads this norm, which stands outside of it and cannot "
+                    "be passed over there"
+                )
+
+
+def _movable(model: nn.Module, norms: Sequence[Sequence[OldNorm]]) -> set[str]:
+    """The norms that may take another part than they had: none of their uses is frozen."""
+    every = {norm.module for row in norms for norm in row}
+    fixed = {norm.module for row in norms for norm in row if is_frozen(model, norm)}
+    return every - fixed
+
+
+def _with_final_norm(last: BlockPlan, module: str, *, fits: bool) -> BlockPlan:
+    """The last block with the model's final norm as that of its program, or as one that nothing
+    applies any more.
+    """
+    if fits and ("finish", "main") in dict(last.program.norms):
+        return replace(last, reused={**last.reused, ("finish", "main"): module})
+    return replace(last, idle=(*last.idle, module))
 
 
 def _keeps_final(last: Program, ends_in_norm: bool) -> bool:
@@ -278,81 +298,11 @@ def _shape(
     return shape
 
 
-def _norms_of(model: nn.Module, found: Stack, row: Sequence[Sublayer]) -> list[_OldNorm]:
-    """The norms of a block's sub-layers by their part, those without a module of their own under
-    the name "".
-    """
-    uses = {use.at: use for use in found.norm_uses}
-    norms = []
-    for sublayer in row:
-        segment, kind = sublayer.formula.segment, sublayer.kind
-        for term in segment.terms:
-            if term.kind == "norm" and term.at in uses:
-                role = _role(term, segment)
-                module = _module_of(model, uses[term.at], role)
-                named_kind: SublayerKind = (
-                    kind if kind in ("feed_forward", "cross_attention") else "attention"
-                )
-                read = any(term in one.arguments for one in segment.terms if one.kind != "branch")
-                inner = role == "before" and not read
-                norms.append(_OldNorm(module=module, kind=named_kind, role=role, inner=inner))
-    return norms
-
-
-def _role(norm: Term, segment: Segment) -> str:
-    inner = norm.arguments[0]
-    while inner.kind == "scale":
-        inner = inner.arguments[0]
-    branches = {id(branch) for branch in segment.branches}
-    if id(inner) in branches:
-        return "after"
-    return (
-        "outer" if any(id(term) in branches for term in ordered(inner, segment.start)) else "before"
-    )
-
-
-def _module_of(model: nn.Module, use: NormUse, role: str) -> str:
-    """The module that is the norm and nothing else; "" for one without parameters, which may be
-    called as a function.
-
-    Raises TransplantRefused where it cannot be passed over.
-    """
-    if not use.parameters:
-        if role == "after":
-            raise TransplantRefused(
-                "a norm after a sub-layer has no parameters, and cannot be told from others"
-            )
-        return ""
-    path = use.parameters[0].rpartition(".")[0]
-    own = {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
-    if not own <= set(use.parameters):
-        raise TransplantRefused(
-            f"{path or 'the model'}: the norm with {use.parameters[0]} is computed within a "
-            "forward that does more than that, such as a fused sum and norm; make it a module of "
-            "its own"
-        )
-    return path
-
-
-def _final_norm(found: Stack) -> str | None:
-    """The module of the norm after the stack, where it has one that the blocks do not."""
-    inside = {
-        term.at
-        for one in found.sublayers
-        for term in one.formula.segment.terms
-        if term.kind == "norm"
-    }
-    last = found.norm_uses[-1] if found.norm_uses else None
-    if not found.final_norm or last is None or last.at in inside or not last.parameters:
-        return None
-    return last.parameters[0].rpartition(".")[0]
-
-
 def _block_paths(
     model: nn.Module,
     found: Stack,
     rows: Sequence[Sequence[Sublayer]],
-    norms: Sequence[Sequence[_OldNorm]],
+    norms: Sequence[Sequence[OldNorm]],
 ) -> list[str]:
     paths = []
     for row, some in zip(rows, norms, strict=True):
@@ -377,15 +327,10 @@ def _is_around(outer: str, inner: str) -> bool:
     return outer != inner and (not outer or inner.startswith(f"{outer}."))
 
 
-def _is_frozen(model: nn.Module, norm: _OldNorm) -> bool:
-    parameters = model.get_submodule(norm.module).parameters() if norm.module else ()
-    return not all(one.requires_grad for one in parameters)
-
-
 def _block(
     path: str,
     program: Program,
-    norms: Sequence[_OldNorm],
+    norms: Sequence[OldNorm],
     kinds: Sequence[SublayerKind],
     *,
     movable: Collection[str],

@@ -4,7 +4,7 @@ next one takes.
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -57,33 +57,39 @@ class _Entered:
     """Whether the block before gave it."""
 
 
-def seats(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, Seat]:
-    """Of every block.
-
-    Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms
-    other things too.
+class _Watched:
+    """What the blocks and norms of a model are called with in one pass; its methods are hooks,
+    which know by its name the module that they are called for.
     """
-    model = passes.model
-    entered: dict[str, list[_Entered]] = {}
-    found: dict[str, list[_Entered]] = {}
-    left: list[Tensor] = []
-    first = {one.blocks[0].module for one in plans}
-    normed: dict[str, list[Tensor]] = {}
-    norms = Counter(name for one in plans for name in one.all_norms)
 
-    def enter(name: str, block: nn.Module, args: Any, kwargs: Any) -> None:
-        before = (
-            [] if name in first else left
-        )  # a decoder's is not handed the memory by a block of its own
-        entered[name] = [
+    def __init__(self, first: Collection[str]) -> None:
+        """first: blocks that are handed nothing by a block before."""
+        self.found: dict[str, list[_Entered]] = {}
+        """By block the arguments that may be the stream."""
+        self.normed: dict[str, list[Tensor]] = {}
+        """By norm the different tensors that it is given."""
+        self._first = first
+        self._entered: dict[str, list[_Entered]] = {}
+        self._left: list[Tensor] = []
+        """What the last block has returned."""
+
+    def enter(self, name: str, block: nn.Module, args: Any, kwargs: Any) -> None:
+        """Notes what a block is called with."""
+        # A decoder's first is not handed the memory by a block of its own.
+        before = [] if name in self._first else self._left
+        self._entered[name] = [
             _Entered(seat, value, _version(value), any(_same(value, one) for one in before))
             for seat, value in arguments(block, args, kwargs)
         ]
 
-    def leave(name: str, block: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        left[:] = [one for one in _flat(output) if one.is_floating_point()]
+    def leave(self, name: str, block: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        """Tells by what a block returns which of its arguments may be the stream."""
+        left = [one for one in _flat(output) if one.is_floating_point()]
+        self._left = left
         fitting = [
-            one for one in entered[name] if any(one.value.shape == other.shape for other in left)
+            one
+            for one in self._entered[name]
+            if any(one.value.shape == other.shape for other in left)
         ]
         # What a block returns as it came goes through it: positions, a context, or the stream where
         # it is left out.
@@ -94,38 +100,32 @@ def seats(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, Seat]:
             if id(one.value) not in returned or one.version != _version(one.value)
         ]
         changed = changed or fitting
-        found[name] = [one for one in changed if one.handed] or changed
+        self.found[name] = [one for one in changed if one.handed] or changed
 
-    def note_normed(name: str, norm: nn.Module, args: Any) -> None:
-        known = normed.setdefault(name, [])
+    def note_normed(self, name: str, norm: nn.Module, args: Any) -> None:
+        """Notes what a norm is given, the same once."""
+        known = self.normed.setdefault(name, [])
         if args and not any(torch.equal(args[0], one) for one in known):
             known.append(args[0].clone())
 
+
+def seats(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, Seat]:
+    """Of every block.
+
+    Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms
+    other things too.
+    """
     blocks = [block.module for one in plans for block in one.blocks]
-    handles = [
-        model.get_submodule(n).register_forward_pre_hook(
-            partial(enter, n), with_kwargs=True, prepend=True
-        )
-        for n in blocks
-    ]
-    handles += [
-        model.get_submodule(n).register_forward_hook(partial(leave, n), with_kwargs=True)
-        for n in blocks
-    ]
-    handles += [
-        model.get_submodule(n).register_forward_pre_hook(partial(note_normed, n)) for n in norms
-    ]
-    try:
-        passes.outputs()
-    finally:
-        for handle in handles:
-            handle.remove()
+    norms = Counter(name for one in plans for name in one.all_norms)
+    watched = _Watched({one.blocks[0].module for one in plans})
+    _watch(passes, watched, blocks, norms)
     for name, count in norms.items():
-        if len(normed.get(name, ())) > count:
+        if len(watched.normed.get(name, ())) > count:
             raise TransplantRefused(
                 f"{name}: this norm is of the residual stream and of other things, which it must "
                 "stay"
             )
+    found = watched.found
     if missing := [name for name in blocks if not found.get(name)]:
         raise TransplantRefused(
             f"{missing[0]}: none of its arguments has the shape of what it returns"
@@ -133,6 +133,32 @@ def seats(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, Seat]:
     # The first block is handed nothing by another: its seat is that of most others.
     chosen = Counter(one.seat for name in blocks for one in found[name] if one.handed)
     return {name: max(found[name], key=lambda one: chosen[one.seat]).seat for name in blocks}
+
+
+def _watch(
+    passes: Passes, watched: _Watched, blocks: Sequence[str], norms: Collection[str]
+) -> None:
+    """Runs one pass with hooks on these blocks and norms."""
+    module_of = passes.model.get_submodule
+    handles = [
+        module_of(name).register_forward_pre_hook(
+            partial(watched.enter, name), with_kwargs=True, prepend=True
+        )
+        for name in blocks
+    ]
+    handles += [
+        module_of(name).register_forward_hook(partial(watched.leave, name), with_kwargs=True)
+        for name in blocks
+    ]
+    handles += [
+        module_of(name).register_forward_pre_hook(partial(watched.note_normed, name))
+        for name in norms
+    ]
+    try:
+        passes.outputs()
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def arguments(

@@ -20,10 +20,10 @@ from ..placement.reading import read
 from ..placement.symbol import ParameterSpec, SymbolEnd, SymbolSublayer
 from .done import Transplanted
 from .following import TransplantRefused
+from .later import Part
 from .passes import Passes, change
 from .placed import PLACED, READER, Added, Wiring, swap, swap_back
 from .plan import BlockPlan, StackPlan, chosen_stacks, plan
-from .program import Part
 from .proof import prove
 from .readers import readers
 from .recipe import forget, note

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from normscope.history.episodes import EpisodeKind, episodes
 from normscope.history.explain import explain
-from normscope.history.record import TRAINER_STATE, History, of_events, of_trainer_state
+from normscope.history.readers import TRAINER_STATE, of_events, of_trainer_state
+from normscope.history.record import History
 from normscope.history.signs import signs
 from normscope.monitor import Monitor
 from normscope.optim import OptimizerConfig, ScheduleConfig

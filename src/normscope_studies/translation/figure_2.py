@@ -8,6 +8,7 @@ from normscope.optim import ScheduleConfig
 
 from ..engine.checks import check_different, check_rising
 from . import config
+from .arms import TranslationArm, controlled, coupled, of_equal_sum, peak_of_equal_sum
 
 PAPERS_SCHEDULE = "the paper's schedule"
 
@@ -22,36 +23,36 @@ class RateGroup:
 
     optimizer: str
     peak_lr: float
-    without: config.TranslationArm
+    without: TranslationArm
     """The paper's "no warm-up": T = 1 of the coupled schedule."""
-    long: config.TranslationArm
+    long: TranslationArm
     """T = 4000 of the paper; of the controlled family too, whose decay begins there."""
-    short: config.TranslationArm | None
+    short: TranslationArm | None
     """T = 500 of the paper."""
-    without_equal_sum: config.TranslationArm
+    without_equal_sum: TranslationArm
     """No warm-up, with the peak and the summed rate of `long`."""
-    long_equal_sum: config.TranslationArm
+    long_equal_sum: TranslationArm
     """The schedule of `long`, with the summed rate of `without`: its peak is lower."""
-    controlled_without: config.TranslationArm | None
+    controlled_without: TranslationArm | None
     """No warm-up, decay from where the long warm-up ends."""
-    controlled_short: config.TranslationArm | None
+    controlled_short: TranslationArm | None
 
     @property
     def ratio(self) -> float:
         """The summed rate with warm-up over that without."""
         return self.long.summed_lr / self.without.summed_lr
 
-    def arms(self) -> list[config.TranslationArm]:
+    def arms(self) -> list[TranslationArm]:
         """The paper's first."""
         return list({**self.paper_family(), **self.controlled_family()}.values())
 
-    def paper_family(self) -> dict[str, config.TranslationArm]:
+    def paper_family(self) -> dict[str, TranslationArm]:
         """By their words in the legend."""
         return _there(
             {"no warm-up": self.without, _warm(self.long): self.long, _warm(self.short): self.short}
         )
 
-    def controlled_family(self) -> dict[str, config.TranslationArm]:
+    def controlled_family(self) -> dict[str, TranslationArm]:
         """By their words in the legend."""
         long = _warm(self.long)
         return _there(
@@ -64,11 +65,11 @@ class RateGroup:
             }
         )
 
-    def shorter_warmups(self) -> dict[str, config.TranslationArm]:
+    def shorter_warmups(self) -> dict[str, TranslationArm]:
         """By family; none where the length of warm-up is not varied."""
         return _there({PAPERS_SCHEDULE: self.short, "one decay for both": self.controlled_short})
 
-    def without_warmup(self) -> dict[str, config.TranslationArm]:
+    def without_warmup(self) -> dict[str, TranslationArm]:
         """By family."""
         return {
             PAPERS_SCHEDULE: self.without,
@@ -76,11 +77,11 @@ class RateGroup:
         }
 
 
-def _there(arms: Mapping[str, config.TranslationArm | None]) -> dict[str, config.TranslationArm]:
+def _there(arms: Mapping[str, TranslationArm | None]) -> dict[str, TranslationArm]:
     return {words: arm for words, arm in arms.items() if arm is not None}
 
 
-def _warm(arm: config.TranslationArm | None) -> str:
+def _warm(arm: TranslationArm | None) -> str:
     return "" if arm is None else f"warm-up {arm.schedule.warmup_updates:,}"
 
 
@@ -116,15 +117,15 @@ class Figure2Config(config.RunsConfig):
         """All of them, Adam's first."""
         return [group for name in self.optimizers for group in self.groups(name)]
 
-    def arms(self) -> list[config.TranslationArm]:
+    def arms(self) -> list[TranslationArm]:
         """All of them, Adam's first."""
         return list(dict.fromkeys(arm for group in self.every_group() for arm in group.arms()))
 
     def _group(self, optimizer: str, peak_lr: float) -> RateGroup:
-        long, updates = config.coupled(self.long_warmup_updates), self.updates
+        long, updates = coupled(self.long_warmup_updates), self.updates
 
-        def arm(schedule: ScheduleConfig, rate: float = peak_lr) -> config.TranslationArm:
-            return config.TranslationArm(
+        def arm(schedule: ScheduleConfig, rate: float = peak_lr) -> TranslationArm:
+            return TranslationArm(
                 optimizer=optimizer, peak_lr=rate, schedule=schedule, updates=updates
             )
 
@@ -133,15 +134,13 @@ class Figure2Config(config.RunsConfig):
         return RateGroup(
             optimizer=optimizer,
             peak_lr=peak_lr,
-            without=arm(config.coupled(1)),
+            without=arm(coupled(1)),
             long=arm(long),
-            short=arm(config.coupled(short)) if several else None,
-            without_equal_sum=arm(config.of_equal_sum(long, updates)),
-            long_equal_sum=arm(
-                long, config.peak_of_equal_sum(long, config.coupled(1), peak_lr, updates)
-            ),
-            controlled_without=arm(config.controlled(0, start)) if several else None,
-            controlled_short=arm(config.controlled(short, start)) if several else None,
+            short=arm(coupled(short)) if several else None,
+            without_equal_sum=arm(of_equal_sum(long, updates)),
+            long_equal_sum=arm(long, peak_of_equal_sum(long, coupled(1), peak_lr, updates)),
+            controlled_without=arm(controlled(0, start)) if several else None,
+            controlled_short=arm(controlled(short, start)) if several else None,
         )
 
 

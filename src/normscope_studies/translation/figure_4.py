@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from normscope.optim import ScheduleConfig
 
 from . import config
-from .config import DE_EN, EN_DE, POST, PRE, TranslationArm
+from .arms import DE_EN, EN_DE, POST, PRE, TranslationArm, controlled, coupled
 
 DROP_AFTER_EPOCHS, DECAY_AFTER_EPOCHS = 8, 6
 """Section 4.1: De-En drops by 0.1 "at the 8-th epoch", En-De decays "at the 6-th epoch"."""
@@ -89,16 +89,14 @@ class Figure4Config(config.RunsConfig):
         """The paper's Post-LN: the long warm-up, then the coupled decay; the controlled family's
         too.
         """
-        return self._arm(pair, POST, lr, config.coupled(self.long_warmup_updates))
+        return self._arm(pair, POST, lr, coupled(self.long_warmup_updates))
 
     def pre(self, pair: str, lr: float) -> TranslationArm:
         """The paper's Pre-LN: no warm-up, and a drop by 0.1 (De-En) or an inverse square root from
         epoch 6 (En-De).
         """
         drop = ScheduleConfig(decay="steps", decay_at=(self.drop_after,), decay_factor=0.1)
-        return self._arm(
-            pair, PRE, lr, drop if pair == DE_EN else config.controlled(0, self.decay_after)
-        )
+        return self._arm(pair, PRE, lr, drop if pair == DE_EN else controlled(0, self.decay_after))
 
     def controlled(self, placement: str, pair: str, lr: float, *, warm: bool) -> TranslationArm:
         """The one decay for both placements, with the long warm-up or none.
@@ -107,7 +105,7 @@ class Figure4Config(config.RunsConfig):
         """
         start = self.long_warmup_updates if pair == DE_EN else self.decay_after
         return self._arm(
-            pair, placement, lr, config.controlled(self.long_warmup_updates if warm else 0, start)
+            pair, placement, lr, controlled(self.long_warmup_updates if warm else 0, start)
         )
 
     def linear(self, placement: str, optimizer: str) -> TranslationArm:

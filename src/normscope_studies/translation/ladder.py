@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..engine.pieces import Pieces
-from .config import RunsConfig, TranslationArm, coupled
+from .arms import TranslationArm, coupled
+from .config import RunsConfig
 from .runs import Trained, trained
 
 _Runs = TypeVar("_Runs", bound=RunsConfig)

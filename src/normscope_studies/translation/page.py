@@ -16,14 +16,8 @@ from ..engine.estimates import plain_estimate
 from ..engine.ladders import in_words
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, line, ranged, table
 from ..engine.pieces import Pieces
-from .config import (
-    PAPER_EPOCH_UPDATES,
-    PAPER_EPOCHS,
-    PAPER_LONG,
-    PAPER_SHORT,
-    RunsConfig,
-    TranslationArm,
-)
+from .arms import TranslationArm
+from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
 from .ladder import RateLadder, climbed, settled
 from .runs import Trained, trained
 

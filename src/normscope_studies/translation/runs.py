@@ -24,7 +24,8 @@ from ..engine.estimates import estimate
 from ..engine.judging import Answer, between
 from ..engine.ladders import sources, train_all
 from ..engine.pieces import Pieces
-from .config import EN_DE, PAIRS, RunsConfig, TranslationArm
+from .arms import EN_DE, PAIRS, TranslationArm
+from .config import RunsConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,31 +63,14 @@ def _reach(
     """
     if place is None:
         return False, ()
-    shape = graph.values[place.stream].shape
+    whole = graph.values[place.stream].shape
     ends = (place.addend, *graph.after(place.addend, "same"))
-    wanted = next((n for n in ends if graph.values[n].shape == shape), place.addend)
+    wanted = next((n for n in ends if graph.values[n].shape == whole), place.addend)
     output = graph.values[wanted].tensor
     # What a matrix reads is often a view of all tokens in one row, or of another order.
     reads = list(dict.fromkeys(graph.rearranged(n) for n in branch.reads))
-    shape = shape[:-1]
-    if (
-        len(shape) != 2
-        or output.shape[:-1] != shape
-        or output.is_meta
-        or len(set(shape)) < 2
-        or 1 in shape
-    ):
-        return False, ()
-    if any(graph.values[n].shape[:-1] != shape or not graph.depends(wanted, n) for n in reads):
-        return False, ()
-    if not all(has_arithmetic(graph.values[n].tensor) for n in (wanted, *reads)):
-        return False, ()
-    if all(keeps_rows(graph, n, branch.output) for n in reads):
-        return False, ()
-    # Where tokens are sent by what they are, another token changes the places of the others.
-    if any(
-        graph.values[inside].op in SENDING for n in reads for inside in graph.between(n, wanted)
-    ):
+    shape = whole[:-1]
+    if not _tells_tokens(graph, branch, reads, wanted, shape):
         return False, ()
     turned = _is_turned(graph, shape)
     places = shape[0 if turned else 1]
@@ -113,6 +96,35 @@ def _reach(
     # Of more tokens than the model is given, as of several streams in a row, later ones are not
     # those that come later.
     return later and _given(graph, shape) in (shape, shape[::-1]), tuple(sorted(mixes))
+
+
+def _tells_tokens(
+    graph: Graph, branch: Branch, reads: Sequence[int], wanted: int, shape: torch.Size
+) -> bool:
+    """Whether an output tells which tokens it is made from, once one of those that are read is
+    changed.
+
+    wanted: the output, by its number. shape: of the tokens, two dimensions that are told apart.
+    """
+    output = graph.values[wanted].tensor
+    if (
+        len(shape) != 2
+        or output.shape[:-1] != shape
+        or output.is_meta
+        or len(set(shape)) < 2
+        or 1 in shape
+    ):
+        return False
+    if any(graph.values[n].shape[:-1] != shape or not graph.depends(wanted, n) for n in reads):
+        return False
+    if not all(has_arithmetic(graph.values[n].tensor) for n in (wanted, *reads)):
+        return False
+    if all(keeps_rows(graph, n, branch.output) for n in reads):
+        return False
+    # Where tokens are sent by what they are, another token changes the places of the others.
+    return not any(
+        graph.values[inside].op in SENDING for n in reads for inside in graph.between(n, wanted)
+    )
 
 
 def _is_turned(graph: Graph, shape: torch.Size) -> bool:

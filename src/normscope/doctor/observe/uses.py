@@ -16,7 +16,7 @@ from ..measured import MatrixPart, MatrixUse
 from ..record import Stack, with_measured
 from ..trace.graph import Graph
 from ..trace.operations import BY_NUMBER, REARRANGING, SOFTMAX, UNREPEATABLE, TracedValue, walked
-from .attention import operands_of
+from .attended import operands_of
 from .reach import SENDING
 
 _LINEAR = frozenset({"add", "sub", "rsub", "mul", "div", "neg"}) | REARRANGING

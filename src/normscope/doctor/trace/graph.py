@@ -146,47 +146,65 @@ class Graph(Flow):
         return islice(walked(number, onwards), 1, None)
 
     def _light(self, value: TracedValue) -> _GraphStep | None:
-        if value.number in self.norms:
-            return _GraphStep("norm", (self.norms[value.number].source,))
-        if value.number in self.mixtures:
-            return _GraphStep("mix", self.mixtures[value.number].sources)
-        if connection := self.connections.made.get(value.number):
-            return _GraphStep(connection.kind, (connection.source,))
-        if value.number in self.connections.spread:
-            return _GraphStep(
-                "sum", self.connections.spread[value.number], (Factor(1.0), Factor(1.0))
-            )
-        if added := self.stacked.get(value.number):
-            return _GraphStep(
-                "sum", added.pieces, tuple(Factor(weight, added.origin) for weight in added.weights)
-            )
-        if blend := self.blends.get(value.number):
-            gate = (
-                nan
-                if value.tensor.is_meta
-                else float(self.values[blend.gate].tensor.detach().float().mean())
-            )
-            shares = (
-                Factor(1 - gate, Origin.DATA, vector=True),
-                Factor(gate, Origin.DATA, vector=True),
-            )
-            return _GraphStep("sum", (blend.first, blend.second), shares)
-        before, args, kwargs = self.predecessors[value.number], value.args, value.kwargs
+        part = self._of_a_part(value)
+        if part is not None:
+            return part
+        if value.number in self.blends:
+            return self._blended(value)
         # Half precision is often guarded by bounds that nothing reaches.
-        if (
-            value.op == "clamp"
-            and not value.tensor.is_meta
-            and torch.equal(value.tensor, self.values[value.inputs[0]].tensor)
-        ):
+        if self._is_unreached_bound(value):
             return _GraphStep("same", value.inputs[:1])
         if value.number in self.token_weights:
             x, weight = self.token_weights[value.number]
-            mean = (
-                nan
-                if value.tensor.is_meta
-                else float(self.values[weight].tensor.detach().float().mean())
-            )
-            return _GraphStep("scale", (x,), (Factor(mean, Origin.DATA),))
+            return _GraphStep("scale", (x,), (Factor(self._mean(value, weight), Origin.DATA),))
+        return self._operation(value)
+
+    def _of_a_part(self, value: TracedValue) -> _GraphStep | None:
+        """The step of a value that was found to be part of something larger: a norm, a mean over
+        depth, a connection of streams, or a sum of stacked values.
+        """
+        number = value.number
+        if number in self.norms:
+            return _GraphStep("norm", (self.norms[number].source,))
+        if number in self.mixtures:
+            return _GraphStep("mix", self.mixtures[number].sources)
+        if connection := self.connections.made.get(number):
+            return _GraphStep(connection.kind, (connection.source,))
+        if number in self.connections.spread:
+            return _GraphStep("sum", self.connections.spread[number], (Factor(1.0), Factor(1.0)))
+        if added := self.stacked.get(number):
+            factors = tuple(Factor(weight, added.origin) for weight in added.weights)
+            return _GraphStep("sum", added.pieces, factors)
+        return None
+
+    def _blended(self, value: TracedValue) -> _GraphStep:
+        """A sum whose shares a gate tells: (1 - gate) of the first, gate of the second."""
+        blend = self.blends[value.number]
+        gate = self._mean(value, blend.gate)
+        shares = (
+            Factor(1 - gate, Origin.DATA, vector=True),
+            Factor(gate, Origin.DATA, vector=True),
+        )
+        return _GraphStep("sum", (blend.first, blend.second), shares)
+
+    def _mean(self, value: TracedValue, weight: int) -> float:
+        """The mean of what weighs a value; NaN on the meta device."""
+        if value.tensor.is_meta:
+            return nan
+        return float(self.values[weight].tensor.detach().float().mean())
+
+    def _is_unreached_bound(self, value: TracedValue) -> bool:
+        return (
+            value.op == "clamp"
+            and not value.tensor.is_meta
+            and torch.equal(value.tensor, self.values[value.inputs[0]].tensor)
+        )
+
+    def _operation(self, value: TracedValue) -> _GraphStep | None:
+        """The step of one operation by itself: a rearrangement, a sum, a multiple, or a mask that
+        the pass drew.
+        """
+        before, args, kwargs = self.predecessors[value.number], value.args, value.kwargs
         numel = value.tensor.numel()
         if (
             any(self.values[n].tensor.numel() != numel for n in before)
@@ -200,19 +218,23 @@ class Graph(Flow):
         if value.op in ("add", "sub") and len(args) == 2:
             sign = float(kwargs.get("alpha", 1)) * (-1 if value.op == "sub" else 1)
             return self._sum(args, (Factor(1.0), Factor(sign)))
-        masks = [
-            self.values[n] for n in value.inputs if value.op == "mul" and not self.values[n].is_data
-        ]
         # A mask that the pass drew leaves data as it is, in its mean.
-        if (
-            len(masks) == 1
-            and masks[0].op == "div"
-            and any(self.values[n].op == "bernoulli" for n in masks[0].inputs)
-        ):
+        if value.op == "mul" and self._is_drawn_mask(value):
             return _GraphStep("same", (before[0],))
         if value.op in ("mul", "div") and len(args) == 2 and len(before) == 1 and not kwargs:
             return self._scale(value.op, args, before[0])
         return None
+
+    def _is_drawn_mask(self, product: TracedValue) -> bool:
+        """Whether a product is with one mask that dropout drew, and that is divided by what it
+        keeps.
+        """
+        masks = [self.values[n] for n in product.inputs if not self.values[n].is_data]
+        return (
+            len(masks) == 1
+            and masks[0].op == "div"
+            and any(self.values[n].op == "bernoulli" for n in masks[0].inputs)
+        )
 
     def _sum(self, args: tuple[Any, ...], factors: tuple[Factor, Factor]) -> _GraphStep | None:
         data = [

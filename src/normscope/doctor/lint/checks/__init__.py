@@ -3,6 +3,7 @@
 # ruff: noqa: F401, I001
 from . import (
     attention,
+    chance,
     gains,
     initialisation,
     likes,
@@ -13,4 +14,4 @@ from . import (
     placements,
     repeats,
 )
-from . import schemes, signal, steps, streams, sums, training, wiring
+from . import schemes, signal, steps, streams, sums, training, unused, wiring

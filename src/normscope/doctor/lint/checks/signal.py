@@ -1,5 +1,5 @@
-"""What an untrained model computes: branches that add nothing, lost gradients, losses and
-embeddings too large.
+"""What gets through an untrained model: branches that add nothing, and gradients that are lost or
+not finite.
 """
 
 import math
@@ -8,15 +8,12 @@ from functools import partial
 
 import torch
 
-from ...measured import OutputMatrix
 from ...observe.gradients import WITHOUT_AUTOGRAD
-from ...observe.parameters import size_of
 from ...observe.path import IN_CODE
-from ...record import Stack, Sublayer
+from ...record import Sublayer
 from ...result import NO_GRADIENT, Severity
-from ...trace.forward import joined
-from ..patient import Patient, initial_weights, listed, logits
-from ..rule import Fault, rule, stack_rule
+from ..patient import Patient, listed
+from ..rule import Fault, rule
 
 
 @rule("dead-sublayer")
@@ -222,191 +219,3 @@ def no_gradient(patient: Patient) -> Iterator[Fault]:
             fix="make a new tensor, x = x * y for x.mul_(y), above all in norms, whose input the "
             "skip path reads",
         )
-
-
-_LARGE_TABLE = 4.0
-"""Root mean square of an embedding's entries; torch and T5 draw 1, and most others 0.02."""
-
-
-def _large_tables(model: torch.nn.Module) -> dict[str, float]:
-    """Root mean square of the entries of embeddings that are larger than any in use, by the
-    weight's name.
-    """
-    tables = {
-        joined(path, "weight"): one
-        for path, one in model.named_modules()
-        if isinstance(one, torch.nn.Embedding)
-    }
-    return {
-        name: size
-        for name, one in tables.items()
-        if _LARGE_TABLE < (size := size_of(one.weight)) < math.inf
-    }
-
-
-SURPRISE_NATS = 2.0
-"""Logits of deviation s start about s²/2 above chance: rows of N(0, 0.02²) give 0.0002 d, 1.6 at a
-width of 8192.
-"""
-LEAK_NATS = 0.5
-"""How far below chance a model that knows nothing may come."""
-LARGEST_DEVIATION = 4.0
-"""Of logits, where no loss was given: 8 nats above chance."""
-
-
-@rule("loss-far-from-chance", initial_weights, logits)
-def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
-    """Before training the loss is ln(classes), as in GPT-2 (0.1 above it), and logits are small."""
-    seen = patient.observed
-    if seen.classes is None or seen.classes < 2:
-        return
-    if _is_output(patient, _large_tables(patient.model)):
-        # The rule about embeddings says why: the output is tied to one.
-        return
-    message, fix, severity = "", _SMALLER, Severity.WARNING
-    head = next((one for one in seen.output_matrices if one.outputs == seen.classes), None)
-    chance = f"ln {seen.classes} = {math.log(seen.classes):.2f}"
-    if seen.loss_nats is None or seen.loss_is_stand_in:
-        if seen.logit_deviation is not None and seen.logit_deviation > LARGEST_DEVIATION:
-            message = (
-                f"logits deviate by {seen.logit_deviation:.3g} before training, and a loss near "
-                f"{chance} wants "
-            )
-            message += f"them to deviate by at most about 1{_because(patient, head)}"
-    else:
-        excess = seen.loss_nats - math.log(seen.classes)
-        side = "above" if excess > 0 else "below"
-        told = (
-            f"the loss before training is {seen.loss_nats:.2f} nats a token, {abs(excess):.2f} "
-            f"{side} {chance}"
-        )
-        if excess > SURPRISE_NATS:
-            message = (
-                f"{told}: the model is sure of what it cannot know{_logits(seen.logit_deviation)}"
-            )
-            because = _because(patient, head)
-            message += because
-            fix += (
-                ""
-                if because
-                else "; where logits are small, see that the loss is a mean over tokens and not a "
-                "sum"
-            )
-            tied = head is not None and any(table.name == head.name for table in seen.tables)
-            # Logits are large where a token's own row reads what it wrote, and nowhere else.
-            small = head and head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
-            if head and tied and small and (seen.logit_deviation or math.inf) < 2:
-                severity, fix = (
-                    Severity.INFO,
-                    "nothing: the first updates make it answer with other tokens",
-                )
-                message += (
-                    f". The output matrix {head.name} is the embedding too, at the usual deviation "
-                    f"of {head.size:.3g}, so that each token's own row answers it"
-                )
-        elif excess < -LEAK_NATS:
-            message = (
-                f"{told}: a model that knows nothing yet knows its "
-                f"targets{_logits(seen.logit_deviation)}"
-            )
-            fix = _LEAK
-    if message:
-        yield Fault(severity=severity, where=head.name if head else "", message=message, fix=fix)
-
-
-_ABOVE = 1.5
-"""Factor by which an output matrix, or what it reads, may be larger than what keeps logits at 1."""
-
-
-def _because(patient: Patient, head: OutputMatrix | None) -> str:
-    """What makes logits large, as a sentence: the output matrix, or what it reads; "" where it is
-    neither.
-    """
-    if head is None:
-        return ""
-    wanted = head.inputs**-0.5
-    own = patient.weights.get(head.name)
-    same = [name for name, weight in patient.weights.items() if name != head.name and weight is own]
-    tied = any(table.name == head.name for table in patient.observed.tables)
-    said = f"{head.name}{f' = {listed(same)}' if same else ''}"
-    if head.size > _ABOVE * wanted:
-        return (
-            f". The output matrix {said} ({head.outputs} × "
-            f"{head.inputs}){', tied to the embedding,' if tied else ''} starts at a deviation of "
-            f"{head.size:.3g}, where 1/√{head.inputs} = {wanted:.3g} keeps logits at 1"
-        )
-    if head.reads_size > _ABOVE:
-        return (
-            f". The output matrix {said} reads vectors of deviation {head.reads_size:.3g}, where a "
-            "norm gives 1: no norm stands before it, or one with a large gain"
-        )
-    return ""
-
-
-_SMALLER = (
-    "draw the output matrix, or the embedding that it is tied to, at a deviation of at most "
-    "1/√width, or scale logits down"
-)
-_LEAK = (
-    "see that targets are shifted by one, that attention masks the future, and that padding is not "
-    "counted among the tokens that the loss is a mean of"
-)
-
-
-def _logits(deviation: float | None) -> str:
-    return f" (its logits deviate by {deviation:.3g})" if deviation is not None else ""
-
-
-TINY_SHARE = 1e-3
-LARGE_STREAM = 10.0
-"""Mean square; embeddings of N(0, 1/d) times √d, and normed ones, have 1. Narrow models with
-weights of N(0, 0.02²) have shares of 1e-4 (BERT of width 32) beside such a stream: there the
-weights are small, not the embedding large."""
-
-
-@stack_rule("embedding-swamps-blocks")
-def embedding_swamps_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """A stream that starts so large that nothing which blocks add to it changes what the next one
-    reads.
-    """
-    measured = [sublayer.measured for sublayer in stack.sublayers]
-    # Branches that a gate or a factor holds down are held down on purpose.
-    held = any(one.is_closed or abs(one.branch_scale or 1.0) < 0.1 for one in stack.sublayers)
-    most, least = max(one.share for one in measured), min(one.stream_square for one in measured)
-    # Where norms stand on the stream, its size at the source is soon forgotten.
-    if not held and most < TINY_SHARE and least > LARGE_STREAM:
-        yield Fault(
-            where=stack.name,
-            message=(
-                f"the stream enters the first block at a mean square of {stack.source_square:.3g}, "
-                f"and no sub-layer adds more than {most:.2g} of a sum's square: blocks barely "
-                "change what the next one reads"
-            ),
-        )
-
-
-@rule("embedding-too-large", initial_weights)
-def embedding_too_large(patient: Patient) -> Iterator[Fault]:
-    """A table drawn far larger than any that is in use, where its blocks do not suffer from it:
-    behind a norm.
-    """
-    tables = _large_tables(patient.model)
-    if not tables or any(True for _ in embedding_swamps_blocks.check(patient)):
-        return
-    size = max(tables.values())
-    tied = (
-        " The output matrix is the same table, so that logits are as much too large."
-        * _is_output(patient, tables)
-    )
-    yield Fault(
-        where=tables,
-        message=(
-            f"an embedding starts with entries of root mean square {size:.3g}, where N(0, 1) is "
-            "the largest that libraries draw. What is added to it, such as positions, is lost in "
-            f"it, and behind a norm its gradient is {size:.3g} times smaller.{tied}"
-        ),
-    )
-
-
-def _is_output(patient: Patient, tables: dict[str, float]) -> bool:
-    return any(len(patient.weights[name]) == patient.observed.classes for name in tables)

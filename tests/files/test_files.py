@@ -13,7 +13,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from normscope import files
 from normscope.errors import UserError
 from normscope.files import (
     REPLACED,
@@ -22,6 +21,7 @@ from normscope.files import (
     disk_errors,
     recover,
     resumable_folder,
+    whole,
     whole_folder,
     write_atomically,
 )
@@ -293,7 +293,7 @@ def test_where_no_folder_can_be_made_the_place_is_told() -> None:
         pass
 
 
-@pytest.mark.parametrize("failing", ["_mark", "_lock"])
+@pytest.mark.parametrize("failing", ["_mark", "lock"])
 def test_of_work_that_could_not_begin_nothing_stays(tmp_path, monkeypatch, failing):
     """What another command left of the same work does."""
     out = tmp_path / "out"
@@ -301,13 +301,13 @@ def test_of_work_that_could_not_begin_nothing_stays(tmp_path, monkeypatch, faili
     def full(*arguments):
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(files, failing, full)
+    monkeypatch.setattr(whole, failing, full)
     with pytest.raises(OSError, match="no space"), resumable_folder(out, lambda left: True, listed):
         pass
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     half_made(out)
-    monkeypatch.setattr(files, "_mark", full)
+    monkeypatch.setattr(whole, "_mark", full)
     with pytest.raises(OSError, match="no space"), resumable_folder(out, lambda left: True, listed):
         pass
     assert (staging_path(out) / "half").read_text() == "half"
