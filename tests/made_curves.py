@@ -6,18 +6,18 @@ import random
 from collections.abc import Mapping
 
 from normscope_studies.translation.arms import TranslationArm
-from normscope_studies.translation.runs import Trained, _TranslationCurve
+from normscope_studies.translation.runs import Trained, TranslationCurve
 
 UNIGRAM = 6.0
 
 
 def curve(
     arm: TranslationArm, last: float, *, epoch: int, first: float = 8.0, ended: str = "finished"
-) -> _TranslationCurve:
+) -> TranslationCurve:
     """A straight line from `first` before the first update to `last` at the last epoch."""
     updates = list(range(epoch, arm.updates + 1, epoch))
     losses = [first + (last - first) * update / arm.updates for update in updates]
-    return _TranslationCurve(
+    return TranslationCurve(
         updates=updates,
         nll_nats=losses,
         loss_nats=losses,

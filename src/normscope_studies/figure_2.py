@@ -13,6 +13,7 @@ from .engine.estimates import estimate, with_interval
 from .engine.judging import Answer, between
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
+from .translation.again import judged_again
 from .translation.arms import OPTIMIZERS, TranslationArm
 from .translation.figure_2 import PAPERS_SCHEDULE, SCALES, Figure2Config, RateGroup
 from .translation.page import answer, epochs_figure, plain, rates_figure, with_caveat
@@ -294,4 +295,5 @@ STUDY = Study(
     help="The paper's Figure 2: does Post-LN need warm-up?",
     scales=SCALES,
     run=partial(answer, claims=claims, figures=figures, data=_data, rates=over_rates),
+    judged_again=partial(judged_again, claims=claims, derived=_data),
 )

@@ -13,6 +13,7 @@ from .engine.claims import claim
 from .engine.estimates import plain_estimate
 from .engine.page import Claim, StudyFigure
 from .engine.study import Study
+from .translation.again import judged_again
 from .translation.arms import TranslationArm, controlled, coupled
 from .translation.config import ADAM_LRS, PAPER_ADAM_LRS, RunsConfig, figure_scales
 from .translation.page import answer, epochs_figure, with_caveat
@@ -178,4 +179,5 @@ STUDY = Study(
     help="The paper's Figure 6: does a small fixed rate do?",
     scales=SCALES,
     run=partial(answer, claims=claims, figures=figures, data=_data),
+    judged_again=partial(judged_again, claims=claims, derived=_data),
 )

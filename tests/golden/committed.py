@@ -101,7 +101,7 @@ def _figure(study: str, config: Any, data: Mapping[str, Any]) -> tuple[list[Any]
     arms = {(arm.pair, arm.title): arm for arm in config.arms()}
     curves = {
         arms[one["text"], one["title"]]: [
-            of_study("translation", "_TranslationCurve")(**seed) for seed in one["seeds"]
+            of_study("translation", "TranslationCurve")(**seed) for seed in one["seeds"]
         ]
         for one in data["configurations"]
     }

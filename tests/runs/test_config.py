@@ -109,7 +109,8 @@ def test_the_written_configuration_names_every_setting() -> None:
         ("lr=0.1", "unknown key 'lr'"),
         (
             "data.zzzzqqqq=0.1",
-            "unknown key 'data.zzzzqqqq'; known keys: data.corpus, data.reverse, data.toy_pairs, data.max_tokens",
+            "unknown key 'data.zzzzqqqq'; known keys: data.corpus, data.reverse, data.toy_pairs, "
+            "data.max_tokens",
         ),
         ("train.duration.unit=3", "train.duration: "),
     ],

@@ -23,8 +23,10 @@ from normscope.model import Layout
 from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train.device import seed_micro_batch
 from normscope_studies.engine import ladders
+from normscope_studies.engine.again import judged_again
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
+from normscope_studies.figure_3.evidence import evidence
 from normscope_studies.figure_3.measure import (
     MATRICES,
     PLACEMENTS,
@@ -176,35 +178,53 @@ def numbers(
 
 
 def verdicts(**changes: float) -> dict[str, str]:
-    found = claims(numbers(**changes))
+    found = claims(evidence(numbers(**changes)))
     return {claim.name.removeprefix("Figure 3"): claim.verdict for claim in found}
 
 
 class TestVerdicts:
     def test_what_is_as_the_paper_says(self):
         found = verdicts()
-        assert found.pop("(d), its size") == "undecided"  # half of it in the small batches
+        # Half of it in the small batches, which are those without dropout.
+        assert found.pop("(d), its size without dropout") == "contradicted"
         predicted = [found.pop(name) for name in list(found) if "predicted" in name]
         # 0.2 a layer lies at the edge of 0.15 ± 0.05.
         assert predicted == ["contradicted", "undecided", "contradicted"]
-        assert len(found) == 6
+        assert len(found) == 8
         assert set(found.values()) == {"reproduced"}
 
     @pytest.mark.parametrize(
         ("name", "change"),
         [
             ("(d), Post-LN keeps its size", {"post": -0.3}),
-            ("(d), its size", {"size": 2.2}),
+            ("(d), its size with dropout", {"size": 2.2}),
             ("(c), Pre-LN falls", {"pre": 0.2}),
             ("(c), Pre-LN falls as 1/√L", {"pre": -0.25}),
             ("(a, b), Post-LN grows with the layer", {"grows": -0.1}),
             ("(a, b), Post-LN grows as predicted", {"grows": 0.3}),
-            ("(a, b), Pre-LN stays", {"pre_layers": -0.1}),
+            ("(a), Pre-LN's W₁ stays", {"pre_layers": -0.1}),
+            ("(b), Pre-LN's W₂ stays", {"pre_layers": -0.1}),
             ("(a, b), Post-LN after the warm-up", {"after": 0.8}),
         ],
     )
     def test_a_verdict_turns_with_the_data(self, name, change):
         assert verdicts(**change)[name] == "contradicted"
+
+    def test_one_matrix_s_gradients_say_nothing_of_the_other_s(self):
+        found = numbers()
+        layers, falls = found.layers[PRE]["norm_of_mean"], np.exp(-0.1 * np.arange(6))
+        found.layers[PRE]["norm_of_mean"] = {
+            key: values * falls if key[0] == "W2" else values for key, values in layers.items()
+        }
+        said = {claim.name: claim.verdict for claim in claims(evidence(found))}
+        assert said["Figure 3(a), Pre-LN's W₁ stays"] == "reproduced"
+        assert said["Figure 3(b), Pre-LN's W₂ stays"] == "contradicted"
+
+    @pytest.mark.parametrize(("factor", "verdict"), [(1.22, "reproduced"), (1.28, "contradicted")])
+    def test_almost_the_same_is_a_quarter_from_the_first_layer_to_the_last(self, factor, verdict):
+        """Not from layer to layer: five steps lead from the first of six layers to the last."""
+        found = verdicts(pre_layers=math.log(factor) / 5, spread=1e-4)
+        assert found["(a), Pre-LN's W₁ stays"] == verdict
 
     def test_corrected_slopes_are_the_predicted_ones(self):
         found = verdicts(pre=-0.37, grows=0.15, pre_layers=-0.1)
@@ -213,17 +233,17 @@ class TestVerdicts:
         ] * 3
 
     def test_what_the_seeds_cannot_tell_is_undecided(self):
-        assert claims(numbers(spread=0.8, seeds=3))[0].verdict == "undecided"
+        assert claims(evidence(numbers(spread=0.8, seeds=3)))[0].verdict == "undecided"
 
     def test_one_trained_seed_does_not_decide_what_the_warm_up_leaves(self):
         found = numbers()
         found.after["norm_of_mean"] = {
             key: values[:1] for key, values in found.after["norm_of_mean"].items()
         }
-        assert claims(found)[-1].verdict == "undecided"
+        assert claims(evidence(found))[-1].verdict == "undecided"
 
     def test_nothing_is_said_of_a_warm_up_that_was_not_run(self):
-        found = claims(replace(numbers(), before={}, after={}))
+        found = claims(evidence(replace(numbers(), before={}, after={})))
         assert not [claim for claim in found if "after the warm-up" in claim.name]
 
 
@@ -243,6 +263,13 @@ class TestStudy:
         for figure in ("figure_3", "noise", "warm_up"):
             assert (folder / f"{figure}.svg").read_text(encoding="utf-8").startswith("<svg")
         assert "Post-LN after the warm-up" in (folder / "report.html").read_text(encoding="utf-8")
+
+    def test_the_data_are_judged_as_the_measurements_were(self, folder):
+        data = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        again = judged_again(data, folder)
+        assert [(claim.name, claim.verdict, claim.found) for claim in again.claims] == [
+            (claim["name"], claim["verdict"], claim["found"]) for claim in data["claims"]
+        ]
 
     @pytest.mark.thorough
     def test_what_was_measured_is_not_measured_again(self, folder, tmp_path):

@@ -28,6 +28,7 @@ from normscope_studies.engine.judging import (
     lies_within,
     tally,
     verdict_of,
+    verdict_of_a_bound,
 )
 
 CLAIM = {"name": "name", "statement": "stated", "source": "somewhere", "found": "Numbers."}
@@ -228,9 +229,19 @@ def test_cases_of_a_family_count_for_less_than_as_many_that_stand_alone() -> Non
 
 
 def test_verdicts_have_one_order_and_a_tone_each():
-    assert [verdict.tone for verdict in Verdict] == ["good", "mixed", "plain", "bad"]
+    assert {str(verdict): str(verdict.tone) for verdict in Verdict} == {
+        "reproduced": "good",
+        "reproduced under conditions": "mixed",
+        "reproduced in part": "mixed",
+        "held, but vacuous": "mixed",
+        "undecided": "plain",
+        "too small to tell": "plain",
+        "contradicted": "bad",
+    }
     found = [Verdict.CONTRADICTED, Verdict.UNDECIDED, Verdict.REPRODUCED, Verdict.UNDECIDED]
     assert tally(found) == "1 reproduced, 2 undecided, 1 contradicted"
+    every = tally(reversed(Verdict))
+    assert every == ", ".join(f"1 {verdict}" for verdict in Verdict)
     assert tally([]) == ""
 
 
@@ -254,3 +265,16 @@ def test_one_that_does_not_hold_outweighs_those_that_cannot_tell():
         None,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("slack", "verdict"),
+    [(1.0, Verdict.REPRODUCED), (99.0, Verdict.REPRODUCED), (155.0, Verdict.VACUOUS)],
+)
+def test_a_bound_far_from_what_it_bounds_is_held_and_vacuous(
+    slack: float, verdict: Verdict
+) -> None:
+    assert verdict_of_a_bound({"a": True}, slack) is verdict
+    # One that does not hold is never vacuous.
+    assert verdict_of_a_bound({"a": False}, slack) is Verdict.CONTRADICTED
+    assert verdict_of_a_bound({"a": None}, slack) is Verdict.UNDECIDED

@@ -36,7 +36,7 @@ from normscope_studies.translation.config import RunsConfig
 from normscope_studies.translation.figure_2 import SCALES as FIGURE_2
 from normscope_studies.translation.figure_4 import SCALES as FIGURE_4
 from normscope_studies.translation.page import scaling
-from normscope_studies.translation.runs import _TranslationCurve, cells_of, curve_of, folder_of
+from normscope_studies.translation.runs import TranslationCurve, cells_of, curve_of, folder_of
 
 SMALL: _Figure6Config = FIGURE_6["smoke"]
 FIXED, _, LONG, *_ = SMALL.arms()
@@ -264,7 +264,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused(
 
 
 def test_what_is_asked_at_the_end_of_a_run() -> None:
-    curve = _TranslationCurve(
+    curve = TranslationCurve(
         updates=[10, 20, 30],
         nll_nats=[6.0, 5.0, 5.5],
         loss_nats=[6.0, 5.0, 5.5],

@@ -264,3 +264,46 @@ class TestLastLayerGradient:
         assert size < gradient * corrected.last_layer_gradient_bound(
             width=width, power=power, epsilon=0.05
         )
+
+
+class TestJacobians:
+    """Of a sub-layer with its residual, against matrices as they are drawn."""
+
+    WIDTH = 600
+
+    def drawn(self, seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return torch.randn(self.WIDTH, self.WIDTH) / self.WIDTH**0.5
+
+    @pytest.mark.parametrize("power", [1.0, 6.0, 28.0, 250.0])
+    def test_of_attention(self, power):
+        matrix = torch.eye(self.WIDTH) + self.drawn(1) / power**0.5
+        found = corrected.residual_jacobian_norm("attention", power=power)
+        assert found - 1 == pytest.approx(float(torch.linalg.matrix_norm(matrix, 2)) - 1, rel=0.03)
+
+    @pytest.mark.parametrize("power", [1.0, 6.0, 28.0, 250.0])
+    def test_of_the_feed_forward(self, power):
+        passed = (torch.arange(self.WIDTH) % 2).float()
+        matrix = torch.eye(self.WIDTH) + (self.drawn(1) * passed) @ self.drawn(2) / power**0.5
+        found = corrected.residual_jacobian_norm("feed_forward", power=power)
+        assert found - 1 == pytest.approx(float(torch.linalg.matrix_norm(matrix, 2)) - 1, rel=0.04)
+
+    @given(power=st.floats(0.5, 1e4))
+    def test_attention_s_is_the_edge_of_a_signal_plus_noise_matrix(self, power):
+        """z = 1/g² − s / (g (g − 1)) where its slope is 0, s = 1/q: a quadratic in g (Dozier and
+        Silverstein 2007, with every eigenvalue of the signal 1).
+        """
+        noise = 1 / power
+        root = math.sqrt(noise * (8 + noise))
+        if abs(noise - 1) < 1e-6:
+            return
+        g = (4 - noise - root) / (4 * (1 - noise))
+        square = 1 / g**2 - noise / (g * (g - 1))
+        found = corrected.residual_jacobian_norm("attention", power=power)
+        assert found == pytest.approx(math.sqrt(square), rel=1e-6)
+
+    def test_both_are_1_and_a_multiple_of_one_over_the_root_of_a_large_power(self):
+        """√2 and (3/2)√3 / 2, the edges of what is added to the identity's symmetric part."""
+        for sublayer, multiple in (("attention", 2**0.5), ("feed_forward", 0.75 * 3**0.5)):
+            found = corrected.residual_jacobian_norm(sublayer, power=1e8)
+            assert (found - 1) * 1e4 == pytest.approx(multiple, rel=1e-3)

@@ -121,24 +121,38 @@ class Run:
         split: str = "valid",
         *,
         which: str = "best",
+        average: int | str | None = None,
         device: str = "auto",
         trust: bool = False,
         **search: Any,
     ) -> Evaluation:
-        """The scores of a checkpoint on a split of the run's corpus, in `.scores`.
+        """Returns the scores of a checkpoint on a split of the run's corpus, in `.scores`.
 
-        trust: as `load_run`'s. search: beam and length_penalty, of a run that translates. Raises
-        UserError for what there is not.
+        average: of how many of the last checkpoints the mean is taken instead, or of which updates,
+        separated by commas. trust: as `load_run`'s. search: beam and length_penalty, of a run that
+        translates. Raises UserError for what there is not.
         """
         if trust:
             configs.trust_run(self.folder)
-        return evaluate_run(self.folder, split, which=which, device=device, search=search)
+        return evaluate_run(
+            self.folder,
+            split,
+            which=which,
+            average=None if average is None else str(average),
+            device=device,
+            search=search,
+        )
 
     def load(
-        self, which: str = "best", *, device: str = "auto", trust: bool = False
+        self,
+        which: str = "best",
+        *,
+        average: int | str | None = None,
+        device: str = "auto",
+        trust: bool = False,
     ) -> TrainedModel:
-        """The model at a checkpoint: `best`, `last` or an update's number. Raises UserError."""
-        return load_run(self.folder, which=which, device=device, trust=trust)
+        """Returns the model at a checkpoint, as `load_run`. Raises UserError."""
+        return load_run(self.folder, which=which, average=average, device=device, trust=trust)
 
     def _repr_html_(self) -> str:
         from ..report.chart_svg import panels_svg
@@ -214,16 +228,23 @@ def open_run(folder: str | Path) -> Run:
 
 @checked
 def load_run(
-    folder: str | Path, *, which: str = "best", device: str = "auto", trust: bool = False
+    folder: str | Path,
+    *,
+    which: str = "best",
+    average: int | str | None = None,
+    device: str = "auto",
+    trust: bool = False,
 ) -> TrainedModel:
-    """The trained model of a run at a checkpoint: `best`, `last` or an update's number.
+    """Returns the trained model of a run at a checkpoint: `best`, `last` or an update's number.
 
-    trust: run the Python files that the run names first, where they hold what they did when it
-    began. Raises UserError.
+    average: of how many of the last checkpoints the mean is taken instead, or of which updates,
+    separated by commas. trust: run the Python files that the run names first, where they hold what
+    they did when it began. Raises UserError.
     """
     if trust:
         configs.trust_run(Path(folder))
-    found = trained.load_run(Path(folder), which=which, device=device)
+    asked = None if average is None else str(average)
+    found = trained.load_run(Path(folder), which=which, average=asked, device=device)
     return TrainedModel(
         config=found.config, model=found.model, codec=found.codec, update=found.update
     )

@@ -12,7 +12,6 @@ _ONE_MACHINE = (
 )
 _LABELLED = "--train FILE and --dev FILE, which name the files of rows themselves"
 _COLUMNS = "--columns LABEL,FIRST,SECOND, which names all columns in one"
-_ONE_CHECKPOINT = "one checkpoint is taken as it is: --checkpoint best, last or an update's number"
 _ONE_PROCESS = "a run is trained by one process, and larger models in a trainer of your own"
 _PREDICTED_CHANGE = "`normscope predict pre-ln --update adam`, which tells the change by an update"
 
@@ -71,10 +70,6 @@ REMOVED = {
     "predict --placement": "leave it out and name placements alone: `normscope predict pre-ln`",
     "train --devices": f"leave it out: {_ONE_PROCESS}",
     "train --restarts": "leave it out: the same command resumes a run that was stopped",
-    "evaluate --average": f"leave it out: {_ONE_CHECKPOINT}",
-    "export --average": f"leave it out: {_ONE_CHECKPOINT}",
-    "generate --average": f"leave it out: {_ONE_CHECKPOINT}",
-    "translate --average": f"leave it out: {_ONE_CHECKPOINT}",
 }
 """What was removed, as it was typed after `normscope`, and what to do instead."""
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _TRANSLATE = "cli/trained.py:translate"
 """What describes the options that several verbs of a trained run have."""
 _Checkpoint = Annotated[str, typer.Option("--checkpoint")]
+_Average = Annotated[str | None, typer.Option(metavar="N|UPDATES")]
 
 
 @described_by(_TRANSLATE)
@@ -31,6 +32,7 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(show_default=False)] = None,
     length_penalty: Annotated[float | None, typer.Option(show_default=False)] = None,
     which: _Checkpoint = "best",
+    average: _Average = None,
     device: str = "auto",
     as_json: Annotated[bool, typer.Option("--json")] = False,
     save: Path | None = None,
@@ -66,13 +68,14 @@ def evaluate(
     if text is not None:
         _refuse_of_text(search, output)
         done = evaluate_text(
-            run, text, layout=layout, language=language, which=which, device=device
+            run, text, layout=layout, language=language, which=which, average=average, device=device
         )
     else:
         done = evaluate_run(
             run,
             split,
             which=which,
+            average=average,
             device=device,
             search=search,
             translations=output is not None,
@@ -129,6 +132,7 @@ def generate(
     top_p: float = 1.0,
     seed: int = 1,
     which: _Checkpoint = "best",
+    average: _Average = None,
     device: str = "auto",
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -156,7 +160,7 @@ def generate(
     from ..runs.trained import load_run
     from ..tasks.language_model import LANGUAGE_MODEL
 
-    loaded = load_run(run, of_task=LANGUAGE_MODEL, which=which, device=device)
+    loaded = load_run(run, of_task=LANGUAGE_MODEL, which=which, average=average, device=device)
     end = loaded.codec.ids[SEP]
     # Every document of the training stands behind an end of the one before.
     ids = [end, *loaded.codec.encode_many([prompt])[0]]
@@ -193,6 +197,7 @@ def translate(
     beam: int = 5,
     length_penalty: float = 1.0,
     which: _Checkpoint = "best",
+    average: _Average = None,
     device: str = "auto",
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -207,7 +212,8 @@ def translate(
     run: Run folder. beam: Number of hypotheses that the search keeps; 1 is greedy search.
     length_penalty: Exponent in score = sum of log-probabilities / length ** length_penalty, the end
     token counted. which: Checkpoint: best (lowest validation loss), last, or the number of an
-    update. device: Device: auto, cpu, cuda or cuda:N.
+    update. average: Take the mean of the weights of several checkpoints instead: of the last N, or
+    of those of these updates, separated by commas. device: Device: auto, cpu, cuda or cuda:N.
     """
     open_trained(run, imports, trust)
     from ..decode.search import BeamConfig
@@ -216,7 +222,7 @@ def translate(
     from ..tasks.translation import TRANSLATION
 
     search = as_asked(BeamConfig, beam=beam, length_penalty=length_penalty)
-    loaded = load_run(run, of_task=TRANSLATION, which=which, device=device)
+    loaded = load_run(run, of_task=TRANSLATION, which=which, average=average, device=device)
     lines = (
         _text(f"line {n} of the input", raw).rstrip("\r\n")
         for n, raw in enumerate(sys.stdin.buffer, 1)
@@ -249,6 +255,7 @@ def export(
     out: Annotated[Path, typer.Argument()],
     form: Annotated[str | None, typer.Option("--format")] = None,
     which: _Checkpoint = "best",
+    average: _Average = None,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
 ) -> None:
@@ -265,7 +272,7 @@ def export(
     open_trained(run, imports, trust)
     from ..exchange.export import export_run
 
-    made, difference = export_run(run, out, form=form, which=which)
+    made, difference = export_run(run, out, form=form, which=which, average=average)
     left_out = f"; without {', '.join(made.left_out)}" if made.left_out else ""
     opened = f"{made.name}, opened by {made.opened_by}"
     tell(f"{out}: {opened}; its outputs differ from ours by at most {difference:.2g}{left_out}")

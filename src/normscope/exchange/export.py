@@ -132,15 +132,21 @@ FORMS: dict[str, ExportForm] = {
 
 
 def export_run(
-    run: Path, out: Path, *, form: str | None = None, which: str = "best"
+    run: Path,
+    out: Path,
+    *,
+    form: str | None = None,
+    which: str = "best",
+    average: str | None = None,
 ) -> tuple[ExportForm, float]:
     """Write a run's model, and its tokeniser, as another library has them; without `form` as the
     first that fits.
 
-    Returns the form, and what `export` does. Raises UserError where no form fits, naming those that
-    would, and where `out` is not free.
+    average: of which checkpoints the mean is taken, as of `load_run`. Returns the form, and what
+    `export` does. Raises UserError where no form fits, naming those that would, and where `out` is
+    not free.
     """
-    loaded = load_run(run, which=which, device="cpu")
+    loaded = load_run(run, which=which, average=average, device="cpu")
     words = task_of(loaded.config).words(loaded.codec)
     found = chosen(form, loaded.model)
     return found, export(loaded.model, words, out, found)

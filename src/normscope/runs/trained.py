@@ -17,21 +17,29 @@ from ..tasks.protocol import AnyCorpus, Evaluation, LoadedRun, Task
 from ..tasks.registry import task_of
 from ..tasks.run_config import refuse_unrun
 from ..train import RunFolder
+from ..train.checkpoint import Checkpoint
 from ..train.device import choose_device
 from ..train.events import AS_WRITTEN, LoggedCount, LoggedNumber, first_fault
+from .averaging import asked_checkpoints, average_into
 from .config import load_run_config
 from .machine import prepare_machine
 
 
 def load_run(
-    path: Path, *, which: str = "best", device: str = "auto", of_task: Task | None = None
+    path: Path,
+    *,
+    which: str = "best",
+    average: str | None = None,
+    device: str = "auto",
+    of_task: Task | None = None,
 ) -> LoadedRun:
-    """The model of a run at a checkpoint: `best`, `last` or an update's number.
+    """Returns the model of a run at a checkpoint: `best`, `last` or an update's number.
 
+    average: of which checkpoints the mean is to be taken instead, as `asked_checkpoints` reads it.
     of_task: what the run is to be of; None for any. Raises UserError, also for a run of another.
     """
     folder = RunFolder(path)
-    found = folder.checkpoint(which)
+    checkpoints = _checkpoints(folder, which, average)
     config = load_run_config(folder)
     task = task_of(config)
     if of_task is not None and of_task is not task:
@@ -44,8 +52,30 @@ def load_run(
     chosen = choose_device(device)
     prepare_machine(config, chosen)
     model = task.build(config, codec)
-    found.load_model(model)
-    return LoadedRun(config, model.to(chosen).eval(), codec, found.update, folder.environment())
+    if average is None:
+        checkpoints[0].load_model(model)
+    else:
+        average_into(model, checkpoints)
+    updates = tuple(checkpoint.update for checkpoint in checkpoints)
+    return LoadedRun(
+        config,
+        model.to(chosen).eval(),
+        codec,
+        updates[-1],
+        folder.environment(),
+        averaged_updates=() if average is None else updates,
+    )
+
+
+def _checkpoints(folder: RunFolder, which: str, average: str | None) -> list[Checkpoint]:
+    if average is None:
+        return [folder.checkpoint(which)]
+    if which != "best":
+        raise UserError(
+            f"--checkpoint {which} takes one checkpoint, and --average {average} several; leave "
+            "one of them out"
+        )
+    return asked_checkpoints(folder.path, average)
 
 
 SCORES = SealedJson(
@@ -85,6 +115,7 @@ def evaluate_run(
     split: str,
     *,
     which: str = "best",
+    average: str | None = None,
     device: str = "auto",
     search: Mapping[str, Any] = MappingProxyType({}),
     translations: bool = False,
@@ -92,10 +123,11 @@ def evaluate_run(
 ) -> Evaluation:
     """Evaluate a run's checkpoint on the validation or test split of its corpus.
 
-    search: fields of `BeamConfig`. translations: whether they are wanted too. say: takes notes for
-    the user. Raises UserError, also where a run that does not translate is asked for either.
+    average: as of `load_run`. search: fields of `BeamConfig`. translations: whether they are
+    wanted too. say: takes notes for the user. Raises UserError, also where a run that does not
+    translate is asked for either.
     """
-    run = load_run(path, which=which, device=device)
+    run = load_run(path, which=which, average=average, device=device)
     task = task_of(run.config)
     asked = [option(name) for name in search] + ["--output"] * translations
     if asked and not task.translates:
@@ -106,7 +138,7 @@ def evaluate_run(
     corpus = task.open(run.config)
     _check(corpus, split, run, say)
     found = task.evaluate(run, corpus, split, search)
-    settings = {"run": str(path), "update": run.update, "split": split}
+    settings = {"run": str(path), **_weights(run), "split": split}
     return dataclasses.replace(found, settings={**settings, **found.settings})
 
 
@@ -117,17 +149,25 @@ def evaluate_text(
     layout: str = "paragraphs",
     language: str = "en",
     which: str = "best",
+    average: str | None = None,
     device: str = "auto",
 ) -> Evaluation:
     """Evaluate a language model's checkpoint on a file of text, whatever it was trained on.
 
-    layout: how documents are told apart (`documents_in`). language: whose sentences are told apart
-    in paragraphs. Raises UserError, also for a run of another task.
+    average: as of `load_run`. layout: how documents are told apart (`documents_in`). language:
+    whose sentences are told apart in paragraphs. Raises UserError, also for a run of another task.
     """
-    run = load_run(path, which=which, device=device)
+    run = load_run(path, which=which, average=average, device=device)
     found = task_of(run.config).evaluate_text(run, text, layout=layout, language=language)
-    settings = {"run": str(path), "update": run.update, "split": str(text)}
+    settings = {"run": str(path), **_weights(run), "split": str(text)}
     return dataclasses.replace(found, settings={**settings, **found.settings})
+
+
+def _weights(run: LoadedRun) -> dict[str, Any]:
+    """Says which weights were scored: the update, and those of all checkpoints of a mean."""
+    if not run.averaged_updates:
+        return {"update": run.update}
+    return {"update": run.update, "average": list(run.averaged_updates)}
 
 
 def _check(corpus: AnyCorpus, split: str, run: LoadedRun, say: Callable[[str], None]) -> None:

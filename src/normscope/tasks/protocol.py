@@ -52,6 +52,8 @@ class LoadedRun:
     update: int
     environment: dict[str, Any]
     """What it was trained on."""
+    averaged_updates: tuple[int, ...] = ()
+    """Of the checkpoints whose mean the weights are; empty for those of one checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +78,17 @@ class Evaluation:
     """That scores are printed with."""
 
     def lines(self) -> list[str]:
-        """As lines of text."""
-        run, update, split, *search = self.settings.items()
-        heading = [Path(run[1]).name, f"update {update[1]}", split[1]]
-        heading += [f"{name.replace('_', ' ')} {value}" for name, value in search]
+        """Returns the scores as lines of text."""
+        search = dict(self.settings)
+        run = Path(search.pop("run")).name
+        update = search.pop("update")
+        split = search.pop("split")
+        averaged = search.pop("average", None)
+        weights = f"update {update}"
+        if averaged is not None:
+            weights = f"mean of updates {', '.join(map(str, averaged))}"
+        heading = [run, weights, split]
+        heading += [f"{name.replace('_', ' ')} {value}" for name, value in search.items()]
         return [
             ", ".join(heading),
             *(f"  {name:22} {self._written(value)}" for name, value in self.scores.items()),

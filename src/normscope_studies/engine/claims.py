@@ -18,7 +18,7 @@ from normscope.report.chart import Series
 from normscope.report.words import number, span
 
 from .estimates import part, proportion, with_interval
-from .judging import Answer, all_hold, answers, between, conditions_of, verdict_of
+from .judging import Answer, all_hold, answers, between, conditions_of, verdict_of_a_bound
 from .page import Claim, line, measured
 
 
@@ -199,6 +199,7 @@ def claim(
     shown: Callable[[Estimate], str] = with_interval,
     beside: str = "",
     decided: Mapping[str, Answer] = {},
+    slack: float = 1.0,
 ) -> Claim:
     """A claim that a value lies between bounds, judged in every setting and then over all of them.
 
@@ -206,7 +207,8 @@ def claim(
     holds: by setting, the value with its interval, or an answer where there is no single number.
     shown: how a value is written. beside: more sentences on what was found. decided: answers of
     settings that more than their own interval decides, such as a family that is judged together.
-    Raises ValueError without a setting.
+    slack: of a claim that is a bound, as of `verdict_of_a_bound`. Raises ValueError without a
+    setting.
     """
     values = {setting: one for setting, one in holds.items() if isinstance(one, Estimate)}
     answers = {
@@ -222,23 +224,31 @@ def claim(
         source=source,
         found=". ".join(filter(None, [found, beside])),
         holds=answers,
+        slack=slack,
     )
 
 
 def judged(
-    *, name: str, statement: str, source: str, found: str, holds: Mapping[str, Answer]
+    *,
+    name: str,
+    statement: str,
+    source: str,
+    found: str,
+    holds: Mapping[str, Answer],
+    slack: float = 1.0,
 ) -> Claim:
     """The claim with the verdict of its settings, where neither one value nor one sentence says
     what was found.
 
-    Raises ValueError without a setting.
+    slack: of a claim that is a bound, as of `verdict_of_a_bound`. Raises ValueError without a
+    setting.
     """
     return Claim(
         name=name,
         statement=statement,
         source=source,
         found=found,
-        verdict=verdict_of(holds),
+        verdict=verdict_of_a_bound(holds, slack),
         conditions=conditions_of(holds),
     )
 

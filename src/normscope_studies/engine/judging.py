@@ -25,7 +25,15 @@ class Verdict(StrEnum):
 
     REPRODUCED = "reproduced"
     UNDER_CONDITIONS = "reproduced under conditions"
+    IN_PART = "reproduced in part"
+    """Of a claim of which a part was tested, and that part was borne out."""
+    VACUOUS = "held, but vacuous"
+    """Of a bound that lies so far from what it bounds that it could hardly fail."""
     UNDECIDED = "undecided"
+    TOO_SMALL = "too small to tell"
+    """Of trainings too small for what is claimed to be seen in them, whichever way they came
+    out.
+    """
     CONTRADICTED = "contradicted"
 
     @property
@@ -37,7 +45,10 @@ class Verdict(StrEnum):
 _TONES = {
     Verdict.REPRODUCED: Tone.GOOD,
     Verdict.UNDER_CONDITIONS: Tone.MIXED,
+    Verdict.IN_PART: Tone.MIXED,
+    Verdict.VACUOUS: Tone.MIXED,
     Verdict.UNDECIDED: Tone.PLAIN,
+    Verdict.TOO_SMALL: Tone.PLAIN,
     Verdict.CONTRADICTED: Tone.BAD,
 }
 
@@ -58,6 +69,8 @@ decides nothing.
 """
 WRONG_SHARE = 0.05
 """Of families of claims: how many may have a wrong answer by chance."""
+VACUOUS_FACTOR = 100.0
+"""A bound at least so many times what it bounds says nothing of it: two orders of magnitude."""
 
 
 def answers(low: ArrayLike, high: ArrayLike, least: ArrayLike, greatest: ArrayLike) -> list[Answer]:
@@ -216,6 +229,19 @@ def verdict_of(holds: Mapping[str, Answer]) -> Verdict:
     if counts[False] > counts[True]:
         return Verdict.CONTRADICTED
     return Verdict.UNDER_CONDITIONS if 2 * counts[True] > counts.total() else Verdict.UNDECIDED
+
+
+def verdict_of_a_bound(holds: Mapping[str, Answer], slack: float) -> Verdict:
+    """Returns the verdict of a claim that something stays on one side of a bound.
+
+    slack: by how many times, at the least, the bound lies beyond what was measured. One that holds
+    by a factor of hundreds is held and vacuous, as one much smaller would have held as well. Raises
+    ValueError without a setting.
+    """
+    verdict = verdict_of(holds)
+    if verdict is Verdict.REPRODUCED and slack >= VACUOUS_FACTOR:
+        return Verdict.VACUOUS
+    return verdict
 
 
 def _counts(holds: Mapping[str, Answer]) -> Counter[Answer]:

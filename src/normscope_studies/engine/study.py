@@ -22,7 +22,7 @@ from normscope.settings.validation import validated
 from normscope.train.device import describe
 
 from .judging import tally
-from .page import Findings, write_study
+from .page import Claim, Findings, write_study
 from .pieces import Pieces, as_json
 from .planning import PlanEnds, StudyPlan, plan_lines
 
@@ -58,6 +58,15 @@ def scales(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedAgain:
+    """What today's rules say of numbers that were measured before."""
+
+    claims: Sequence[Claim]
+    data: Mapping[str, Any]
+    """What is worked out from the measurements, for results.json."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
     """A question, the sizes it can be asked at, and what answers it."""
 
@@ -72,6 +81,10 @@ class Study:
     planned: Callable[[Any, Pieces], StudyPlan] | None = None
     """What it would train, all of it; None where the first stage alone is known beforehand, which
     `run` shows."""
+    judged_again: Callable[[Any, Mapping[str, Any]], JudgedAgain] | None = None
+    """Of a configuration and what its results.json holds; None of a study whose measurements are
+    not all in there.
+    """
 
     def answer(
         self,

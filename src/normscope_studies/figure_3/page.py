@@ -247,7 +247,8 @@ def data(numbers: Figure3Numbers, pieces: ModelPieces) -> dict[str, Any]:
     if numbers.after:
         warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)}
         for (matrix, stack), share in numbers.left_after_warm_up.items():
-            warm_up["after"][matrix][stack]["share_of_before"] = share.mean
+            left = {"share_of_before": share.mean, "share_of_before_half_width": share.half_width}
+            warm_up["after"][matrix][stack] |= left
         for name, several in (("before", pieces.before), ("after", pieces.after)):
             warm_up[name]["loss_nats"] = [piece["loss_nats"] for piece in several]
     return {

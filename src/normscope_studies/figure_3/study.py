@@ -6,9 +6,8 @@ ones.
 """
 
 import math
-from collections.abc import Mapping
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from normscope.data.opening import TOY
 from normscope.measure import Estimate
@@ -18,9 +17,10 @@ from ..engine.claims import around, claim, shown_factor
 from ..engine.estimates import Floats, estimate, exponent
 from ..engine.page import Claim, Findings
 from ..engine.pieces import Pieces
-from ..engine.study import Study, scales
+from ..engine.study import JudgedAgain, Study, scales
+from .evidence import Figure3Evidence, evidence, evidence_again
 from .measure import POST, PRE, PRINTED, Condition, Figure3Config
-from .numbers import PARTS, Figure3Numbers, factor_per_layer, measure, numbers_of
+from .numbers import PARTS, measure, numbers_of
 from .page import PUBLISHED, conditions, data, figures
 
 AROUND = 0.1
@@ -37,31 +37,28 @@ _SECTION = "Xiong et al. 2020, section 3.4"
 _EXPONENT, _A_LAYER = "exponent of depth", "factor from layer to layer"
 
 
-def claims(numbers: Figure3Numbers) -> list[Claim]:
+def claims(seen: Figure3Evidence) -> list[Claim]:
     """Panel (d), (c), (a) and (b), and after the warm-up; each as the paper has it, then
     corrected.
     """
-    return [*_depth_claims(numbers), *_layer_claims(numbers), *_warm_up_claims(numbers)]
+    return [*_depth_claims(seen), *_layer_claims(seen), *_warm_up_claims(seen)]
 
 
-def _depth_claims(numbers: Figure3Numbers) -> list[Claim]:
+def _depth_claims(seen: Figure3Evidence) -> list[Claim]:
     """Panels (d) and (c)."""
-    return [*_post_ln_over_depth(numbers), *_pre_ln_over_depth(numbers)]
+    return [*_post_ln_over_depth(seen), *_pre_ln_over_depth(seen)]
 
 
-def _exponents(numbers: Figure3Numbers, placement: str) -> dict[str, Estimate]:
+def _exponents(seen: Figure3Evidence, placement: str) -> dict[str, Estimate]:
     """Of the last W₂'s gradient over the number of blocks."""
     return {
-        _batches(condition): exponent(numbers.blocks, by[placement])
-        for condition, by in numbers.last.items()
+        _batches(condition): exponent(seen.blocks, by[placement])
+        for condition, by in seen.last.items()
     }
 
 
-def _post_ln_over_depth(numbers: Figure3Numbers) -> list[Claim]:
+def _post_ln_over_depth(seen: Figure3Evidence) -> list[Claim]:
     """Panel (d)."""
-    sizes = {
-        _batches(condition): estimate(by[POST].mean(1)) for condition, by in numbers.last.items()
-    }
     return [
         claim(
             "Figure 3(d), Post-LN keeps its size",
@@ -69,28 +66,18 @@ def _post_ln_over_depth(numbers: Figure3Numbers) -> list[Claim]:
             f"within {NEAR:g}",
             source=f"{_SECTION} and Theorem 1",
             value=_EXPONENT,
-            holds=_exponents(numbers, POST),
+            holds=_exponents(seen, POST),
             **around(0.0, NEAR),
         ),
-        claim(
-            "Figure 3(d), its size",
-            f"it is around {PUBLISHED}, within {percentage(AROUND, 0)}",
-            source=_SECTION,
-            value="mean over the depths",
-            holds=sizes,
-            **around(PUBLISHED, AROUND * PUBLISHED),
-            beside=_ends_of_depth(numbers, POST),
-        ),
+        _size(seen, "with dropout", dropped=True),
+        _size(seen, "without dropout", dropped=False),
     ]
 
 
-def _pre_ln_over_depth(numbers: Figure3Numbers) -> list[Claim]:
+def _pre_ln_over_depth(seen: Figure3Evidence) -> list[Claim]:
     """Panel (c)."""
-    pre = _exponents(numbers, PRE)
-    predicted = {
-        _batches(condition): numbers.predicted_exponent(condition, PRE)
-        for condition in numbers.last
-    }
+    pre = _exponents(seen, PRE)
+    predicted = {_batches(condition): by[PRE] for condition, by in seen.predicted_exponents.items()}
     return [
         claim(
             "Figure 3(c), Pre-LN falls",
@@ -99,7 +86,7 @@ def _pre_ln_over_depth(numbers: Figure3Numbers) -> list[Claim]:
             value=_EXPONENT,
             holds=pre,
             greatest=0.0,
-            beside=_ends_of_depth(numbers, PRE),
+            beside=_ends_of_depth(seen.blocks, seen.last, PRE),
         ),
         claim(
             "Figure 3(c), Pre-LN falls as 1/√L",
@@ -123,14 +110,34 @@ def _pre_ln_over_depth(numbers: Figure3Numbers) -> list[Claim]:
     ]
 
 
-def _layer_claims(numbers: Figure3Numbers) -> list[Claim]:
+def _size(seen: Figure3Evidence, words: str, *, dropped: bool) -> Claim:
+    """The paper does not say whether its gradients have the dropout that it trains with."""
+    found = {
+        condition: by for condition, by in seen.last.items() if bool(condition.dropout) == dropped
+    }
+    return claim(
+        f"Figure 3(d), its size {words}",
+        f"it is around {PUBLISHED}, within {percentage(AROUND, 0)}, of gradients {words}",
+        source=_SECTION,
+        value="mean over the depths",
+        holds={_batches(condition): estimate(by[POST].mean(1)) for condition, by in found.items()},
+        **around(PUBLISHED, AROUND * PUBLISHED),
+        beside=_ends_of_depth(seen.blocks, found, POST),
+    )
+
+
+def _layer_claims(seen: Figure3Evidence) -> list[Claim]:
     """Panels (a) and (b)."""
-    return [*_post_ln_over_layers(numbers), *_pre_ln_over_layers(numbers)]
+    return [*_post_ln_over_layers(seen), *_pre_ln_over_layers(seen)]
 
 
-def _post_ln_over_layers(numbers: Figure3Numbers) -> list[Claim]:
-    post = numbers.layers[POST]["norm_of_mean"]
-    slopes = {_part(key): factor_per_layer(post[key]) for key in PARTS}
+def _slopes(seen: Figure3Evidence, placement: str) -> dict[str, Estimate]:
+    """Logarithms of the factor from layer to layer, by part."""
+    return {_part(key): seen.factors[placement][key] for key in PARTS}
+
+
+def _post_ln_over_layers(seen: Figure3Evidence) -> list[Claim]:
+    slopes = _slopes(seen, POST)
     return [
         claim(
             "Figure 3(a, b), Post-LN grows with the layer",
@@ -141,41 +148,27 @@ def _post_ln_over_layers(numbers: Figure3Numbers) -> list[Claim]:
             holds=slopes,
             least=0.0,
             shown=shown_factor,
-            beside=_ends_of_layers(post),
+            beside=_ends_of_layers(seen.ends[POST]),
         ),
         _as_predicted(
             "Post-LN grows as predicted",
             "it grows slowly in the encoder, and in the decoder because every cross-attention "
             "passes a part of the gradient on to the encoder",
-            numbers.predicted_factors(POST),
+            seen.predicted_factors[POST],
             slopes,
         ),
     ]
 
 
-def _pre_ln_over_layers(numbers: Figure3Numbers) -> list[Claim]:
-    pre = numbers.layers[PRE]["norm_of_mean"]
-    slopes = {_part(key): factor_per_layer(pre[key]) for key in PARTS}
-    last_over_first = {
-        _part(key): estimate(np.log(pre[key][:, -1] / pre[key][:, 0])) for key in PARTS
-    }
+def _pre_ln_over_layers(seen: Figure3Evidence) -> list[Claim]:
     return [
-        claim(
-            "Figure 3(a, b), Pre-LN stays",
-            "the norm of the expected gradient stays almost the same for all layers: the last "
-            f"layer's within a factor of {SAME:g} of the first's",
-            source=_SECTION,
-            value="the last layer's over the first's",
-            holds=last_over_first,
-            **around(0.0, math.log(SAME)),
-            shown=shown_factor,
-            beside=_ends_of_layers(pre),
-        ),
+        _stays(seen, "a", "W1"),
+        _stays(seen, "b", "W2"),
         _as_predicted(
             "Pre-LN falls as predicted",
             "it falls as the stream grows over the layers",
-            numbers.predicted_factors(PRE),
-            slopes,
+            seen.predicted_factors[PRE],
+            _slopes(seen, PRE),
         ),
     ]
 
@@ -202,9 +195,38 @@ def _as_predicted(
     )
 
 
-def _warm_up_claims(numbers: Figure3Numbers) -> list[Claim]:
+def _stays(seen: Figure3Evidence, panel: str, matrix: str) -> Claim:
+    """Of one matrix, in either stack: the paper shows W₁ and W₂ in a panel each."""
+    steps = seen.layers - 1
+    own = [key for key in PARTS if key[0] == matrix]
+    over_all = {_part(key): _times(seen.factors[PRE][key], steps) for key in own}
+    return claim(
+        f"Figure 3({panel}), Pre-LN's {PRINTED[matrix]} stays",
+        f"the norm of the expected gradient of {PRINTED[matrix]} stays almost the same for all "
+        f"layers: of a straight line through its logarithms, the last layer's within a factor of "
+        f"{SAME:g} of the first's",
+        source=_SECTION,
+        value="the last layer's over the first's",
+        holds=over_all,
+        **around(0.0, math.log(SAME)),
+        shown=shown_factor,
+        beside=_ends_of_layers({key: seen.ends[PRE][key] for key in own}),
+    )
+
+
+def _times(one: Estimate, factor: float) -> Estimate:
+    """The estimate of a multiple."""
+    return Estimate(
+        count=one.count,
+        mean=one.mean * factor,
+        deviation=one.deviation * factor,
+        half_width=one.half_width * factor,
+    )
+
+
+def _warm_up_claims(seen: Figure3Evidence) -> list[Claim]:
     """Post-LN after the warm-up; none where nothing was trained."""
-    if not numbers.after:
+    if not seen.left_after_warm_up:
         return []
     return [
         claim(
@@ -213,7 +235,7 @@ def _warm_up_claims(numbers: Figure3Numbers) -> list[Claim]:
             "what they were",
             source=_SECTION,
             value="Of what it was in the same layer before, the norm is",
-            holds={_part(key): ratio for key, ratio in numbers.left_after_warm_up.items()},
+            holds={_part(key): ratio for key, ratio in seen.left_after_warm_up.items()},
             greatest=SMALL,
             shown=lambda ratio: span(ratio.mean.tolist(), 2),
         )
@@ -229,9 +251,11 @@ def _batches(condition: Condition) -> str:
     return f"batches of {condition.title}"
 
 
-def _ends_of_depth(numbers: Figure3Numbers, placement: str) -> str:
-    texts, blocks = [], numbers.blocks
-    for condition, by_placement in numbers.last.items():
+def _ends_of_depth(
+    blocks: Sequence[int], last: Mapping[Condition, Mapping[str, Floats]], placement: str
+) -> str:
+    texts = []
+    for condition, by_placement in last.items():
         found = estimate(by_placement[placement])
         ends = (
             f"{blocks[i]}-{blocks[i]} {interval(found.mean[i], found.half_width[i], 2)}"
@@ -241,10 +265,10 @@ def _ends_of_depth(numbers: Figure3Numbers, placement: str) -> str:
     return f"Its norm: {'; '.join(texts)}."
 
 
-def _ends_of_layers(parts: Mapping[tuple[str, str], Floats]) -> str:
-    means = {_part(key): parts[key].mean(0) for key in PARTS}
+def _ends_of_layers(ends: Mapping[tuple[str, str], tuple[float, float]]) -> str:
     texts = (
-        f"{part} {number(mean[0], 2)} to {number(mean[-1], 2)}" for part, mean in means.items()
+        f"{_part(key)} {number(first, 2)} to {number(last, 2)}"
+        for key, (first, last) in ends.items()
     )
     return f"First to last layer: {'; '.join(texts)}."
 
@@ -255,10 +279,15 @@ def run(config: Figure3Config, pieces: Pieces) -> Findings:
     numbers = numbers_of(config, measured)
     return Findings(
         conditions=conditions(config, measured),
-        claims=claims(numbers),
+        claims=claims(evidence(numbers)),
         figures=figures(numbers, trained=f"width {config.warm_up_width}"),
         data=data(numbers, measured),
     )
+
+
+def judged_again(config: Figure3Config, data: Mapping[str, Any]) -> JudgedAgain:
+    """The claims of numbers that a results.json holds."""
+    return JudgedAgain(claims=claims(evidence_again(config, data)), data={})
 
 
 SCALES = scales(
@@ -301,4 +330,5 @@ STUDY = Study(
     help="The paper's Figure 3: where are gradients large?",
     scales=SCALES,
     run=run,
+    judged_again=judged_again,
 )

@@ -1,200 +1,18 @@
-"""Theorem 1 over depth and width: gradients as sweeps beside bound and prediction, and what is
-claimed of them.
-"""
+"""What theorem 1 and steps of its proof claim of the last W₂'s gradient, and what is corrected."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from normscope.measure import Estimate
-from normscope.placement import named
 from normscope.report.words import number, percentage
-from normscope.theory.predict import ModelSetting, predict
 
 from ..engine.claims import around, claim, judged, shown_span
-from ..engine.estimates import Floats, estimate, exponent
+from ..engine.estimates import estimate
 from ..engine.judging import by_setting, each_between
 from ..engine.page import Claim
 from ..theory import corrected, paper
-from .measure import ROWS
-
-SHORT, LONG = ROWS
-"""Rows of length 1, as the theorem needs them, and rows of length √d."""
-EPSILON, DELTA = 0.1, 0.125
-"""Section 3.4: squared norms of hidden states were found to be (0.1, 0.125)-bounded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
-    """One half of the theorem. Functions are of (blocks, width); ‖∂L/∂x‖ is 1 in all of them."""
-
-    placement: str
-    order_text: str
-    corrected_order_text: str
-    over_depth_text: str
-    depth_exponent: float
-    """Of the claimed order over the number of blocks."""
-    paper_order: Callable[[int, int], float]
-    paper_power: Callable[[int, int], float]
-    """E‖x‖² / d of the last norm's input, by Lemma 2 as printed."""
-    corrected_power: Callable[[int, int], float]
-    """The same, centred, and at its least."""
-    one_token_power: Callable[[int, int], float]
-    """The same for one token, where it is known exactly."""
-
-    @property
-    def title(self) -> str:
-        return named(self.placement).title
-
-    def paper_bound(self, blocks: int, width: int) -> float:
-        return paper.last_layer_gradient_bound(width=width, power=self.paper_power(blocks, width))
-
-    def corrected_bound(self, blocks: int, width: int) -> float:
-        power = self.corrected_power(blocks, width)
-        return corrected.last_layer_gradient_bound(width=width, power=power, epsilon=EPSILON)
-
-    def predicted(
-        self, blocks: int, width: int, *, tokens: int, rows: str, vocabulary: int
-    ) -> float:
-        """In closed form for one token, √(d/2) ‖∂L/∂x‖ / √q, else by the mean field; NaN where
-        there is neither.
-        """
-        if tokens == 1:
-            loss_gradient_norm = 1.0 if rows == SHORT else saturated_loss_gradient(width)
-            power = self.one_token_power(blocks, width)
-            return corrected.feed_forward_gradient(
-                width=width, power=power, loss_gradient_norm=loss_gradient_norm
-            )
-        if rows == LONG:
-            # Positions that are alike are all taken for the same word.
-            return math.nan
-        model = ModelSetting(
-            blocks=blocks, width=width, ffn_width=width, tokens=tokens, vocabulary=vocabulary
-        )
-        return float(
-            np.asarray(predict(self.placement, model)["encoder"].gradient_norm["ffn_out"])[-1]
-        )
-
-
-def saturated_loss_gradient(width: int) -> float:
-    """‖∂L/∂x‖ behind rows from N(0, 1): the softmax picks one row, and two rows differ by √(2d)."""
-    return math.sqrt(2 * width)
-
-
-SIDES = {
-    "post-ln": Half(
-        placement="post-ln",
-        order_text="d√(ln d)",
-        corrected_order_text="√d",
-        over_depth_text="is independent of L",
-        depth_exponent=0.0,
-        paper_order=lambda blocks, width: paper.post_ln_gradient_order(width=width),
-        paper_power=lambda blocks, width: paper.post_ln_squared_norm(5, width=width)[0] / width,
-        corrected_power=lambda blocks, width: 1.5 - 0.5 / width,
-        one_token_power=lambda blocks, width: 1.5 - 0.5 / width,
-    ),
-    "pre-ln": Half(
-        placement="pre-ln",
-        order_text="d√(ln d / L)",
-        corrected_order_text="√(d/L)",
-        over_depth_text="falls as 1/√L",
-        depth_exponent=-0.5,
-        paper_order=lambda blocks, width: paper.pre_ln_gradient_order(width=width, layers=blocks),
-        # x_{L+1}, the final norm's input, in the paper's count of layers.
-        paper_power=lambda blocks, width: (
-            paper.pre_ln_squared_norm(blocks + 1, width=width)[0] / width
-        ),
-        corrected_power=lambda blocks, width: (
-            (1 - 1 / width) * corrected.pre_ln_squared_norm(blocks, width=1)[0]
-        ),
-        one_token_power=lambda blocks, width: (
-            (1 - 1 / width) * corrected.pre_ln_stream(blocks, tokens=1)[-1][0]
-        ),
-    ),
-}
-
-
-# S = seeds, X = places of a sweep, Q = sequences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
-    """Gradients of the last W₂ of one placement over depth or width."""
-
-    side: Half
-    over: Literal["blocks", "width"]
-    tokens: int
-    rows: str
-    shapes: Sequence[tuple[int, int]]
-    """(blocks, width), (X,)."""
-    gradients_SXQ: Floats
-    loss_gradients_SXQ: Floats
-    """Greatest ‖∂L/∂x‖ among each sequence's positions."""
-    predicted_X: Floats
-
-    @property
-    def x(self) -> list[int]:
-        return [blocks if self.over == "blocks" else width for blocks, width in self.shapes]
-
-    @property
-    def norms_SX(self) -> Floats:
-        """Root mean square over sequences; predictions are of its mean over seeds."""
-        return np.asarray(np.sqrt(np.square(self.gradients_SXQ).mean(2)))
-
-    @property
-    def loss_gradients_X(self) -> Floats:
-        """Root mean square over seeds and sequences."""
-        return np.asarray(np.sqrt(np.square(self.loss_gradients_SXQ).mean((0, 2))))
-
-    @property
-    def mean(self) -> Estimate:
-        return estimate(self.norms_SX)
-
-    @property
-    def exponent(self) -> Estimate:
-        """Over width, or over the deeper half of the depths: orders are for large L."""
-        since = len(self.shapes) // 2 if self.over == "blocks" else 0
-        return exponent(self.x[since:], self.norms_SX[:, since:])
-
-    @property
-    def claimed_exponent(self) -> float:
-        """Of the paper's order: over the width its slope, fitted as the measured one is."""
-        if self.over == "blocks":
-            return self.side.depth_exponent
-        return float(exponent(self.x, self.bounds("paper_order")[None]).mean)
-
-    @property
-    def name(self) -> str:
-        return "one token" if self.tokens == 1 else f"{self.tokens} tokens"
-
-    def bounds(self, kind: str) -> Floats:
-        """kind: paper_order, paper_bound or corrected_bound."""
-        return np.array([getattr(self.side, kind)(*shape) for shape in self.shapes])
-
-    def above_SXQ(self, kind: str) -> NDArray[np.bool_]:
-        """Which gradients are above the bound, ‖∂L/∂x‖ being what was measured for them."""
-        return np.asarray(self.gradients_SXQ > self.bounds(kind)[:, None] * self.loss_gradients_SXQ)
-
-    def slack(self, kind: str) -> tuple[float, float]:
-        """Least and greatest of bound / mean over seeds; ‖∂L/∂x‖ is 1 in an order, and measured in
-        a bound.
-        """
-        ratios = (
-            self.bounds(kind)
-            * (1.0 if kind == "paper_order" else self.loss_gradients_X)
-            / self.mean.mean
-        )
-        return float(ratios.min()), float(ratios.max())
-
-    @property
-    def ratio(self) -> Estimate:
-        """Measured / predicted, (X,)."""
-        return estimate(self.norms_SX / self.predicted_X)
-
+from .sweeps import DELTA, EPSILON, LONG, SHORT, SIDES, Half, Sweep, saturated_loss_gradient
 
 EXPONENT_WITHIN = 0.1
 """Exponents that are told apart differ by 0.5 or more."""
@@ -274,33 +92,45 @@ def _much_smaller(deep: Sequence[Sweep]) -> Claim:
 
 
 def _of_side(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
-    """As the paper has it, then as it holds."""
-    return [*_as_stated(side, sweeps), *_as_corrected(side, sweeps)]
+    """Bound, scale and dependence on depth as the paper has them, and two steps of its proof; then
+    scale, bound and value as they hold.
+    """
+    deep, wide = _by_name(sweeps, "blocks"), _by_name(sweeps, "width")
+    return [
+        _bound(side, sweeps, wide),
+        *_scale(side, deep, wide),
+        _each_element(side, sweeps, wide),
+        _lower_tail(side, sweeps),
+        *_corrected(side, deep, wide),
+    ]
 
 
 def _by_name(sweeps: Sequence[Sweep], over: str) -> dict[str, Sweep]:
     return {sweep.name: sweep for sweep in sweeps if sweep.over == over}
 
 
-def _as_stated(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
-    """Bound, scale and dependence on depth as the paper has them."""
-    deep, wide = _by_name(sweeps, "blocks"), _by_name(sweeps, "width")
+def _bound(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]) -> Claim:
     chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
-    (of_one_token,) = (sweep for sweep in wide.values() if sweep.tokens == 1)
-    order = of_one_token.claimed_exponent
-    low, high = of_one_token.slack("paper_order")
+    return claim(
+        f"Theorem 1, {side.title}: the bound",
+        f"The gradient of the last W₂ is at most O({side.order_text}) with probability "
+        f"{chance:.3f} at least, which is 0.99 − δ − ε/(0.9+ε) at the reported (ε, δ) = "
+        f"({EPSILON}, {DELTA}).",
+        source="Xiong et al. 2020, theorem 1; constants from its proof, appendix E",
+        value="share of gradients above it",
+        holds={"all": _above(sweeps, "paper_bound")},
+        greatest=1 - chance,
+        beside=_looseness(wide, "paper_bound", ",.0f"),
+        slack=_least_slack(wide, "paper_bound"),
+    )
+
+
+def _scale(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep]) -> list[Claim]:
+    """Over the width, and over the depth."""
+    one = next(sweep for sweep in wide.values() if sweep.tokens == 1)
+    order = one.claimed_exponent
+    low, high = one.slack("paper_order")
     return [
-        claim(
-            f"Theorem 1, {side.title}: the bound",
-            f"The gradient of the last W₂ is at most O({side.order_text}) with probability "
-            f"{chance:.3f} at least, which is 0.99 − δ − ε/(0.9+ε) at the reported (ε, δ) = "
-            f"({EPSILON}, {DELTA}).",
-            source="Xiong et al. 2020, theorem 1; constants from its proof, appendix E",
-            value="share of gradients above it",
-            holds={"all": _above(sweeps, "paper_bound")},
-            greatest=1 - chance,
-            beside=_looseness(wide, "paper_bound", ",.0f"),
-        ),
         claim(
             f"Theorem 1, {side.title}: the scale",
             f"“The scale of the gradients to the last FFN layer is of order O({side.order_text})”: "
@@ -327,15 +157,52 @@ def _as_stated(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
     ]
 
 
-def _as_corrected(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
-    """Scale, bound and value as they hold."""
-    deep, wide = _by_name(sweeps, "blocks"), _by_name(sweeps, "width")
+def _each_element(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]) -> Claim:
+    """What the proof bounds before it sums the squares of all d² elements."""
+    chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
+    return claim(
+        f"Theorem 1, {side.title}: each element",
+        f"No element of the gradient of the last W₂ is larger than O(√({side.element_text})), with "
+        f"probability {chance:.3f} at least.",
+        source=f"Xiong et al. 2020, appendix E, eq. ({side.element_equation}), with the constants "
+        "of its proof",
+        value="share of gradients with an element above it",
+        holds={"all": _above(sweeps, "element_bound")},
+        greatest=1 - chance,
+        beside=_looseness(wide, "element_bound", ",.0f", of="the largest element's size"),
+        slack=_least_slack(wide, "element_bound"),
+    )
+
+
+def _lower_tail(side: Half, sweeps: Sequence[Sweep]) -> Claim:
+    """What the proof draws from Lemma 5, looked at in what the lemma is applied to."""
+    chance = paper.shrink_probability(epsilon=EPSILON)
+    below = np.mean(
+        [(sweep.least_shares_SXQ <= paper.ALPHA_0).mean((1, 2)) for sweep in sweeps], axis=0
+    )
+    least = min(float(sweep.least_shares_SXQ.min()) for sweep in sweeps)
+    return claim(
+        f"Theorem 1, {side.title}: the lower tail",
+        f"‖x‖² of what the last norm reads is at most α₀ = {paper.ALPHA_0:g} of its mean with "
+        f"probability {chance:g} at most, which is ε / (1 + ε − α₀) at ε = {EPSILON:g}.",
+        source=f"Xiong et al. 2020, appendix E, eq. ({side.tail_equations})",
+        value="share of sequences with a position that is",
+        holds={"all": estimate(below)},
+        greatest=chance,
+        beside=f"The least ‖x‖² of any position is {number(least, 2)} of the mean. That it follows "
+        "from an (ε, δ)-bounded ‖x‖² alone is another claim, of the study of concentration.",
+    )
+
+
+def _corrected(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep]) -> list[Claim]:
+    """The scale, the bound and the value."""
     chances = {
         name: corrected.theorem_1_probability(delta=DELTA, positions=sweep.tokens)
         for name, sweep in wide.items()
     }
     promised = "; ".join(f"{chance:.3f} for {name}" for name, chance in chances.items())
-    ones = {f"over {sweep.over}": sweep for sweep in sweeps if sweep.tokens == 1}
+    all_sweeps = (*deep.values(), *wide.values())
+    ones = {f"over {sweep.over}": sweep for sweep in all_sweeps if sweep.tokens == 1}
     return [
         claim(
             f"Corrected, {side.title}: the scale",
@@ -357,6 +224,7 @@ def _as_corrected(side: Half, sweeps: Sequence[Sweep]) -> list[Claim]:
             holds={name: _above([wide[name], deep[name]], "corrected_bound") for name in wide},
             greatest={name: 1 - p for name, p in chances.items()},
             beside=_looseness(wide, "corrected_bound", ".1f"),
+            slack=_least_slack(wide, "corrected_bound"),
         ),
         claim(
             f"Corrected, {side.title}: the value",
@@ -376,10 +244,17 @@ def _above(sweeps: Sequence[Sweep], kind: str) -> Estimate:
     return estimate(np.mean([sweep.above_SXQ(kind).mean((1, 2)) for sweep in sweeps], axis=0))
 
 
-def _looseness(wide: Mapping[str, Sweep], kind: str, digits: str) -> str:
+def _least_slack(wide: Mapping[str, Sweep], kind: str) -> float:
+    """Returns how many times the gradient the bound is, where it is nearest to it."""
+    return min(sweep.slack(kind)[0] for sweep in wide.values())
+
+
+def _looseness(
+    wide: Mapping[str, Sweep], kind: str, digits: str, *, of: str = "the gradient"
+) -> str:
     factors = {name: sweep.slack(kind) for name, sweep in wide.items()}
     texts = (
-        f"{low:{digits}} to {high:{digits}} times the gradient for {name}"
+        f"{low:{digits}} to {high:{digits}} times {of} for {name}"
         for name, (low, high) in factors.items()
     )
     return f"Over the widths it is {'; '.join(texts)}."

@@ -91,49 +91,72 @@ def last_layer_gradients(
     N(0, 1)".
 
     Each entry holds `gradient_norms`, (S,): ‖∂L̃/∂W^{2,L}‖_F of the mean cross-entropy in nats over
-    one sequence's positions, at random targets; `loss_gradient_norms`, (S,): the greatest ‖∂L/∂x‖
-    of a position of it, x the stack's output. Raises ValueError for an unknown placement, or one
-    without encoders.
+    one sequence's positions, at random targets; `greatest_elements`, (S,): the largest size of an
+    element of that gradient; `loss_gradient_norms`, (S,): the greatest ‖∂L/∂x‖ of a position of
+    it, x the stack's output; `least_powers` and `mean_powers`, (S,): ‖x‖² / d of what the last norm
+    reads, at the position where it is least and as a mean over positions. Raises ValueError for an
+    unknown placement, or one without encoders.
     """
     stack = drawn(placement, square_encoder(blocks, width), "theory", seed).requires_grad_(False)
     rows_VD = torch.randn(vocabulary, width)
     found = {}
     for count in tokens:
         layout = Layout(torch.full((sequences,), count))
-        hidden_NF, added_ND, output_ND = _forward(
-            stack, torch.randn(layout.tokens, width), Context(layout=layout)
-        )
+        seen = _forward(stack, torch.randn(layout.tokens, width), Context(layout=layout))
+        powers_ST = seen.normed_ND.square().mean(1).view(-1, count)
         targets_N = torch.randint(vocabulary, (layout.tokens,))
         for name, power in ROWS.items():
-            logits_NV = output_ND @ rows_VD.T * width**power
+            logits_NV = seen.output_ND @ rows_VD.T * width**power
             loss = nn.functional.cross_entropy(logits_NV, targets_N, reduction="sum")
-            added, output = torch.autograd.grad(loss, [added_ND, output_ND], retain_graph=True)
+            added, output = torch.autograd.grad(
+                loss, [seen.added_ND, seen.output_ND], retain_graph=True
+            )
             found[f"{count}, {name}"] = {
-                "gradient_norms": _frobenius(hidden_NF, added, count) / count,
+                "gradient_norms": _frobenius(seen.hidden_NF, added, count) / count,
+                "greatest_elements": _greatest_element(seen.hidden_NF, added, count) / count,
                 "loss_gradient_norms": output.norm(dim=1).view(-1, count).amax(1),
+                "least_powers": powers_ST.amin(1),
+                "mean_powers": powers_ST.mean(1),
             }
     return found
 
 
-def _forward(stack: Stack, x_ND: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
-    """What the last W₂ reads and gives, and the stack's output; the graph begins at what it
-    gives.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SeenForward:
+    """What was seen of one forward pass; the graph begins at `added_ND`."""
+
+    hidden_NF: Tensor
+    """What the last W₂ reads."""
+    added_ND: Tensor
+    """What it gives."""
+    normed_ND: Tensor
+    """What the last norm reads, detached."""
+    output_ND: Tensor
+    """Of the stack."""
+
+
+def _forward(stack: Stack, x_ND: Tensor, context: Context) -> _SeenForward:
     *_, last = stack.sublayers()
     assert isinstance(last.f, FeedForward)
-    seen: list[Tensor] = []
+    seen: dict[str, Tensor] = {}
 
     def cut(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        seen.extend((inputs[0], output.requires_grad_()))
+        seen["hidden_NF"], seen["added_ND"] = inputs[0], output.requires_grad_()
         return output
 
-    handle = last.f.ffn_out.register_forward_hook(cut)
+    def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        # Every norm in its turn, so that the last one's stays.
+        seen["normed_ND"] = inputs[0].detach()
+
+    norms = [module for module in stack.modules() if isinstance(module, nn.LayerNorm)]
+    handles = [norm.register_forward_pre_hook(keep) for norm in norms]
+    handles.append(last.f.ffn_out.register_forward_hook(cut))
     try:
         output_ND = stack(x_ND, context)
     finally:
-        handle.remove()
-    hidden_NF, added_ND = seen
-    return hidden_NF, added_ND, output_ND
+        for handle in handles:
+            handle.remove()
+    return _SeenForward(**seen, output_ND=output_ND)
 
 
 def _frobenius(hidden_NF: Tensor, gradient_ND: Tensor, tokens: int) -> Tensor:
@@ -141,3 +164,10 @@ def _frobenius(hidden_NF: Tensor, gradient_ND: Tensor, tokens: int) -> Tensor:
     h_STF, g_STD = (x.view(-1, tokens, x.shape[-1]) for x in (hidden_NF, gradient_ND))
     squares = ((h_STF @ h_STF.mT) * (g_STD @ g_STD.mT)).sum((1, 2))
     return squares.clamp(min=0).sqrt()
+
+
+def _greatest_element(hidden_NF: Tensor, gradient_ND: Tensor, tokens: int) -> Tensor:
+    """max |Σ_t h_tᵀ g_t| over the elements of each sequence's sum, (S,)."""
+    h_STF, g_STD = (x.view(-1, tokens, x.shape[-1]) for x in (hidden_NF, gradient_ND))
+    greatest: Tensor = (h_STF.mT @ g_STD).abs().amax((1, 2))
+    return greatest

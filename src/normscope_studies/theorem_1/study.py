@@ -2,7 +2,7 @@
 bounds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal
 
@@ -10,12 +10,13 @@ import numpy as np
 
 from normscope.report.chart import Panel
 
-from ..engine.estimates import plain_estimate
+from ..engine.estimates import Floats, plain_estimate
 from ..engine.page import Findings, StudyFigure, line, measured
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
-from .claims import LONG, SHORT, SIDES, Half, Sweep, claims
+from .claims import claims
 from .measure import Theorem1Config, sweeps_of_seed
+from .sweeps import LONG, SHORT, SIDES, Half, Sweep
 
 _INK, _GREEN, _PINK = -1, 2, 3
 _LINES: dict[str, tuple[str, int]] = {
@@ -114,21 +115,18 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
         ("width", LONG),
     ]
     for (over, rows), tokens in product(choices, (1, config.tokens)):
-        gradients_SXQ, loss_gradients_SXQ = (
-            np.array(
-                [[place[f"{tokens}, {rows}"][what] for place in seed[over]] for seed in seeds],
-                dtype=np.float64,
-            )
-            for what in ("gradient_norms", "loss_gradient_norms")
-        )
+        entries = [[place[f"{tokens}, {rows}"] for place in seed[over]] for seed in seeds]
         yield Sweep(
             side=side,
             over=over,
             tokens=tokens,
             rows=rows,
             shapes=places[over],
-            gradients_SXQ=gradients_SXQ,
-            loss_gradients_SXQ=loss_gradients_SXQ,
+            gradients_SXQ=_every(entries, "gradient_norms"),
+            elements_SXQ=_every(entries, "greatest_elements"),
+            loss_gradients_SXQ=_every(entries, "loss_gradient_norms"),
+            least_powers_SXQ=_every(entries, "least_powers"),
+            mean_powers_SXQ=_every(entries, "mean_powers"),
             predicted_X=np.array(
                 [
                     side.predicted(*shape, tokens=tokens, rows=rows, vocabulary=vocabulary)
@@ -136,6 +134,11 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
                 ]
             ),
         )
+
+
+def _every(entries: Sequence[Sequence[Mapping[str, Any]]], what: str) -> Floats:
+    """One number of all entries, (S, X, Q)."""
+    return np.array([[place[what] for place in seed] for seed in entries], dtype=np.float64)
 
 
 def _conditions(config: Theorem1Config) -> dict[str, str]:
@@ -181,10 +184,10 @@ def _data(sweep: Sweep) -> dict[str, Any]:
     for kind, _ in _LINES.values():
         found[kind] = sweep.bounds(kind)
         found[f"{kind}_over_measured"] = sweep.slack(kind)
-    return found | {
-        f"above_{kind}": int(sweep.above_SXQ(kind).sum())
-        for kind in ("paper_bound", "corrected_bound")
-    }
+    found["element_bound_over_measured"] = sweep.slack("element_bound")
+    for kind in ("paper_bound", "corrected_bound", "element_bound"):
+        found[f"above_{kind}"] = int(sweep.above_SXQ(kind).sum())
+    return found | {"least_share_of_mean_power": float(sweep.least_shares_SXQ.min())}
 
 
 _SMOKE = {

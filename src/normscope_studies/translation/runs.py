@@ -29,7 +29,7 @@ from .config import RunsConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TranslationCurve:
+class TranslationCurve:
     """Validations of one run; the lists are of one length."""
 
     updates: Sequence[int]
@@ -89,7 +89,7 @@ def updates_to(updates: Sequence[int], nats: Sequence[float], wanted: float) -> 
 class Trained:
     """The runs of one figure."""
 
-    curves: dict[TranslationArm, list[_TranslationCurve]]
+    curves: dict[TranslationArm, list[TranslationCurve]]
     """By arm, one a seed in their order."""
     unigram_nats: Mapping[str, float]
     """By language pair: entropy of the validation targets one by one, which is reached without the
@@ -169,6 +169,19 @@ def sooner(shares: Sequence[float | None]) -> Estimate | Answer:
     if len(reached) == len(shares):
         return estimate(reached)
     return False if not reached and len(shares) > 1 else None
+
+
+def never_there(shares: Mapping[str, Sequence[float | None]]) -> str:
+    """A sentence on the settings in which some seed is never there, with how many are not; empty
+    where all are.
+    """
+    missing = {setting: sum(share is None for share in row) for setting, row in shares.items()}
+    words = [
+        f"{setting}, in {count} of {len(shares[setting])}"
+        for setting, count in missing.items()
+        if count
+    ]
+    return f"Never, by seeds: {'; '.join(words)}." if words else ""
 
 
 def _several(values: Sequence[float], decimals: int) -> str:
@@ -256,7 +269,7 @@ def cells_of(
     return found
 
 
-def curve_of(cell: Cell) -> _TranslationCurve:
+def curve_of(cell: Cell) -> TranslationCurve:
     """Of a run that is over. Raises KeyError for an event of another version."""
     events = cell.folder.events()
     updates = [event for event in events if event["event"] == "update"]
@@ -265,7 +278,7 @@ def curve_of(cell: Cell) -> _TranslationCurve:
         math.fsum(one["lr"] for one in updates if one["update"] <= event["update"])
         for event in validations
     ]
-    return _TranslationCurve(
+    return TranslationCurve(
         updates=[event["update"] for event in validations],
         nll_nats=[event["nll_nats"] for event in validations],
         loss_nats=[event["loss_nats"] for event in validations],
