@@ -25,6 +25,7 @@ from normscope.train.device import available_cores
 from .estimates import estimate
 from .judging import Answer, holm, learned
 from .pieces import Pieces, processor_seconds
+from .planning import PlanEnds, planned_cells
 
 _ArmKey = tuple[str, str, int]
 """Placement, optimiser and warm-up in updates."""
@@ -258,8 +259,11 @@ def train_all(
     evaluate: Callable[[Cell], list[list[str]]] | None = None,
 ) -> None:
     """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one
-    on a device.
+    on a device. Raises PlanEnds where they are only to be planned.
     """
+    if pieces.plan is not None:
+        pieces.plan.append(planned_cells(stage, cells))
+        raise PlanEnds("trainings that hang on what these find, if there are any")
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: Iterable[CellState]) -> None:
