@@ -37,4 +37,5 @@ STUDY = Study(
     help="What came of every claim of the memo?",
     scales=scales(ListConfig, smoke={"claims": 3}, paper={}),
     run=MEMO.run,
+    planned=MEMO.planned,
 )

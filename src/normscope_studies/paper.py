@@ -32,4 +32,5 @@ STUDY = Study(
     help="What came of every claim of the paper?",
     scales=scales(ListConfig, smoke={"claims": 3}, paper={}),
     run=PAPER.run,
+    planned=PAPER.planned,
 )

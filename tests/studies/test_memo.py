@@ -176,6 +176,23 @@ def test_the_study_writes_the_page_and_the_claims_beside_it(tmp_path: Path) -> N
     run_study(STUDY, config, Pieces(out), command="normscope study memo")
 
 
+@pytest.mark.parametrize("name", ["memo", "paper"])
+def test_a_list_is_planned_without_writing_anything(name: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    lines = studies()[name].run(
+        scale="cpu",
+        settings=[f"results={RESULTS}"],
+        out=out,
+        processes=1,
+        watch=lambda *_: None,
+        say=lambda _: None,
+        command="",
+        dry_run=True,
+    )
+    assert lines[-1].endswith("it trains nothing.")
+    assert not out.exists()
+
+
 def test_without_results_it_says_where_there_are_some(tmp_path: Path) -> None:
     config = ListConfig(results=str(tmp_path / "none"))
     with pytest.raises(UserError, match=r"a clone of NormScope.*such as FOLDER/amplification"):

@@ -108,8 +108,9 @@ def climbed_models(
     One piece a look, and a run folder a training. Raises UserError for a training that fails.
     """
     models = list(product(config.placements, config.depths))
-    measured = _looked_at(config, models, corpus, pieces)
+    # The trainings first, so that a plan counts them.
     runs = _trained(config, models, pieces)
+    measured = _looked_at(config, models, corpus, pieces)
     tokens = round(float(np.mean(corpus.splits["train"].target.lengths)))
     vocabulary = len(corpus.codec.target.vocabulary)
     return [

@@ -14,6 +14,7 @@ from .listing import ClaimRow, ListedClaim, MeasuredBy, claims_listed, counts, r
 from .listing_tables import conditions, grouped, markdown, not_run, tables
 from .page import Findings, StudyTable
 from .pieces import Pieces
+from .planning import StudyPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,10 @@ class ListedText:
         """
         own = tables(grouped(found, self.groups), results, out)
         return [*own, conditions(found, results, out)]
+
+    def planned(self, config: ListConfig, pieces: Pieces) -> StudyPlan:
+        """Returns that nothing is trained: results are read."""
+        return StudyPlan(stages=())
 
     def run(self, config: ListConfig, pieces: Pieces) -> Findings:
         """Returns the page, and writes `claims.md` beside it.
