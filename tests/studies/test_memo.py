@@ -137,6 +137,7 @@ def write(folder: Path, name: str, scale: str, verdict: str = "reproduced") -> N
     ]
     table = {"scale": scale, "conditions": {"seeds": "3"}, "claims": claims}
     (folder / name).mkdir(parents=True)
+    (folder / name / "README.md").touch()
     (folder / name / "results.json").write_text(json.dumps(table), "utf-8")
 
 
@@ -195,7 +196,8 @@ def test_a_list_is_planned_without_writing_anything(name: str, tmp_path: Path) -
 
 def test_without_results_it_says_where_there_are_some(tmp_path: Path) -> None:
     config = ListConfig(results=str(tmp_path / "none"))
-    with pytest.raises(UserError, match=r"a clone of NormScope.*such as FOLDER/amplification"):
+    named = "those that came with NormScope.*such as FOLDER/amplification"
+    with pytest.raises(UserError, match=named):
         run_study(STUDY, config, Pieces(tmp_path / "out"), command="normscope study memo")
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normscope import __version__
 from normscope.errors import UserError
 from normscope.files import write_over
 from normscope.limits.kinds import CLAIMS
@@ -12,6 +13,7 @@ from normscope.limits.kinds import CLAIMS
 from .checks import check_least, settings_of
 from .listing import ClaimRow, ListedClaim, MeasuredBy, claims_listed, counts, rows
 from .listing_tables import conditions, grouped, markdown, not_run, tables
+from .packed import PACKED
 from .page import Findings, StudyTable
 from .pieces import Pieces
 from .planning import StudyPlan
@@ -21,8 +23,11 @@ from .planning import StudyPlan
 class ListConfig:
     """Where the results of the other studies are."""
 
-    results: str = "results"
-    """A folder with a folder for each study, as NormScope's repository has it."""
+    results: str = ""
+    """A folder with a folder for each study, as NormScope's repository has it. By default that is
+    the folder `results` of a clone where the command is run in one, and else what the results of
+    the repository said when this version was made.
+    """
     claims: int = 0
     """The first so many claims; 0 for all."""
 
@@ -67,13 +72,7 @@ class ListedText:
 
         Raises UserError where there is no folder of results, or where results are damaged.
         """
-        results = Path(config.results)
-        if not results.is_dir():
-            raise UserError(
-                f"no folder of results at {config.results!r}: run this in a clone of NormScope, "
-                "which has `results`, or name with --set results=FOLDER one that has a folder for "
-                f"each study, such as FOLDER/{self.example}"
-            )
+        results = self._results(config)
         claims, studies = self.listed()
         found = rows(claims[: config.claims or None], studies, results)
         # A link starts from where the page is, as it is reached.
@@ -82,7 +81,7 @@ class ListedText:
         return Findings(
             conditions={
                 "Source": self.source,
-                "Ours": "each study's own words, numbers and intervals, from its results.json",
+                "Ours": f"each study's own words, numbers and intervals, from {_source(results)}",
                 "Verdicts": "; ".join(grouped(found, self.groups)),
                 "Not run": not_run(found, results),
             },
@@ -98,6 +97,26 @@ class ListedText:
             },
             lines=[_counted_line(row) for row in found],
         )
+
+    def _results(self, config: ListConfig) -> Path:
+        """Returns the folder that is read. Raises UserError where there is none of that name."""
+        if not config.results:
+            cloned = Path("results")
+            return cloned if (cloned / self.example).is_dir() else PACKED
+        results = Path(config.results)
+        if not results.is_dir():
+            raise UserError(
+                f"no folder of results at {config.results!r}: leave --set results=FOLDER out for "
+                "those that came with NormScope, or name one that has a folder for each study, "
+                f"such as FOLDER/{self.example}"
+            )
+        return results
+
+
+def _source(results: Path) -> str:
+    if results == PACKED:
+        return f"the results that came with NormScope {__version__}"
+    return "its results.json"
 
 
 def _data(row: ClaimRow) -> dict[str, Any]:
