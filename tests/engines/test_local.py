@@ -246,3 +246,23 @@ def test_the_gpus_are_those_that_the_user_lets_this_process_see(
 def test_a_mistake_names_what_is_allowed(name: str, given: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         engine_settings(name, given)
+
+
+UNASKED = """
+import importlib
+import torch
+
+def asked(*given):
+    raise SystemExit("a GPU is asked for")
+
+for name in ("is_available", "device_count", "current_device", "init", "_lazy_init"):
+    setattr(torch.cuda, name, asked)
+from normscope.engines import forking
+for name in forking._NEEDED:
+    importlib.import_module(name)
+"""
+
+
+def test_a_worker_asks_no_gpu_for_anything_as_a_forked_process_could_use_none_then() -> None:
+    done = subprocess.run([sys.executable, "-c", UNASKED], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -49,12 +49,15 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         processes: int = 0,
         engine: str = "local",
         engine_set: EngineSettingOptions = [],  # noqa: B006
+        dry_run: bool = False,
         imports: Imports = [],  # noqa: B006
     ) -> None:
         """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper, or
         another that the study's page in the manual names. settings: Change one setting of the
         scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
         engine: Where the trainings run: local, ray or slurm.
+        dry_run: Say how many trainings are left, with their updates, operations and hours, and
+        train nothing.
         """
         import torch
 
@@ -71,6 +74,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
                 watch=display,
                 say=note,
                 command=shlex.join(["normscope", *sys.argv[1:]]),
+                dry_run=dry_run,
             )
         tell(*lines)
 
