@@ -160,3 +160,16 @@ def test_a_line_that_no_run_writes_hides_no_run(line: str, tmp_path: Path) -> No
     state.read_new_events()
     assert type(state.update) is int
     assert whole([state]).startswith("1 run: update ")
+
+
+def test_a_run_in_a_queue_is_running_once_it_has_logged_something_new(tmp_path: Path) -> None:
+    cell = begun(tmp_path)
+    log(cell, 1, 2)
+    state = CellState(cell, 60)
+    state.read_new_events()
+    state.status = "queued"
+    state.read_new_events()
+    assert state.status == "queued"
+    log(cell, 3)
+    state.read_new_events()
+    assert (state.status, state.update) == ("running", 3)
