@@ -106,6 +106,7 @@ def _examined(
         optimizer=taken,
         wanted_rate=rate,
         advise=not asked.no_advice,
+        laws=not asked.no_laws,
         smaller=_best_of_smaller(asked, target, taken),
     )
     if history is not None:
@@ -198,10 +199,10 @@ def _structure(
 
 
 def _measured(
-    found: "Target", silenced: tuple[str, ...], watch: _Watch, **asked_of_rates: Any
+    found: "Target", silenced: tuple[str, ...], watch: _Watch, **asked: Any
 ) -> "Diagnosis":
-    """The diagnosis of a model with weights. asked_of_rates: of `diagnose`, what the advice is
-    about.
+    """The diagnosis of a model with weights. asked: of `diagnose`, what the advice is about, and
+    whether laws are asked.
     """
     from ..doctor.diagnose import diagnose
 
@@ -217,7 +218,7 @@ def _measured(
             silenced=silenced,
             target=found.title,
             watch=watch,
-            **asked_of_rates,
+            **asked,
         )
     return _compared(diagnosis, found)
 

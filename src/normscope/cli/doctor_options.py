@@ -60,6 +60,10 @@ class DoctorOptions:
     """The least severity that makes the exit code 1: error, warning or info."""
     no_advice: bool = False
     """Leave out the advice on the learning rate."""
+    no_laws: bool = False
+    """Look at the model without trying it: no copy of it is updated, put into both modes, or asked
+    with other inputs.
+    """
     structure_only: bool = False
     """Build the model without weights, and tell its streams, placements and formulas alone: a model
     of any size in seconds.

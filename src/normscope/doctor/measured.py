@@ -317,6 +317,10 @@ class ModelMeasurements:
     """Parameters whose σ or tanh has next to no slope left, with the share of their entries of
     which that holds.
     """
+    shut_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
+    """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
+    mean value.
+    """
     positions_along: int | None = field(default=None, metadata=INNER)
     """The dimension of (A, C, D) along which what is added to the stream for every input alike
     differs.

@@ -10,11 +10,16 @@ from typing import Any
 
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
-from . import checks
+from . import checks, tried
 from .patient import Patient
 from .rule import WORDS, Rule
 
-_FILES = [file for file in vars(checks).values() if isinstance(file, ModuleType)]
+_FILES = [
+    file
+    for folder in (checks, tried)
+    for file in vars(folder).values()
+    if isinstance(file, ModuleType)
+]
 _MADE = {rule.id: rule for file in _FILES for rule in vars(file).values() if isinstance(rule, Rule)}
 RULES: tuple[Rule, ...] = tuple(_MADE[id] for id in WORDS)
 """In the order in which findings of one severity are listed."""

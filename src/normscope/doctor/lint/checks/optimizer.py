@@ -2,7 +2,7 @@
 usual range.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import hypot
 
 from torch import nn
@@ -107,7 +107,9 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     held, watched = patient.held, _looked_after(patient.model)
     missing = [name for name, parameter in watched.items() if id(parameter) not in held]
     others = [p for p in patient.model.parameters() if p.requires_grad and id(p) not in held]
+    yield from _at_rest(patient)
     if not missing:
+        yield from _left_out(patient, others)
         return
     own = {id(p) for p in patient.model.parameters()}
     if not held & own:
@@ -151,6 +153,48 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
         fix="add them to a group (with weight_decay=0), or set requires_grad_(False) where they "
         "are meant to stay",
     )
+
+
+def _left_out(patient: Patient, others: Sequence[nn.Parameter]) -> Iterator[Fault]:
+    """Weights that are neither gains nor gates and that no group has, beside most that one has."""
+    trained = [p for p in patient.model.parameters() if p.requires_grad]
+    names = _names(patient, others)
+    # Adapters leave out what they adapt.
+    if names and 2 * len(names) < len(trained):
+        yield Fault(
+            severity=Severity.WARNING,
+            where=names,
+            message=f"{len(names)} of {len(trained)} trainable parameters are in no parameter "
+            f"group of {type(patient.optimizer).__name__}: no update changes them",
+            fix="add them to a group, or set requires_grad_(False) where they are meant to stay; "
+            "where a second optimiser holds them, silence the rule",
+        )
+
+
+def _at_rest(patient: Patient) -> Iterator[Fault]:
+    """Weights in groups with a rate of 0, beside others with a rate."""
+    peaks = [float(group.get("initial_lr", group.get("lr", 1.0))) for group in patient.groups]
+    if not any(peaks):
+        return
+    resting = [
+        weight
+        for group, peak in zip(patient.groups, peaks, strict=True)
+        for weight in group["params"]
+        if not peak and weight.requires_grad
+    ]
+    if names := _names(patient, resting):
+        yield Fault(
+            severity=Severity.WARNING,
+            where=names,
+            message=f"{len(names)} trainable parameters are in a group with the rate 0: no update "
+            "changes them",
+            fix="give the group a rate, or set requires_grad_(False) where they are meant to stay",
+        )
+
+
+def _names(patient: Patient, weights: Sequence[nn.Parameter]) -> list[str]:
+    asked = {id(weight) for weight in weights}
+    return [name for name, weight in patient.model.named_parameters() if id(weight) in asked]
 
 
 @rule("clip-hides-rate", an_optimizer, a_clip, gradients)

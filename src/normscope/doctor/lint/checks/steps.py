@@ -270,3 +270,14 @@ def flat_gates(patient: Patient) -> Iterator[Fault]:
             if drawn
             else "nothing, where they are meant to be open or shut for good",
         )
+    shut = patient.observed.shut_gates
+    if shut and not patient.trained:
+        yield Fault(
+            where=shut,
+            message=(
+                f"a σ of what a token is that is shut for every token and entry, with a mean of "
+                f"{max(shut.values()):.2g} and less than {FLAT:.0%} of its greatest slope: what it "
+                f"multiplies is next to nothing, and so is the gradient that would open it"
+            ),
+            fix="start its bias nearer to 0, within 3",
+        )
