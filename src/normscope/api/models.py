@@ -49,7 +49,6 @@ def diagnose(
     seed: int = 0,
 ) -> Diagnosis:
     """What a model is, what is wrong with it, and its usual learning rate, before its first update.
-
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
     tensor), or a function that runs it and returns its output. Without it, random inputs of
     `sequences` sequences of `tokens` tokens are drawn from `seed`, as `normscope doctor` draws
@@ -63,7 +62,7 @@ def diagnose(
     is taken to be there. loading: what happened when a checkpoint was loaded; None for initial
     weights. wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
     configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
-    rule to leave out, or several. laws: whether a copy of it is tried too. watch: told of each stage
+    rule to leave out, or several. laws: whether a copy of it is tried. watch: told of each stage
     as it begins, with how many of its parts are done and how many it has.
     A model with weights that are infinite or NaN is looked at with 0 in their place, without
     gradients or advice, and the rule that finds them is the only one that is asked.

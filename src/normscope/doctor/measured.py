@@ -73,10 +73,13 @@ class NormUse:
         return self.parameters[0].rpartition(".")[0] if self.parameters else ""
 
 
-PlaceLogits = Literal["", "none", "queries", "sums", "farther", "heads", "apart"]
+PlaceLogits = Literal[
+    "", "none", "queries", "sums", "farther", "heads", "unmatched", "one turn", "apart"
+]
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
-with which they grow, no place but the head, by which queries are turned, places in any other way;
-"" where that is not known."""
+with which they grow, no place but the head, by which queries are turned, the place where queries
+and keys are one, in which both are turned otherwise, one angle that all channels are turned by,
+places in any other way; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
