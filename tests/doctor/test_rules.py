@@ -20,6 +20,7 @@ from doctor import (
     test_laws_modes,
     test_laws_movement,
     test_laws_reach,
+    test_laws_uses,
     test_lint_numbers,
     test_lint_signal,
     test_lint_structure,
@@ -80,6 +81,10 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
         test_laws_movement.test_a_rate_that_makes_the_loss_infinite_is_an_error_unless_it_is_warmed_up
     ),
     "modes-differ": test_laws_modes.test_what_one_mode_leaves_out_is_named,
+    "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,
+    "reads-ahead": test_laws_uses.test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes,
+    "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
+    "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
     "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }

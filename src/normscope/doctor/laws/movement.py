@@ -74,6 +74,9 @@ class Movement:
         )
 
 
+_SHORTER = 0.9
+
+
 class _FirstUpdates:
     """What an optimiser that is given by its name alone does in its first update, and here in every
     one: SGD goes by the gradient, all others divide it by its own size.
@@ -83,15 +86,18 @@ class _FirstUpdates:
 
     def __init__(self, weights: Iterable[nn.Parameter], name: str, rate: float) -> None:
         self.param_groups: list[dict[str, Any]] = [{"params": [*weights], "lr": rate}]
-        self._divides = name != "sgd"
+        self._divides, self._step = name != "sgd", rate
 
     @torch.no_grad()
     def step(self) -> None:
         (group,) = self.param_groups
+        step = self._step
+        # A weight whose gradient turns its sign is not to come back to exactly where it was.
+        self._step *= _SHORTER
         for weight in group["params"]:
             if weight.grad is not None:
                 gradient = weight.grad.to_dense() if weight.grad.is_sparse else weight.grad
-                weight.sub_(group["lr"] * (gradient.sgn() if self._divides else gradient))
+                weight.sub_(step * (gradient.sgn() if self._divides else gradient))
 
 
 _Updater = torch.optim.Optimizer | _FirstUpdates

@@ -13,6 +13,7 @@ from .modes import ModesApart, modes_apart
 from .movement import Movement, movement
 from .reach import LogitReach, logit_reach
 from .trial import LossFunction, Trial, TrialLimits, Untried, said, trial_of
+from .uses import InputUses, input_uses
 
 NO_TRIAL = "the model was not tried"
 
@@ -24,6 +25,7 @@ class Tried:
     movement: Movement | None = None
     modes: ModesApart | None = None
     reach: LogitReach | None = None
+    uses: InputUses | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
     """By the names of these, why one was not asked, as a clause."""
     reason: str = NO_TRIAL
@@ -60,11 +62,13 @@ def tried(
     try:
         with trial_of(model, inputs, loss, limits or TrialLimits()) as trial:
             watch(f"laws, on a copy ({trial.expected})", 0, 1)
-            # The law that updates the copy comes last.
+            next_token = seen is not None and seen.predicts_next
+            # Once the copy is updated, gates that start at 0 are open.
             asked: tuple[tuple[str, Callable[[], Any]], ...] = (
                 ("reach", lambda: _reach(trial, seen or ModelMeasurements())),
                 ("modes", lambda: modes_apart(trial)),
                 ("movement", lambda: movement(trial, optimizer, rate)),
+                ("uses", lambda: input_uses(trial, predicts_next=next_token)),
             )
             for name, ask in asked:
                 try:
