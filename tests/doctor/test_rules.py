@@ -20,6 +20,7 @@ from doctor import (
     test_laws_modes,
     test_laws_movement,
     test_laws_reach,
+    test_laws_starts,
     test_laws_uses,
     test_lint_numbers,
     test_lint_signal,
@@ -81,6 +82,8 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
         test_laws_movement.test_a_rate_that_makes_the_loss_infinite_is_an_error_unless_it_is_warmed_up
     ),
     "modes-differ": test_laws_modes.test_what_one_mode_leaves_out_is_named,
+    "adapters-open": test_laws_starts.test_adapters_whose_factors_are_both_drawn_start_open,
+    "condition-gate-open": test_laws_starts.test_gates_from_a_condition_that_start_open,
     "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,
     "reads-ahead": test_laws_uses.test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes,
     "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,

@@ -324,6 +324,8 @@ class ModelMeasurements:
     """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
     mean value.
     """
+    conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
+    """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)
     """The dimension of (A, C, D) along which what is added to the stream for every input alike
     differs.

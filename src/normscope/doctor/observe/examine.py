@@ -27,6 +27,7 @@ from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
+from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
 from .norms import norm_gains, powers
 from .parameters import (
@@ -134,6 +135,7 @@ def _watched(
         unregistered=unregistered_parameters(model, graph.trace),
         flat_gates=flat_gates(graph.trace),
         shut_gates=shut_gates(graph.trace),
+        conditioned_gates=conditioned_gates(graph, stacks),
         norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,
