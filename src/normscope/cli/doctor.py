@@ -98,6 +98,8 @@ def _examined(
         return _structure(asked, target, silenced, watch), None
     found, history, rate = _beside_its_training(asked, target)
     watch(f"looking at {found.title}", 0, 1)
+    if asked.warmup_updates is not None:
+        found = replace(found, warmup_updates=asked.warmup_updates)
     taken = optimizer or found.optimizer or "adam"
     diagnosis = _measured(
         found,
