@@ -10,7 +10,7 @@ from torch import nn
 from ....optim.groups import Clipping, epsilon_of
 from ....report.words import counted, learning_rate
 from ...record import Stack
-from ...result import Severity
+from ...result import Advice, Severity
 from ...trace.forward import norm_parameters
 from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients
 from ..rule import Fault, rule
@@ -257,9 +257,12 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     one.
     """
     advice = patient.advice
-    if advice is None or advice.wanted_rate is None or advice.best_interval is None:
+    if advice is None or advice.wanted_rate is None:
         return
-    if advice.wanted_place not in ("below", "above"):
+    if _has_failed(patient, advice):
+        yield _failed(advice.wanted_rate, advice.wanted_warmup_updates)
+        return
+    if advice.best_interval is None or advice.wanted_place not in ("below", "above"):
         return
     span, usual = advice.best_interval, learning_rate(advice.best_rate, 2)
     message = (
@@ -280,3 +283,49 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
             message += f"; whether your warm-up of {own} carries it is not known"
         fix = f"compare it with {usual}, or watch the loss where the rate comes to its peak"
     yield Fault(severity=Severity.INFO, where="", message=message, fix=fix)
+
+
+FAILED_FROM, FAILED_TO = 5e-4, 4e-3
+"""Rates of `results/rates_at_size`: at none of the four between them did Post-LN learn ..."""
+FAILED_WIDTH, FAILED_SUBLAYERS, FAILED_WARMUP = 512, 16, 80
+"""... with this width and these sub-layers, after a warm-up of so many updates with Adam."""
+
+
+def _has_failed(patient: Patient, advice: Advice) -> bool:
+    """Whether trainings of ours of such a shape learned nothing at such a rate: every sum is
+    normed, nothing makes its skip the larger part, and it is as deep and half as wide or more.
+    """
+    inside = [one for one in patient.sublayers() if one.block > 0]
+    plain = all(
+        one.formula.sum_is_normed and one.skip_scale == one.branch_scale == 1 for one in inside
+    )
+    return (
+        plain
+        and not patient.trained
+        and advice.optimizer in ("adam", "adamw")
+        and len(inside) >= FAILED_SUBLAYERS
+        and 2 * max(stack.width for stack in patient.stacks) >= FAILED_WIDTH
+        and (advice.wanted_rate or 0.0) >= FAILED_FROM
+        and (advice.wanted_warmup_updates or 0) <= FAILED_WARMUP
+    )
+
+
+def _failed(rate: float, warmup_updates: int | None) -> Fault:
+    said = (
+        "without a warm-up" if not warmup_updates else f"after {warmup_updates} updates of warm-up"
+    )
+    unknown = warmup_updates is None
+    return Fault(
+        severity=Severity.INFO if unknown else Severity.WARNING,
+        where="",
+        message=(
+            f"your rate {learning_rate(rate, 2)} "
+            + ("(of whose warm-up nothing is known)" if unknown else said)
+            + f" stands where a Post-LN of ours learned nothing: {FAILED_SUBLAYERS} sub-layers of "
+            f"width {FAILED_WIDTH} stayed at the frequencies of tokens at every rate from "
+            f"{learning_rate(FAILED_FROM, 2)} to {learning_rate(FAILED_TO, 2)}, after "
+            f"{FAILED_WARMUP} updates of warm-up (results/rates_at_size)"
+        ),
+        fix="rise to it over some thousand updates (4,000 in Vaswani et al. 2017), or take a rate "
+        "five to ten times lower",
+    )
