@@ -108,6 +108,21 @@ MAY_IMPORT = {
         "tasks",
         "train",
     },
+    # A search of fine-tunings: an encoder of ours or of transformers, trained by its Trainer.
+    "finetune": {
+        "adapters",
+        "data",
+        "files",
+        "measure",
+        "model",
+        "processes",
+        "provenance",
+        "report",
+        "runs",
+        "settings",
+        "tasks",
+        "train",
+    },
     # Evidence is what studies have found, looked up by what can be trained.
     "choosing": {"placement", "report", "settings", "theory"},
     # What Python offers, as the command line does: above everything that it joins.
@@ -126,7 +141,7 @@ MAY_IMPORT = {
         "targets",
         "tasks",
     }
-    | {"compare", "theory", "train", "transplant"},
+    | {"compare", "finetune", "theory", "train", "transplant"},
     "cli": {
         "adapters",
         "api",
@@ -151,7 +166,7 @@ MAY_IMPORT = {
         "tasks",
         "theory",
     }
-    | {"compare", "history", "monitor", "train", "transplant"},
+    | {"compare", "finetune", "history", "monitor", "train", "transplant"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {

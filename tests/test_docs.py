@@ -40,6 +40,7 @@ PAGES = [
             "studies",
             "doctor",
             "pretraining",
+            "finetuning",
             "exchange",
             "python",
             "transplant",
@@ -57,6 +58,8 @@ LONG = ("comparing", "own-models", "own-placements", "predicting", "studies", "p
 """Pages that take as long as all others together, and tell of what has tests of its own."""
 NEEDS = {
     "docs/exchange.md": ("transformers", "ctranslate2"),
+    "docs/finetuning.md": ("transformers", "accelerate"),
+    "docs/python.md": ("transformers", "accelerate"),
     "docs/own-models.md": ("sklearn",),
     "docs/transplant.md": ("transformers",),
 }
@@ -68,7 +71,13 @@ SHORT = [
     *("--set", "model.width=16", "--set", "model.ffn_width=16", "--set", "model.encoder_blocks=1"),
     *("--set", "model.decoder_blocks=1"),
 ]
-SHORT_ALREADY = ("llama.toml", "masked.toml", "language.toml", "my_vit.py:build")
+SHORT_ALREADY = (
+    "llama.toml",
+    "masked.toml",
+    "language.toml",
+    "encoder.toml",
+    "my_vit.py:build",
+)
 """Configurations of other tasks, whose models have other sizes; as printed they take seconds."""
 SMALLER = {
     "--vocabulary-size 8000": "--vocabulary-size 300",

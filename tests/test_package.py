@@ -182,7 +182,8 @@ def test_wheel_and_source_hold_what_the_package_reads_and_neither_tests_nor_resu
     built: Path,
 ) -> None:
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
-    wanted = modules | {f"normscope/{name}" for name in DATA} | {"normscope_studies/paper.toml"}
+    lists = {"normscope_studies/paper.toml", "normscope_studies/memo.toml"}
+    wanted = modules | {f"normscope/{name}" for name in DATA} | lists
     templates = {
         f"normscope/report/{folder}/{path.name}"
         for folder in ("templates", "js")

@@ -89,7 +89,7 @@ MENU = {
         ],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/run-folders"),
-            *("docs/gpu", "docs/exchange", "docs/trust"),
+            *("docs/finetuning", "docs/gpu", "docs/exchange", "docs/trust"),
         ],
         "Python": ["docs/python", REFERENCE, "docs/doctor-json"],
         "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],

@@ -20,6 +20,7 @@ _HOMES = {
     "compare_runs": "api.comparison",
     "coordinate_check": "api.coordinates",
     "diagnose": "api.models",
+    "finetune": "api.finetuning",
     "load_run": "api.runs",
     "open_run": "api.runs",
     "place": "model.padded.place",

@@ -1,5 +1,6 @@
 from .api.comparison import compare as compare, compare_runs as compare_runs
 from .api.coordinates import coordinate_check as coordinate_check
+from .api.finetuning import finetune as finetune
 from .api.models import diagnose as diagnose, transplant as transplant, untransplant as untransplant
 from .api.placements import choose as choose, placements as placements
 from .api.prediction import predict as predict

@@ -186,3 +186,14 @@ def test_so_many_runs_train_at_a_time_as_the_user_says(
     monkeypatch.setattr(ladders, "available_cores", lambda: 1)
     code, _, err = study("optimizers", "--scale", "smoke", *words, "--out", tmp_path / "out")
     assert (code, err.splitlines()[-1]) == (2, f"error: {at_once} at a time")
+
+
+def test_a_dry_run_counts_and_trains_nothing(study, tmp_path: Path):
+    out = tmp_path / "out"
+    code, said, told = study("figure-5", "--scale", "smoke", "--dry-run", "--out", out)
+    assert code == 0, told
+    shown = " ".join(said.split())
+    assert "pre-training: 4 trainings, 96 updates" in shown
+    assert "fine-tuning on TOY: 10 trainings" in shown
+    assert shown.endswith("nothing was trained")
+    assert not out.exists()

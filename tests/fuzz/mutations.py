@@ -178,7 +178,7 @@ def _of_packed(
         # seconds.
         return pack(
             draw.choice(
-                (b"\0" * 4_000_000, b"a" * 9_000_000, b"a b\n" * 250_000, b"\n" * 3_000_000)
+                (b"\0" * 4_000_000, b"a" * 9_000_000, b"a b\n" * 250_000, b"\n" * 2_000_000)
             )
         )
     if kind <= 3:

@@ -4,6 +4,7 @@ command with the user's own values.
 
 import math
 import random
+import re
 import shlex
 from dataclasses import replace
 
@@ -12,10 +13,12 @@ import torch
 from torch import nn
 
 import normscope
+from normscope.doctor.report.page import render_doctor
 from normscope.doctor.result import Finding, Record, Severity
 from normscope.history.explain import Explanation, explain
 from normscope.history.joined import COMMAND, first_lines, verdict_lines, verdict_rows
 from normscope.history.record import History, LoggedSeries, TrainingRecipe
+from normscope.history.section import section
 from report.diagnoses import advice
 
 COMPARED = "my_model.py:build"
@@ -82,6 +85,16 @@ def test_the_command_stands_on_a_line_of_its_own_and_is_not_broken() -> None:
     assert lines.count(dict(rows)[COMMAND]) == 1
     assert first_lines(rows, 80) == lines[: len(first_lines(rows, 80))]
     assert max(len(line) for line in lines if not line.startswith("normscope")) <= 80
+
+
+def test_on_the_page_the_command_stands_under_what_to_do() -> None:
+    explained, diagnosis = stuck(), record()
+    rows = verdict_rows(explained, diagnosis)
+    page = render_doctor(diagnosis, history=section(explained, rows))
+    _, under = page.split("the command below decides</strong></p>\n", 1)
+    assert under.startswith(f"<pre>{dict(rows)[COMMAND]}</pre>\n")
+    # Markup of the terminal is none of a page's headings.
+    assert "`" not in "".join(re.findall(r"<h3>.*?</h3>", page))
 
 
 def test_where_a_path_around_the_norms_is_open_no_placement_is_offered() -> None:

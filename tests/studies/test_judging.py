@@ -8,6 +8,7 @@ import pytest
 from normscope.measure import Estimate, t_beyond, t_quantile
 from normscope_studies.engine.claims import judged
 from normscope_studies.engine.estimates import (
+    bootstrap,
     clustered_proportion,
     estimate,
     exponent,
@@ -278,3 +279,29 @@ def test_a_bound_far_from_what_it_bounds_is_held_and_vacuous(
     # One that does not hold is never vacuous.
     assert verdict_of_a_bound({"a": False}, slack) is Verdict.CONTRADICTED
     assert verdict_of_a_bound({"a": None}, slack) is Verdict.UNDECIDED
+
+
+def test_a_bootstrap_has_the_percentiles_of_its_resamples():
+    """Of a mean of many, those of the normal distribution; its ends come with the seed."""
+    values = np.random.default_rng(2).normal(3.0, 2.0, size=400).tolist()
+    whole, low, high = bootstrap(values, np.mean)
+    half = 1.96 * np.std(values) / 20
+    assert whole == np.mean(values)
+    assert (low, high) == pytest.approx((whole - half, whole + half), abs=0.1 * half)
+    assert bootstrap(values, np.mean) == (whole, low, high) != bootstrap(values, np.mean, seed=1)
+
+
+def test_a_bootstrap_without_resamples_to_judge_by_has_no_interval():
+    """Of one item; and of a value that is missing in more than one resample of twenty."""
+    assert np.isnan(bootstrap([1.0], np.mean)[1:]).all()
+    items = [1.0, 2.0, 3.0, 4.0]
+    whole, *ends = bootstrap(items, lambda some: max(some) if 4.0 in some else math.nan)
+    assert whole == 4.0
+    assert np.isnan(ends).all()
+    # Of forty items one lacks both of two in (38/40)^40 of all resamples, an eighth; all of six in
+    # two of a thousand, which are left out.
+    many = list(range(40))
+    missing = bootstrap(many, lambda some: 1.0 if min(some) < 2 else math.nan)
+    rarely = bootstrap(many, lambda some: 1.0 if min(some) < 6 else math.nan)
+    assert np.isnan(missing[1:]).all()
+    assert rarely == (1.0, 1.0, 1.0)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from normscope_studies.engine.listing import MeasuredBy, _row
-from normscope_studies.paper import listed
+from normscope_studies.paper import PAPER
 
-CLAIMS, _ = listed()
+CLAIMS, _ = PAPER.listed()
 
 
 def judged(one: dict[str, Any], data: dict[str, Any], verdict: str) -> tuple[str, str]:

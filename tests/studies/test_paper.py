@@ -24,14 +24,15 @@ from normscope_studies.engine.listing import (
     rows,
     tally,
 )
+from normscope_studies.engine.listing_study import ListConfig
 from normscope_studies.engine.listing_tables import markdown, not_run
 from normscope_studies.engine.page import Link, Marked
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
-from normscope_studies.paper import HEADING, STUDY, _PaperConfig, listed, page_tables
+from normscope_studies.paper import PAPER as LIST, STUDY
 
 RESULTS = Path(__file__).parents[2] / "results"
-CLAIMS, STUDIES = listed()
+CLAIMS, STUDIES = LIST.listed()
 PAPER, NOTES = "paper/xiong2020.md", "field-notes.md"
 
 
@@ -51,7 +52,7 @@ def section(of: str, heading: str) -> str:
 
 def written(found: list[ClaimRow]) -> str:
     """As claims.md has it."""
-    return markdown(HEADING, page_tables(found, RESULTS, RESULTS / "paper"))
+    return markdown(LIST.heading, LIST.page_tables(found, RESULTS, RESULTS / "paper"))
 
 
 def committed() -> list[ClaimRow]:
@@ -151,7 +152,7 @@ def test_what_no_study_judges_names_a_test_that_there_is_or_says_why_nothing_tes
                 if not re.search(rf"^ *(?:def|class) {name}\b", source, re.MULTILINE)
             ] == []
             assert row.tested, test
-        ((cells,), *_) = (made.rows for made in page_tables([row], RESULTS, RESULTS / "paper"))
+        ((cells,), *_) = (made.rows for made in LIST.page_tables([row], RESULTS, RESULTS / "paper"))
         words = (row.tested, test, HELD) if test else ("nothing", row.listed.untested, NOT_TESTED)
         verdict = Marked(words[2], Tone.PLAIN)
         assert cells[2:] == [verdict, row.listed.published, *words[:2], "–"]
@@ -314,7 +315,7 @@ def test_damaged_results_are_refused_by_name(made: Path) -> None:
 
 def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    config = _PaperConfig(results=str(made))
+    config = ListConfig(results=str(made))
     _, page = run_study(STUDY, config, Pieces(out), command="normscope study paper", scale="cpu")
     html = page.read_text("utf-8")
     assert ">Numbers</h2>" in html
@@ -335,7 +336,7 @@ def test_the_study_writes_one_table_with_links_and_verdicts(made: Path, tmp_path
 
 def test_the_paper_s_claims_stand_apart_from_ours_and_from_summaries() -> None:
     found = committed()
-    own, ours, digests, _ = page_tables(found, RESULTS, RESULTS / "paper")
+    own, ours, digests, _ = LIST.page_tables(found, RESULTS, RESULTS / "paper")
     assert own.title.startswith(f"The paper's own claims, {len(own.rows)}: ")
     assert all(
         "corrected" not in row[0] and "digests" not in row[0]
@@ -359,7 +360,7 @@ def test_cells_that_link_and_judge() -> None:
     row = next(
         row for row in committed() if row.listed.claim == "Figure 3(c), Pre-LN falls as 1/√L"
     )
-    ((cells,), _) = (made.rows for made in page_tables([row], RESULTS, RESULTS / "paper"))
+    ((cells,), _) = (made.rows for made in LIST.page_tables([row], RESULTS, RESULTS / "paper"))
     assert cells[-1] == Link("figure3", "../figure3/README.md")
     assert isinstance(cells[2], Marked)
     assert (cells[2].text, cells[2].note) == (row.verdict_words, row.where)
@@ -371,6 +372,6 @@ def test_no_folder_of_results_is_one_line_that_says_what_to_name(tmp_path: Path)
     with pytest.raises(
         UserError, match=r"no folder of results at '.*absent'.* --set results=FOLDER"
     ):
-        STUDY.run(_PaperConfig(results=str(tmp_path / "absent")), Pieces(tmp_path))
+        STUDY.run(ListConfig(results=str(tmp_path / "absent")), Pieces(tmp_path))
     with pytest.raises(ValueError, match="claims must be at least 0"):
-        _PaperConfig(claims=-1)
+        ListConfig(claims=-1)

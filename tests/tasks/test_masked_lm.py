@@ -52,7 +52,7 @@ def task(
 ) -> Any:
     data = TextDataConfig(sequence_length=LENGTH, batch_sequences=batch_sequences)
     asked = masked_lm.MaskedRunConfig(
-        seed=seed, data=data, masked_lm=masked_lm._MaskedConfig(**config)
+        seed=seed, data=data, masked_lm=masked_lm.MaskedConfig(**config)
     )
     return masked_lm._MaskedObjective(corpus, asked, torch.device("cpu"))
 
@@ -267,8 +267,8 @@ def test_a_split_that_cannot_be_packed_is_told(corpus: DocumentCorpus) -> None:
         task(one)
     for packings in (0, 2**31):
         with pytest.raises(ValueError, match=f"packings must be from 1 to 100, got {packings}"):
-            masked_lm._MaskedConfig(packings=packings)
+            masked_lm.MaskedConfig(packings=packings)
     with pytest.raises(ValueError, match="valid_sequences must be at least 1, got 0"):
-        masked_lm._MaskedConfig(valid_sequences=0)
+        masked_lm.MaskedConfig(valid_sequences=0)
     with pytest.raises(ValueError, match="masked_share must lie between 0 and 1"):
-        masked_lm._MaskedConfig(masked_share=1.5)
+        masked_lm.MaskedConfig(masked_share=1.5)

@@ -97,12 +97,12 @@ def from_config_file(file: Path, changes: Mapping[str, Any]) -> Built:
     return Built(model=build(_architecture(config), config))
 
 
-def from_folder(folder: Path, changes: Mapping[str, Any]) -> Built:
+def from_folder(folder: Path, changes: Mapping[str, Any], *, bare: bool = False) -> Built:
     """The model of a checkpoint folder with its weights; with initial ones where there is a
     config.json alone.
 
-    Raises UserError, also where weights are damaged, of another shape, or would run code when they
-    are read.
+    bare: the stack without the head that the folder names, for another one. Raises UserError, also
+    where weights are damaged, of another shape, or would run code when they are read.
     """
     if not any((folder / name).is_file() for name in _WEIGHTS):
         others = sorted(
@@ -122,7 +122,8 @@ def from_folder(folder: Path, changes: Mapping[str, Any]) -> Built:
             "config.json"
         )
     config = _read_config(folder / "config.json", {})
-    model_class = _architecture(config) or classes_of(config)[0]
+    model_class = _bare(config) if bare else _architecture(config)
+    model_class = model_class or classes_of(config)[0]
     _refuse_too_large(model_class, config)
     with user_errors(
         Exception, said=lambda error: f"cannot load the checkpoint {folder}: {in_one_line(error)}"
@@ -273,6 +274,12 @@ def _architecture(config: Any) -> Any:
         if _is_class(found, transformers.PreTrainedModel):
             return found
     return None
+
+
+def _bare(config: Any) -> Any:
+    """The class of the family's stack, if it has one by itself."""
+    mapping = load_transformers().models.auto.modeling_auto.MODEL_MAPPING
+    return mapping.get(type(config), None)
 
 
 def classes_of(config: Any) -> list[Any]:

@@ -29,6 +29,7 @@ _HOMES = {
     "evaluate": "trained.evaluate",
     "translate": "trained.translate",
     "generate": "trained.generate",
+    "finetune": "finetune.finetune",
     "study": "study.study_app",
     "export": "trained.export",
     "transplant": "transplant.transplant",

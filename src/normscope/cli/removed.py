@@ -10,6 +10,8 @@ _ONE_MACHINE = (
     "runs are processes of this machine, as many at a time as --processes says; a cluster's "
     "scheduler starts the same command without --engine"
 )
+_LABELLED = "--train FILE and --dev FILE, which name the files of rows themselves"
+_COLUMNS = "--columns LABEL,FIRST,SECOND, which names all columns in one"
 _ONE_PROCESS = "a run is trained by one process, and larger models in a trainer of your own"
 _PREDICTED_CHANGE = "`normscope predict pre-ln --update adam`, which tells the change by an update"
 
@@ -17,7 +19,6 @@ REMOVED = {
     # Verbs.
     "convert-placement": "use `normscope export RUN FOLDER`, then `normscope transplant FOLDER "
     "--to PLACEMENT --keep --out OUT`",
-    "finetune": "use `normscope export RUN FOLDER`, then run_glue.py of transformers on FOLDER",
     "import": "take the checkpoint as it is: `normscope doctor FOLDER` or `normscope transplant "
     "FOLDER --to PLACEMENT --out OUT`; to train it, load it in a file of yours for `normscope "
     "train FILE.py:build`",
@@ -26,17 +27,8 @@ REMOVED = {
     "tune": f"use {_LADDER}",
     "watch": "use `normscope report FOLDER` at any time, also while runs train",
     # Studies.
-    "study adaptive": "use `normscope compare --placements "
-    "pre-to-post,branch-norm,pre-ln,post-ln --peak-lr 3e-4:3e-2:8`",
-    "study amplification": f"use {_PREDICTED_CHANGE}; normscope.coordinate_check measures it",
     "study amplification-theory": f"use {_PREDICTED_CHANGE}",
-    "study amplification-trainings": "use `normscope study advice`",
-    "study conditioning": "use `normscope train --set train.monitor_every=100`, which measures a "
-    "model over depth while it trains",
-    "study figure-5": "use `normscope compare --set task=masked-lm --set model.preset=bert`, "
-    "`normscope export RUN FOLDER`, and run_glue.py of transformers on FOLDER",
     "study flag": "use `normscope doctor CHECKPOINT`, whose rule contradicts-training it tried",
-    "study probes": "nothing takes its place",
     "study real-text": "use `normscope study figure-3` for gradients and `normscope study "
     "hidden-state` for hidden states",
     "study streams": "use `normscope study converged --set "
@@ -58,6 +50,15 @@ REMOVED = {
     f"{_LADDER}",
     "choose --write-docs": f"use {_PAGES}",
     "placements --write-docs": f"use {_PAGES}",
+    "finetune --data": f"use {_LABELLED}",
+    "finetune --engine": f"leave it out: {_ONE_MACHINE}",
+    "finetune --first-column": f"use {_COLUMNS}",
+    "finetune --label-column": f"use {_COLUMNS}",
+    "finetune --positive": "leave it out: a search goes by accuracy",
+    "finetune --second-column": f"use {_COLUMNS}",
+    "finetune --set": "use --dropout, --warmup-share or --sequence-length; the rest is as BERT is "
+    "fine-tuned",
+    "finetune --task": f"use {_LABELLED}",
     "predict --exponents": "use --blocks 64 and then --blocks 1024, and compare the two",
     "predict --placement": "leave it out and name placements alone: `normscope predict pre-ln`",
     "train --devices": f"leave it out: {_ONE_PROCESS}",

@@ -256,7 +256,7 @@ VERBS = {
     "Begin here": ("demo",),
     "Look at placements and models": ("placements", "choose", "predict", "doctor"),
     "Train and compare": ("data", "train", "compare", "report"),
-    "Use what was trained": ("evaluate", "translate", "generate"),
+    "Use what was trained": ("evaluate", "translate", "generate", "finetune"),
     "To other libraries, and to other placements": ("export", "transplant"),
     "Measure what the paper claims": ("study",),
 }

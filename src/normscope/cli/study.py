@@ -40,11 +40,14 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
         out: Path | None = None,
         processes: int = 0,
+        dry_run: bool = False,
         imports: Imports = [],  # noqa: B006
     ) -> None:
         """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper, or
         another that the study's page in the manual names. settings: Change one setting of the
         scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
+        dry_run: Say how many trainings are left, with their updates, operations and hours, and
+        train nothing.
         """
         import torch
 
@@ -59,6 +62,7 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
                 watch=display,
                 say=note,
                 command=shlex.join(["normscope", *sys.argv[1:]]),
+                dry_run=dry_run,
             )
         tell(*lines)
 

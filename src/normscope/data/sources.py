@@ -77,6 +77,40 @@ def _texts(
         told(number)
 
 
+def parquet_rows(path: Path) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """Returns the names of the columns, and each row's number from 1 with its values as text.
+
+    A null is a text without characters; columns of lists or structures are left out. Raises
+    UserError for another file, and for a damaged one as it is read.
+    """
+    arrow = opened_pyarrow(path)
+    from pyarrow import parquet
+
+    with _refused_where_damaged(path, "Parquet"):
+        file = parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**20)
+        names = [str(name) for name in file.schema_arrow.names]
+        nested = [column.name for column in file.schema_arrow if arrow.types.is_nested(column.type)]
+        plain = [name for name in names if name not in nested]
+        batches = file.iter_batches(_ROWS_AT_ONCE, columns=plain, use_threads=False)
+    return plain, _value_rows(path, batches, plain)
+
+
+def _value_rows(
+    path: Path, batches: Iterator[Any], names: Collection[str]
+) -> Iterator[tuple[int, list[str]]]:
+    number = 0
+    while True:
+        with _refused_where_damaged(path, "Parquet"):
+            batch: Any = next(batches, None)
+            if batch is None:
+                return
+            batch.validate(full=True)  # as of `_texts`
+            columns = [batch.column(name).to_pylist() for name in names]
+        for values in zip(*columns, strict=True):
+            number += 1
+            yield number, ["" if value is None else str(value) for value in values]
+
+
 def _column(batch: Any, field: str) -> Any:
     from pyarrow import compute
 

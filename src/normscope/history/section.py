@@ -10,6 +10,7 @@ from ..report.svg import Picture, inlined
 from ..report.words import Tone
 from .episodes import EpisodeKind
 from .explain import Explanation, episode_head, episode_rows, history_head
+from .joined import COMMAND
 from .record import LoggedSeries
 
 _MOST_NAMED = 3
@@ -137,6 +138,7 @@ def section(explanation: Explanation, verdict: Sequence[tuple[str, str]] = ()) -
     return HistorySection(
         head=history_head(explanation),
         first=verdict[0][1] if verdict else "",
+        command=dict(verdict).get(COMMAND, ""),
         episodes=(
             *(
                 EpisodeWords(head=words, tone=Tone.BAD, rows=tuple(verdict[1:]))

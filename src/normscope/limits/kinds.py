@@ -53,7 +53,8 @@ RESULTS = _beginning(
     rb' "normscope": ' + _STRING + rb',\n "source_sha256": "[0-9a-f]{64}",\n "commit": ',
 )
 CLAIMS = _beginning(
-    "a page of claims", rb"# The paper's claims, one by one\n\nMade by `normscope study paper` "
+    "a page of claims",
+    rb"# The (paper|memo)'s claims, one by one\n\nMade by `normscope study \1` ",
 )
 LOCK = _beginning(
     "a lock",

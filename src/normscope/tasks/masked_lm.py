@@ -30,7 +30,7 @@ MOST_PACKINGS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _MaskedConfig:
+class MaskedConfig:
     """What is masked, and how sentence pairs are packed."""
 
     masked_share: float = 0.15
@@ -63,7 +63,7 @@ class MaskedRunConfig(TextRunConfig):
     task: Literal["masked-lm"] = "masked-lm"
     data: TextDataConfig = field(default_factory=TextDataConfig)
     model: EncoderConfig = field(default_factory=EncoderConfig)
-    masked_lm: _MaskedConfig = field(default_factory=_MaskedConfig)
+    masked_lm: MaskedConfig = field(default_factory=MaskedConfig)
 
 
 class _MaskedObjective(TextObjective):

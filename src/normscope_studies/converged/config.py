@@ -4,6 +4,7 @@ all share.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from normscope.compare.grid import Cell, Grid
 from normscope.data.opening import TOY, DataConfig
@@ -15,7 +16,6 @@ from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import TrainConfig
 
 from ..engine import checks
-from ..engine.pieces import Pieces
 from ..engine.study import scales
 
 
@@ -124,7 +124,7 @@ class ConvergedConfig:
 
     def cells(
         self,
-        pieces: Pieces,
+        folder: Path,
         pair: tuple[str, float],
         lrs: Sequence[float],
         seeds: range,
@@ -139,7 +139,7 @@ class ConvergedConfig:
             optimizers=("adam",),
             seeds=len(seeds),
         )
-        return grid.cells(base, pieces.folder / f"updates-{updates}")
+        return grid.cells(base, folder / f"updates-{updates}")
 
 
 SCALES = scales(

@@ -5,10 +5,12 @@ them.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from normscope.compare.grid import Cell
 from normscope.placement import named
 
+from ..engine.judging import learned
 from ..engine.ladders import LadderRun, train
 from ..engine.pieces import Pieces
 from .config import ConvergedConfig
@@ -41,6 +43,21 @@ class PlacementEnding:
         """
         lrs = [lr for share, lr in self.looked if share == self.chosen[0]]
         return self.chosen[1] in (min(lrs), max(lrs))
+
+    def is_stable(self, unigram_nats: float) -> bool:
+        """Returns whether the placement also learned at the next larger rate.
+
+        Its best rate is then one that suits it, and not the largest that it survives. At the
+        largest rate of all that is not known, and it is taken to be stable, as it learned there.
+        """
+        share, lr = self.chosen
+        larger = [other for of, other in self.looked if of == share and other > lr]
+        next_lr = min(larger, default=lr)
+        return learned(self.looked[share, next_lr].final_nats, unigram_nats)
+
+    def learned_at(self, unigram_nats: float) -> int:
+        """Returns at how many of its warm-ups and rates the seed that chose learned."""
+        return sum(learned(run.final_nats, unigram_nats) for run in self.looked.values())
 
     @property
     def nats(self) -> list[float]:
@@ -83,15 +100,17 @@ def chosen(looked: Mapping[tuple[float, float], LadderRun]) -> tuple[float, floa
     return min(looked, key=lambda key: looked[key].final_nats)
 
 
-def trained(config: ConvergedConfig, pieces: Pieces) -> tuple[list[PlacementEnding], list[Cell]]:
-    """Train what the folder lacks; what became of each placement, and all runs. Raises as
+def trained(
+    config: ConvergedConfig, pieces: Pieces, folder: Path
+) -> tuple[list[PlacementEnding], list[Cell]]:
+    """Train what a folder of runs lacks; what became of each placement, and all runs. Raises as
     `ladders.train` does.
     """
     looking = {
         (pair, lr): cell
         for pair in config.pairs
         for lr in config.peak_lrs
-        for cell in config.cells(pieces, pair, [lr], range(1, 2), config.ladder_updates)
+        for cell in config.cells(folder, pair, [lr], range(1, 2), config.ladder_updates)
     }
     found = dict(zip(looking, train(list(looking.values()), "the rates", pieces), strict=True))
     looked = {
@@ -102,7 +121,7 @@ def trained(config: ConvergedConfig, pieces: Pieces) -> tuple[list[PlacementEndi
     for placement, runs in looked.items():
         share, lr = chosen(runs)
         judging[placement] = config.cells(
-            pieces, (placement, share), [lr], range(2, config.seeds + 2), config.updates
+            folder, (placement, share), [lr], range(2, config.seeds + 2), config.updates
         )
     cells = sorted((cell for own in judging.values() for cell in own), key=lambda cell: cell.seed)
     ended = train(

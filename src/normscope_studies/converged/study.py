@@ -31,7 +31,7 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
     """Raises UserError for text that is not there, and for a training that fails."""
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     corpus = open_corpus(config.training(config.updates, 0.0).data)
-    endings, cells = trained(config, pieces)
+    endings, cells = trained(config, pieces, pieces.folder)
     unigram = TRANSLATION.chance_nats(corpus)
     bigram = bigram_nats(*(corpus.splits[name].target.tokens for name in ("train", "valid")))
     runs = sources(cells)
@@ -43,13 +43,13 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
         data={
             "unigram_nats": unigram,
             "bigram_nats": bigram,
-            "endings": [_data(config, one) for one in endings],
+            "endings": [data_of(config, one) for one in endings],
             "gains": {
                 unit: {
                     title: plain_estimate(gain)
-                    for title, gain in _gains(config, endings, unit).items()
+                    for title, gain in gains_of(config, endings, unit).items()
                 }
-                for unit in _units(config)
+                for unit in units_of(config)
             },
             "runs": runs,
         },
@@ -57,7 +57,7 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
 
 
 _NATS, _BLEU = "nats", "BLEU"
-_MEASURES: Mapping[str, tuple[str, Callable[[PlacementEnding], list[float]]]] = {
+MEASURES: Mapping[str, tuple[str, Callable[[PlacementEnding], list[float]]]] = {
     _NATS: ("ends lower", lambda one: [-nats for nats in one.nats]),
     _BLEU: ("translates better", lambda one: one.bleu),
 }
@@ -66,16 +66,16 @@ seed.
 """
 
 
-def _units(config: ConvergedConfig) -> list[str]:
+def units_of(config: ConvergedConfig) -> list[str]:
     """BLEU alone where something was translated."""
     return [_NATS, *[_BLEU] * bool(config.split)]
 
 
-def _gains(
+def gains_of(
     config: ConvergedConfig, endings: Sequence[PlacementEnding], unit: str
 ) -> dict[str, Estimate]:
     """By how much each placement ends better than the one beside, by title; over seeds in pairs."""
-    _, of = _MEASURES[unit]
+    _, of = MEASURES[unit]
     (beside,) = (of(one) for one in endings if one.placement == config.beside)
     others = [one for one in endings if one.placement != config.beside]
     return {
@@ -92,9 +92,9 @@ def claims(
     title = named(config.beside).title
     did = {one.title for one in endings if learned(mean_nats(one.runs), unigram_nats)}
     made = []
-    for unit in _units(config):
-        words, _ = _MEASURES[unit]
-        gains = _gains(config, endings, unit)
+    for unit in units_of(config):
+        words, _ = MEASURES[unit]
+        gains = gains_of(config, endings, unit)
         # A pair of which neither has learned decides nothing.
         family = {
             name: (gain, 0.0, math.inf) for name, gain in gains.items() if {name, title} & did
@@ -166,7 +166,7 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
 def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTable:
     """What was chosen for each placement and where it ended, the lowest first."""
     title = named(config.beside).title
-    beside = {unit: _gains(config, endings, unit) for unit in _units(config)}
+    beside = {unit: gains_of(config, endings, unit) for unit in units_of(config)}
     translated = [
         ("BLEU", lambda one: estimate(one.bleu)),
         (f"above {title}", lambda one: beside[_BLEU].get(one.title, "")),
@@ -230,7 +230,8 @@ def conditions(
     }
 
 
-def _data(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
+def data_of(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
+    """What results.json holds of a placement."""
     share, lr = one.chosen
     shares = dict.fromkeys(share for share, _ in one.looked)
     ladders = {

@@ -6,7 +6,7 @@ Of curves over depth it is how far those measured over draws lie from those pred
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -274,6 +274,12 @@ def around(value: _ClaimBound, by: float) -> dict[str, Any]:
             end: {one: middle + off for one, middle in value.items()} for end, off in ends.items()
         }
     return {"least": value - by, "greatest": value + by}
+
+
+def of_one_seed(claims: Iterable[Claim]) -> list[Claim]:
+    """The claims, each with a sentence that one seed of every arm decides nothing."""
+    said = "One seed has no interval, and decides nothing."
+    return [replace(one, found=f"{one.found.removesuffix('.')}. {said}") for one in claims]
 
 
 def by_names(found: Estimate, names: Iterable[str]) -> dict[str, Estimate]:

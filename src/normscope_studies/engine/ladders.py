@@ -25,6 +25,7 @@ from normscope.train.device import available_cores
 from .estimates import estimate
 from .judging import Answer, holm, learned
 from .pieces import Pieces, processor_seconds
+from .planning import PlanEnds, planned_cells
 
 _ArmKey = tuple[str, str, int]
 """Placement, optimiser and warm-up in updates."""
@@ -110,6 +111,27 @@ class Ladder:
     def cells(self) -> list[Cell]:
         """Of all its runs."""
         return [run.cell for row in (*self.runs, *self.again.values()) for run in row]
+
+    def data(self) -> dict[str, Any]:
+        """Returns what results.json holds of it."""
+        found = self.sensitivity
+        return {
+            "peak_lrs": list(self.peak_lrs),
+            "warmup_updates": self.warmup_updates,
+            "ladder_nats": self.nats,
+            "ladder_finite": [[run.finite for run in row] for row in self.runs],
+            "best_lr": self.best_lr,
+            "best_at_an_end": self.at_an_end,
+            "last_loss_nats": self.finals,
+            "mean_nats": self.mean_nats,
+            "sensitivity_nats": found.value,
+            "sensitivity_low": found.low,
+            "sensitivity_high": found.high,
+            "again_nats": {
+                f"{lr:g}": [run.final_nats for run in runs] for lr, runs in self.again.items()
+            },
+            "lost": self.lost,
+        }
 
     def less(self, other: "Ladder") -> Estimate:
         """By how many nats it ends above another, each at its best rate; over seeds in pairs."""
@@ -237,8 +259,11 @@ def train_all(
     evaluate: Callable[[Cell], list[list[str]]] | None = None,
 ) -> None:
     """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one
-    on a device.
+    on a device. Raises PlanEnds where they are only to be planned.
     """
+    if pieces.plan is not None:
+        pieces.plan.append(planned_cells(stage, cells))
+        raise PlanEnds("trainings that hang on what these find, if there are any")
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: Iterable[CellState]) -> None:

@@ -45,9 +45,10 @@ class ListedClaim:
     statement: str
     published: str
     """The value or order that is claimed."""
-    whose: Literal["the paper", "ours", "digests"] = "the paper"
-    """Ours are forms that correct the paper's; digests are what summaries of it say in its
-    place.
+    whose: Literal["the paper", "ours", "digests", "the memo", "its sources", "open"] = "the paper"
+    """Ours are forms that correct the text's; digests are what summaries of the paper say in its
+    place. Of the memo, its sources' are what it takes from them, as they state it, and open is what
+    it asks.
     """
     tested: str = ""
     """What was tested, where that is less than what is claimed, such as a direction where a number
@@ -72,7 +73,7 @@ class ListedClaim:
     untested: str = ""
     """Why nothing here tests it."""
     text: str = "paper/xiong2020.md"
-    """The text in which the quotes stand: the paper, or the notes on it."""
+    """The text in which the quotes stand, such as the paper, or the notes on it."""
     note: str = ""
     """The number of the note on this claim, such as "2.5"."""
     command: str = ""
@@ -83,9 +84,12 @@ class ListedClaim:
 def claims_listed(file: Path) -> tuple[Sequence[ListedClaim], Mapping[str, MeasuredBy]]:
     """Returns all claims of a list in its order, and by folder the results that they are looked up
     in.
+
+    What the list's table `every` holds is so of each claim that says nothing else.
     """
     table = tomllib.loads(file.read_text(encoding="utf-8"))
-    claims = [ListedClaim(**one) for one in table["claims"]]
+    every = table.get("every", {})
+    claims = [ListedClaim(**every | one) for one in table["claims"]]
     return claims, {name: MeasuredBy(**one) for name, one in table["studies"].items()}
 
 

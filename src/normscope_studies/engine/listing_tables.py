@@ -44,7 +44,7 @@ def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
     verdict = Marked(
         row.verdict_words, Tone.PLAIN if row.verdict is None else row.verdict.tone, row.where
     )
-    measured: TableCell = Link(one.study, address(row, results, out)) if row.found else "–"
+    measured = _reading(row, results, out) if row.found else "–"
     claimed: list[TableCell] = [one.place, one.statement, verdict, one.published]
     return [*claimed, row.tested or "nothing", row.found or row.command, measured]
 
@@ -55,17 +55,20 @@ def conditions(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable
     return StudyTable(
         title="Conditions: scale, data and seeds of each study",
         columns=("study", "conditions"),
-        rows=[
-            [Link(study, address(row, results, out)), row.conditions]
-            for study, row in by_study.items()
-        ],
+        rows=[[_reading(row, results, out), row.conditions] for row in by_study.values()],
         prose=True,
     )
 
 
-def address(row: ClaimRow, results: Path, out: Path) -> str:
-    """Of the study's reading, relative to `out`."""
-    return Path(os.path.relpath(results / row.listed.study / "README.md", out)).as_posix()
+def _reading(row: ClaimRow, results: Path, out: Path) -> TableCell:
+    """Returns a link to the study's reading, relative to `out`; its name where the results have no
+    reading, as those in the package.
+    """
+    name = row.listed.study
+    reading = results / name / "README.md"
+    if not reading.is_file():
+        return name
+    return Link(name, Path(os.path.relpath(reading, out)).as_posix())
 
 
 def markdown(heading: str, tables: Sequence[StudyTable]) -> str:

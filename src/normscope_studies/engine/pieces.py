@@ -27,6 +27,8 @@ from normscope.limits.ours import SealedJson
 from normscope.provenance import source_of
 from normscope.train.device import available_cores, keep_freed_memory
 
+from .planning import PlanEnds, PlannedRuns
+
 
 def as_json(value: Any) -> str:
     """Indented text, with a list of numbers on one line; JSON has neither infinity nor NaN, so
@@ -84,6 +86,8 @@ class Pieces:
     """Trainings at a time; 0 for one a core, or one on a device."""
     made: list[str] = field(default_factory=list)
     """Names of those that were made by this call."""
+    plan: list[PlannedRuns] | None = None
+    """Where nothing is to be measured or trained, what would be is noted here."""
     processor_seconds: dict[str, float | None] = field(default_factory=dict)
     """Of each piece and each run folder that was asked for, whenever it was made; None where that
     is not known.
@@ -112,7 +116,8 @@ class Pieces:
         depend on, as plain values. measure: a function or a bound method of the module that
         measures, since the source of that module and of all it imports is a part of what identifies
         a piece; a function defined beside a page would be measured again whenever the page is
-        edited. Raises UserError where the file was damaged or edited.
+        edited. Raises UserError where the file was damaged or edited, and PlanEnds where one is
+        missing that is only to be planned.
         """
         file = self.folder / "pieces" / f"{name}.json"
         for above in itertools.takewhile(lambda one: one != self.folder, file.parents):
@@ -124,6 +129,8 @@ class Pieces:
             if there["asked"] == wanted:
                 self.processor_seconds[name] = there.get("processor_seconds")
                 return there["value"]
+        if self.plan is not None:
+            raise PlanEnds("measurements, whose cost is known when they are made")
         started, spent = time.monotonic(), processor_seconds()
         value = json.loads(as_json(measure(*arguments, **options)))
         spent = round(processor_seconds() - spent, 3)
@@ -160,7 +167,7 @@ def side_by_side(
     processes: at a time; 0 for as many as there are cores.
     """
     processes = min(processes or available_cores(), max(1, len(items)))
-    if processes == 1:
+    if processes == 1 or pieces.plan is not None:
         return _in_turn(make, items, pieces, stage)
     # Spawned: a forked process would inherit torch's threads half-way.
     found: list[_Made] = []

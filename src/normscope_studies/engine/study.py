@@ -24,6 +24,7 @@ from normscope.train.device import describe
 from .judging import tally
 from .page import Claim, Findings, write_study
 from .pieces import Pieces, as_json
+from .planning import PlanEnds, StudyPlan, plan_lines
 
 PACKAGE = __name__.partition(".")[0]
 """What the numbers of a study depend on beside the tool."""
@@ -77,6 +78,9 @@ class Study:
     scales: Mapping[str, Any]
     """Configurations by name: smoke, cpu and paper, and those of the study's own."""
     run: Callable[[Any, Pieces], Findings]
+    planned: Callable[[Any, Pieces], StudyPlan] | None = None
+    """What it would train, all of it; None where the first stage alone is known beforehand, which
+    `run` shows."""
     judged_again: Callable[[Any, Mapping[str, Any]], JudgedAgain] | None = None
     """Of a configuration and what its results.json holds; None of a study whose measurements are
     not all in there.
@@ -92,18 +96,34 @@ class Study:
         watch: Callable[[str, int, int], None],
         say: Callable[[str], None],
         command: str,
+        dry_run: bool = False,
     ) -> list[str]:
         """Measure what `out` lacks, write the page and the data, and return what the terminal shows
         of them.
 
-        settings: KEY=VALUE changes of the scale. processes: as of `Pieces`. Raises UserError.
+        settings: KEY=VALUE changes of the scale. processes: as of `Pieces`. dry_run: return what
+        would be trained and what that costs, and train and write nothing. Raises UserError.
         """
         if scale not in self.scales:
             raise UserError(f"--scale must be one of {', '.join(self.scales)}, got {scale!r}")
         config = configured(self.scales[scale], settings)
+        if dry_run:
+            return [f"{self.title}, scale {scale}", *plan_lines(self.plan(config, out))]
         pieces = Pieces(out, watch=watch, say=say, processes=processes)
         found, page = run_study(self, config, pieces, command=command, scale=scale)
         return [*_lines(self.title, found, _caution(scale)), f"page: {page}"]
+
+    def plan(self, config: Any, out: Path) -> StudyPlan:
+        """What the folder `out` lacks of the trainings. Raises UserError as `run`."""
+        pieces = Pieces(out, plan=[])
+        if self.planned is not None:
+            return self.planned(config, pieces)
+        ends = ""
+        try:
+            self.run(config, pieces)
+        except PlanEnds as end:
+            ends = end.words
+        return StudyPlan(stages=pieces.plan or [], ends=ends)
 
 
 def run_study(

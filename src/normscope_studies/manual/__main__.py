@@ -10,6 +10,9 @@ from normscope.choosing import evidence
 from normscope.errors import UserError
 from normscope.files import disk_errors, make_folders, write_atomically
 
+from ..engine.packed import PACKED, packed
+from ..memo import MEMO
+from ..paper import PAPER
 from . import choosing, placements
 from .reading import collect
 
@@ -22,6 +25,7 @@ def generated(docs: Path) -> Iterator[tuple[Path, str]]:
     found = collect(results)
     # First: the law of rates, which a page of the manual states, is fitted to what this file holds.
     yield evidence.FILE, evidence.packed(found)
+    yield from packed(results, (text.listed()[0] for text in (PAPER, MEMO)))
     for name, text in {**choosing.pages(found), **placements.pages(results)}.items():
         yield docs / name, text
 
@@ -40,7 +44,7 @@ def main() -> None:
                 write_atomically(file, text)
     except UserError as error:
         parser.error(str(error))
-    print(f"{evidence.FILE}\n{docs}")
+    print(f"{evidence.FILE}\n{PACKED}\n{docs}")
 
 
 if __name__ == "__main__":

@@ -125,9 +125,9 @@ def _best(ladder: _Result, optimizer: str, unigram_nats: float) -> tuple[str, st
 
 
 def _depths(data: _Result) -> _Told:
-    """Of encoders before any update."""
+    """Of encoders before any update; trainings at several depths have no such measurements."""
     deepest = data["depths"][-1]
-    for one in data["placements"]:
+    for one in data.get("placements", ()):
         rms = one["mean_rms"][-1]
         found = f"{significant(rms)}; {one['behaviour']}" if rms is not None else one["behaviour"]
         yield one["name"], f"RMS of the hidden state after {counted(deepest, 'block')}", found

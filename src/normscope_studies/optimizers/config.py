@@ -1,22 +1,18 @@
 """What the study trains: placements, optimisers and their ladders of rates, warm-ups, sizes."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from normscope.compare.grid import Cell, Grid
-from normscope.data.opening import TOY, TextDataConfig
-from normscope.optim import OptimizerConfig, ScheduleConfig
-from normscope.placement import named
+from normscope.data.opening import TOY
+from normscope.optim import OptimizerConfig
 from normscope.runs.config import replaced
-from normscope.settings.validation import validated
-from normscope.tasks.language_model import LANGUAGE_MODEL, LanguageModelRunConfig
-from normscope.tasks.registry import with_preset
-from normscope.train import TrainConfig
+from normscope.tasks.language_model import LanguageModelRunConfig
 
 from ..engine import checks
+from ..engine.decoders import check_decoders, decoder_run
 from ..engine.study import scales
 
 PLACEMENTS = (
@@ -113,9 +109,7 @@ class OptimizersConfig:
                 f"warmup_updates={self.warmup_updates}, got {self.short_warmup_updates}"
             )
         checks.check_positive(self, "needs_nats")
-        for name in self.placements:
-            if "decoder-only" not in named(name).models:
-                raise ValueError(f"placements: {name} is not defined for a decoder alone")
+        check_decoders("placements", self.placements)
 
     @property
     def warmups(self) -> tuple[int, ...]:
@@ -169,40 +163,13 @@ SCALES = scales(
 
 def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
     """What all runs share. Raises UserError for text that is not there."""
-    checks.refuse_missing(config.text, "text", "normscope data documents")
-    read = TextDataConfig(
-        corpus=config.text, **checks.settings_of(config, "sequence_length", "batch_sequences")
-    )
-    table: dict[str, Any] = {
-        "task": LANGUAGE_MODEL.name,
-        "data": asdict(read),
-        "model": {
-            "preset": config.preset,
-            "positions": config.sequence_length,
-            "attention": {"key_value_heads": config.key_value_heads},
-            **checks.settings_of(config, "width", "ffn_width", "heads", "blocks"),
-        },
-    }
-    made = replace(
-        validated(
-            LANGUAGE_MODEL.config, with_preset(table, source="the study"), source="the study"
-        ),
+    sizes = checks.settings_of(config, "width", "ffn_width", "heads", "blocks")
+    return decoder_run(
+        config,
+        preset=config.preset,
+        model={"attention": {"key_value_heads": config.key_value_heads}, **sizes},
         optimizer=OptimizerConfig(weight_decay=config.weight_decay),
-        # One decay for all, whatever the warm-up: a straight line to 0 from the end of the longer
-        # one.
-        schedule=ScheduleConfig(decay="linear", decay_from_updates=config.warmup_updates),
-        train=TrainConfig(
-            duration=config.updates,
-            validate_every=config.updates,
-            checkpoint_every=config.updates,
-            keep_checkpoints=1,
-            device=config.device,
-            threads=1,
-            # Batches so small cost little, and many runs may share a machine.
-            input_workers=0,
-        ),
     )
-    return replaced(made, train__precision=config.precision)
 
 
 def cells_of(

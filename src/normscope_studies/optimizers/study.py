@@ -12,7 +12,7 @@ from normscope.tasks.language_model import LANGUAGE_MODEL
 
 from ..engine.estimates import plain_estimate
 from ..engine.judging import LEARNED_NATS, bigram_nats
-from ..engine.ladders import Ladder, WarmupPair, climb, in_words, machines, sources
+from ..engine.ladders import WarmupPair, climb, in_words, machines, sources
 from ..engine.page import Findings
 from ..engine.pieces import Pieces
 from ..engine.study import Study
@@ -61,8 +61,8 @@ def run(config: OptimizersConfig, pieces: Pieces) -> Findings:
                     "optimizer": optimizer,
                     "verdict": str(needs[placement, optimizer, warmup]),
                     "gain_nats": plain_estimate(pair.gain),
-                    "without_warmup": _data(pair.without),
-                    "with_warmup": _data(pair.warm),
+                    "without_warmup": pair.without.data(),
+                    "with_warmup": pair.warm.data(),
                 }
                 for (placement, optimizer, warmup), pair in pairs.items()
             ],
@@ -116,27 +116,6 @@ def conditions(
         "seeds": f"{config.seeds} of each configuration: weights and order; intervals are of 95 %, "
         "Student's t, over seeds in pairs",
         "trained by": in_words(dict(runs)),
-    }
-
-
-def _data(one: Ladder) -> dict[str, Any]:
-    found = one.sensitivity
-    return {
-        "peak_lrs": list(one.peak_lrs),
-        "warmup_updates": one.warmup_updates,
-        "ladder_nats": one.nats,
-        "ladder_finite": [[run.finite for run in row] for row in one.runs],
-        "best_lr": one.best_lr,
-        "best_at_an_end": one.at_an_end,
-        "last_loss_nats": one.finals,
-        "mean_nats": one.mean_nats,
-        "sensitivity_nats": found.value,
-        "sensitivity_low": found.low,
-        "sensitivity_high": found.high,
-        "again_nats": {
-            f"{lr:g}": [run.final_nats for run in runs] for lr, runs in one.again.items()
-        },
-        "lost": one.lost,
     }
 
 

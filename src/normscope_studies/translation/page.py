@@ -11,6 +11,7 @@ from normscope.measure import Estimate
 from normscope.report.chart import Panel
 from normscope.report.words import counted
 
+from ..engine.claims import of_one_seed
 from ..engine.estimates import plain_estimate
 from ..engine.ladders import in_words
 from ..engine.page import Claim, Findings, StudyFigure, StudyTable, curves, line, ranged, table
@@ -97,10 +98,8 @@ def with_ladders(made: Findings, ladders: Sequence[RateLadder]) -> Findings:
 
 def with_caveat(claims: Sequence[Claim], found: Trained) -> list[Claim]:
     """The claims; where there is one seed of each arm, each says that this decides nothing."""
-    if len(next(iter(found.curves.values()))) > 1:
-        return list(claims)
-    said = "One seed has no interval, and decides nothing."
-    return [replace(one, found=f"{one.found.removesuffix('.')}. {said}") for one in claims]
+    several = len(next(iter(found.curves.values()))) > 1
+    return list(claims) if several else of_one_seed(claims)
 
 
 def epochs_figure(

@@ -70,13 +70,19 @@ class TranslationCurve:
         """Where it first comes down to that loss, on a straight line between validations; None if
         never.
         """
-        below = next((place for place, value in enumerate(self.nll_nats) if value <= nats), None)
-        if not below:
-            return None if below is None else float(self.updates[0])
-        (start, end), (before, after) = (
-            row[below - 1 : below + 1] for row in (self.updates, self.nll_nats)
-        )
-        return float(start + (before - nats) / (before - after) * (end - start))
+        return updates_to(self.updates, self.nll_nats, nats)
+
+
+def updates_to(updates: Sequence[int], nats: Sequence[float], wanted: float) -> float | None:
+    """Returns where a curve first comes down to a loss, on a straight line between validations;
+    None if never.
+    """
+    below = next((place for place, value in enumerate(nats) if value <= wanted), None)
+    if not below:
+        return None if below is None else float(updates[0])
+    start, end = updates[below - 1 : below + 1]
+    before, after = nats[below - 1 : below + 1]
+    return float(start + (before - wanted) / (before - after) * (end - start))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

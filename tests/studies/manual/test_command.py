@@ -7,6 +7,7 @@ import pytest
 
 from normscope.choosing import evidence
 from normscope.placement import registry
+from normscope_studies.engine import packed
 from normscope_studies.engine.discovery import studies
 from normscope_studies.manual.__main__ import main
 
@@ -23,6 +24,7 @@ def _own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setattr(registry, "_REGISTRY", ours)
     monkeypatch.setattr(evidence, "FILE", tmp_path / "evidence.json")
+    monkeypatch.setattr(packed, "PACKED", tmp_path / "measured")
 
 
 def test_outside_a_clone_there_is_nothing_to_read(tmp_path, monkeypatch, capsys):
@@ -54,5 +56,10 @@ def test_all_that_is_generated_is_written_and_nothing_else(tmp_path, monkeypatch
     assert [(tmp_path / path).read_text() for path in written] == [
         path.read_text() for path in expected
     ]
+    measured = ROOT / "src/normscope_studies/measured"
+    kept = sorted(file.relative_to(measured) for file in measured.rglob("*.json"))
+    made = tmp_path / "measured"
+    assert sorted(file.relative_to(made) for file in made.rglob("*.json")) == kept
+    assert all((made / file).read_bytes() == (measured / file).read_bytes() for file in kept)
     there = ROOT / "src/normscope/choosing/evidence.json"
     assert evidence.FILE.read_bytes() == there.read_bytes()

@@ -64,6 +64,8 @@ class HistorySection:
     pictures: tuple[Picture, ...]
     first: str = ""
     """What is to be done, after a loss that did not come back; else ""."""
+    command: str = ""
+    """What to type for it, where there is a command; else ""."""
 
 
 def render_doctor(
@@ -90,6 +92,7 @@ def render_doctor(
         rate_headline=rate,
         tone=Tone.BAD if asked else _TONES[words.headline_severity(diagnosis)],
         first=asked or words.first_step(diagnosis),
+        command="" if history is None else history.command,
         summary=words.summary(diagnosis),
         parameters=counted(diagnosis.parameters, "parameter"),
         loss=words.loss_words(diagnosis.measured),

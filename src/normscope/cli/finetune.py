@@ -1,0 +1,111 @@
+"""`normscope finetune` trains a pre-trained encoder on labelled sentences, and searches for the
+best setting.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .compare import numbers
+from .console import StageDisplay, note, stderr, tell
+from .options import described_by
+from .shared import Imports, Trust, resumable
+
+if TYPE_CHECKING:
+    from ..finetune.cells import SearchSpace
+    from ..finetune.opened import FineTuningConfig
+
+_SHOWN = "Separated by commas."
+
+
+@described_by("api/finetuning.py:finetune")
+@resumable()
+def finetune(
+    run: Annotated[Path, typer.Argument()],
+    *,
+    train: Annotated[Path, typer.Option(metavar="FILE")],
+    dev: Annotated[Path, typer.Option(metavar="FILE")],
+    columns: Annotated[
+        str | None, typer.Option(metavar="LABEL,SENTENCE[,SECOND]"), "Separated by commas."
+    ] = None,
+    search: Annotated[str, typer.Option(metavar="paper|small|none")] = "small",
+    batch_sizes: Annotated[str | None, _SHOWN] = None,
+    rates: Annotated[str | None, _SHOWN] = None,
+    epochs: Annotated[str | None, _SHOWN] = None,
+    seeds: int = 6,
+    warmup_share: float = 0.1,
+    sequence_length: int | None = None,
+    dropout: float = 0.1,
+    which: Annotated[str, typer.Option("--checkpoint")] = "best",
+    device: str = "auto",
+    processes: int = 0,
+    out: Path | None = None,
+    imports: Imports = [],  # noqa: B006
+    trust: Trust = False,
+) -> None:
+    """Fine-tune an encoder on labelled sentences, or pairs of them.
+
+    The first seed tries every setting of the search; all seeds then train the best one, and the
+    report draws them beside the majority class. Needs transformers and accelerate. After an
+    interruption, run the same command to resume: finished trainings are not made again.
+
+    For example:
+
+    \b
+      normscope finetune runs/bert --train mrpc/train.tsv --dev mrpc/dev.tsv
+
+    processes: Trainings at a time; 0 for one on each core, or one on a device.
+    """
+    from ..api.finetuning import default_folder
+    from ..finetune.opened import FineTuningConfig
+
+    config = FineTuningConfig(
+        start=run,
+        which=which,
+        train=train,
+        dev=dev,
+        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        sequence_length=sequence_length,
+        dropout=dropout,
+        warmup_share=warmup_share,
+        device=device,
+        imports=tuple(map(Path, imports)),
+        trust=trust,
+    )
+    space = _space(search, batch_sizes, rates, epochs)
+    _search(config, out or default_folder(run, train), space, seeds=seeds, processes=processes)
+
+
+def _space(
+    search: str, batch_sizes: str | None, rates: str | None, epochs: str | None
+) -> "SearchSpace":
+    from ..finetune.cells import search_space
+
+    return search_space(
+        search,
+        batch_sizes=None if batch_sizes is None else numbers(batch_sizes, int, "batch-sizes"),
+        rates=None if rates is None else numbers(rates, float, "rates"),
+        epochs=None if epochs is None else numbers(epochs, int, "epochs"),
+    )
+
+
+def _search(
+    config: "FineTuningConfig", folder: Path, space: "SearchSpace", *, seeds: int, processes: int
+) -> None:
+    """Trains what the folder lacks, and shows what was found."""
+    from ..finetune.search import SearchOptions, search
+
+    with StageDisplay(stderr()) as display:
+        options = SearchOptions(
+            space=space,
+            seeds=seeds,
+            processes=processes,
+            command=shlex.join(["normscope", *sys.argv[1:]]),
+            watch=display,
+            say=note,
+        )
+        found = search(config, folder, options)
+    tell(*found.lines())

@@ -1,0 +1,1 @@
+"""Fine-tuning on labelled sentences: one head for every placement, trained by Trainer."""

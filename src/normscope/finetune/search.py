@@ -1,0 +1,199 @@
+"""A fine-tuning search in a folder: every setting with one seed, the best with all, and the report.
+
+The same command goes on with what is there, cell by cell.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UserError, option
+from ..files import disk_errors, make_folders
+from ..processes.surroundings import Held, hold
+from ..report.words import counted, learning_rate, percentage
+from ..train.device import available_cores
+from .cells import SearchSpace, TuningCell, TuningSetting, tuning_cells
+from .opened import FineTuningConfig, OpenedSearch, open_search
+from .page import refuse_other_page, write_page
+from .pool import train_cells
+from .summary import TunedSetting, best_setting, tuned_setting
+
+Watch = Callable[[str, int, int], None]
+"""Called with a stage, how many of its updates are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How a search is run, whatever it is of."""
+
+    space: SearchSpace
+    seeds: int = 6
+    """Of the best setting, the first of which searches."""
+    processes: int = 0
+    """Cells at a time; 0 for one a core, or one on a device."""
+    command: str = ""
+    """That was given, for the report."""
+    watch: Watch = lambda stage, done, total: None
+    say: Callable[[str], None] = lambda line: None
+
+    def __post_init__(self) -> None:
+        """Raises UserError for what cannot be meant."""
+        if self.seeds < 1:
+            raise UserError(f"{option('seeds')} must be at least 1, got {self.seeds}")
+        if self.processes < 0:
+            raise UserError(f"{option('processes')} must be 0 or more, got {self.processes}")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FoundSetting:
+    """What a search came to."""
+
+    opened: OpenedSearch
+    searched: Sequence[TuningCell]
+    """Every setting with the first seed."""
+    best: Sequence[TuningCell]
+    """The best setting with every seed, the first among them."""
+    tuned: TunedSetting
+    folder: Path
+    report: Path
+
+    def lines(self) -> list[str]:
+        """What the terminal shows: the settings that were tried, and what the best came to."""
+        return [*setting_lines(self.searched), *summary_lines(self)]
+
+
+def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> FoundSetting:
+    """Trains what `folder` lacks of a search, and writes its report.
+
+    Raises UserError before anything is trained where the encoder, the files or the folder do not
+    fit, and where no cell stays finite.
+    """
+    opened = open_search(config)
+    with _alone(folder):
+        refuse_other_page(folder)
+        for line in _notes(opened):
+            options.say(line)
+        searched = _cells(opened, folder, options.space.settings(), [1])
+        chosen = next(options.space.settings())
+        if len(searched) > 1:
+            _train(opened, searched, options, f"search of {len(searched)} settings")
+            chosen = best_setting(searched)
+        best = _cells(opened, folder, [chosen], range(1, options.seeds + 1))
+        _train(opened, best, options, counted(options.seeds, "seed"))
+        found = FoundSetting(
+            opened=opened,
+            searched=searched,
+            best=best,
+            tuned=tuned_setting(best, opened.data),
+            folder=folder,
+            report=folder / "report.html",
+        )
+        with disk_errors(f"writing into {folder}"):
+            write_page(opened, searched, best, found.tuned, folder, command=options.command)
+    return found
+
+
+def _cells(
+    opened: OpenedSearch,
+    folder: Path,
+    settings: Iterator[TuningSetting] | Sequence[TuningSetting],
+    seeds: Sequence[int],
+) -> list[TuningCell]:
+    return tuning_cells(
+        settings,
+        seeds,
+        folder,
+        rows=len(opened.data.train),
+        warmup_share=opened.config.warmup_share,
+        device=opened.device,
+        asked=opened.asked,
+    )
+
+
+def _train(
+    opened: OpenedSearch, cells: Sequence[TuningCell], options: SearchOptions, stage: str
+) -> None:
+    """Trains those that are not finished."""
+    left = [cell for cell in cells if cell.scores() is None]
+    total = sum(cell.updates for cell in cells)
+    before = total - sum(cell.updates for cell in left)
+    words = f"updates of the {stage}"
+    room = available_cores() if opened.device == "cpu" else 1
+    train_cells(
+        opened,
+        left,
+        options.processes or room,
+        lambda updates: options.watch(words, before + updates, total),
+    )
+    options.watch(words, total, total)
+
+
+def _notes(opened: OpenedSearch) -> list[str]:
+    """What a user should know of the data before hours of training."""
+    data = opened.data
+    rows = len(data.train) + len(data.dev)
+    share = float((data.dev.labels_P == data.majority).mean())
+    lines = [
+        f"{opened.start.words}; {len(data.train):,} rows to train on, {len(data.dev):,} to judge; "
+        f"labels {', '.join(data.labels)}; the majority class, {data.labels[data.majority]}, has "
+        f"{percentage(share)} of those to judge"
+    ]
+    if data.cut:
+        lines.append(
+            f"note: {data.cut:,} of {rows:,} rows are longer than {opened.sequence_length} tokens "
+            "and lose some"
+        )
+    return lines
+
+
+def setting_lines(cells: Sequence[TuningCell]) -> list[str]:
+    """A table of the settings that were tried, as text."""
+    rows = [f"{'batch':>5}  {'rate':>7}  {'epochs':>6}  {'accuracy':>8}  {'loss, nats':>10}"]
+    for cell in cells:
+        setting, scores = cell.setting, cell.scores()
+        rate = learning_rate(setting.peak_lr)
+        head = f"{setting.batch_sequences:>5}  {rate:>7}  {setting.epochs:>6}"
+        if scores is None or scores.accuracy is None or scores.nll_nats is None:
+            rows.append(f"{head}  not finite")
+        else:
+            rows.append(f"{head}  {scores.accuracy:>8.4f}  {scores.nll_nats:>10.4f}")
+    return rows
+
+
+def summary_lines(found: FoundSetting) -> list[str]:
+    """What the best setting came to, in sentences."""
+    tuned = found.tuned
+    seeds = counted(tuned.accuracy.seeds, "seed")
+    lines = [
+        f"accuracy {tuned.accuracy.words} ({tuned.setting.words}; mean of {seeds}, 95 % interval)"
+    ]
+    if tuned.non_finite_seeds:
+        numbers = ", ".join(map(str, tuned.non_finite_seeds))
+        lines.append(f"not finite, and left out: seed {numbers}")
+    if len(found.searched) > 1:
+        others = tuned.accuracy_of_other_seeds
+        alone = "" if others is None else f"; the other seeds alone: {others.words}"
+        lines.append(f"the setting was chosen on the same dev rows, by the first seed{alone}")
+    verdict = {True: "yes", False: "no", None: "undecided"}[tuned.beats_majority]
+    lines.append(
+        f"majority class {tuned.majority:.4f}; above it: {verdict} (by "
+        f"{tuned.above_majority.words}, over dev rows)"
+    )
+    return [*lines, f"report: {found.report}"]
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Holds a folder, which is made if need be. Raises UserError naming the process that has it."""
+    with ExitStack() as held:
+        try:
+            with disk_errors(f"opening {folder}"):
+                make_folders(folder)
+                held.enter_context(hold(folder))
+        except Held as error:
+            raise UserError(
+                f"another process{error.holder} is at work on the search in {folder}; wait for it, "
+                f"stop it, or choose another folder with {option('out')}"
+            ) from error
+        yield

@@ -1,0 +1,1 @@
+"""Whether a placement keeps its gradients well-conditioned throughout a training."""

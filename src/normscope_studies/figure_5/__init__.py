@@ -1,0 +1,1 @@
+"""The paper's Figure 5: BERT pre-trained and fine-tuned."""

@@ -1,0 +1,1 @@
+"""What a linear probe finds in the residual stream over depth, by placement."""

@@ -1,0 +1,182 @@
+"""`normscope finetune` as a user meets it: what it prints and leaves behind, mistakes in one line,
+and what is done after a kill.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from labelled_toy import lines, write, written
+from normscope.cli import main as cli
+from normscope.runs.config import load
+from normscope.runs.run import train_run
+from tiny import start
+
+pytest.importorskip("transformers", reason="needs Hugging Face transformers")
+pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate")
+
+
+SETTINGS = (
+    'task="masked-lm"',
+    "data.sequence_length=32",
+    "data.batch_sequences=8",
+    "model.width=16",
+    "model.ffn_width=32",
+    "model.heads=2",
+    "model.blocks=2",
+    "model.positions=40",
+    'model.placement="pre-ln"',
+    "masked_lm.valid_sequences=20",
+    "train.duration=1",
+    "train.threads=1",
+    'train.device="cpu"',
+)
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained") / "bert"
+    train_run(load(None, SETTINGS), folder)
+    return folder
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """Run the verb; its exit code, output and messages."""
+
+    def called(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["normscope", "finetune", *map(str, words)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        captured = capfd.readouterr()
+        return int(stopped.value.code or 0), captured.out, captured.err
+
+    return called
+
+
+def options(files: tuple[Path, Path], out: Path) -> list[object]:
+    small = ["--batch-sizes", 8, "--epochs", 1, "--processes", 1, "--device", "cpu"]
+    return ["--train", files[0], "--dev", files[1], "--out", out, *small]
+
+
+def test_a_search_from_the_command_line(call: Call, run: Path, tmp_path: Path) -> None:
+    files, out = written(tmp_path), tmp_path / "out"
+    words = [run, *options(files, out), "--rates", "1e-4,1e-3", "--seeds", 2]
+    code, said, told = call(*words)
+    assert code == 0, told
+    shown = " ".join(said.split())
+    data = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    assert f"accuracy {data['summary']['accuracy']['mean']:.4f} ±" in shown
+    assert "majority class 0.6667; above it:" in shown
+    assert shown.endswith(f"report: {out / 'report.html'}")
+    assert "24 rows to train on, 12 to judge; labels other, same" in " ".join(told.split())
+    assert data["command"].startswith("normscope finetune ")
+    kept = {file: file.stat().st_mtime_ns for file in (out / "cells").iterdir()}
+    assert call(*words)[:2] == (0, said)
+    assert {file: file.stat().st_mtime_ns for file in (out / "cells").iterdir()} == kept
+
+
+def test_an_exported_encoder_is_fine_tuned_likewise(call: Call, run: Path, tmp_path: Path) -> None:
+    from normscope.exchange.export import export_run
+
+    export_run(run, tmp_path / "exported")
+    files, found = written(tmp_path), {}
+    for start_folder in (run, tmp_path / "exported"):
+        out = tmp_path / f"out-{start_folder.name}"
+        words = [start_folder, *options(files, out), "--search", "none", "--seeds", 1]
+        code, _, told = call(*words, "--dropout", 0, "--rates", "1e-3")
+        assert code == 0, told
+        found[start_folder.name] = json.loads((out / "results.json").read_text(encoding="utf-8"))
+    losses = [[loss for _, loss in one["best"][0]["scores"]["losses"]] for one in found.values()]
+    # The same function, trained alike by another library's model: rounding alone differs.
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+    assert "transformers" in found["exported"]["start"]["words"]
+
+
+def test_a_search_that_was_killed_goes_on(call: Call, run: Path, tmp_path: Path) -> None:
+    files, out = written(tmp_path, train=240), tmp_path / "out"
+    words = [run, *options(files, out), "--search", "none", "--rates", "1e-3", "--seeds", 4]
+    process = start("finetune", *map(str, words))
+    until = time.monotonic() + 240
+    while not list((out / "cells").glob("*.json")) and process.poll() is None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    kept = {file: file.stat().st_mtime_ns for file in (out / "cells").glob("*.json")}
+    assert 1 <= len(kept) < 4
+    code, said, told = call(*words)
+    assert code == 0, told
+    assert "mean of 4 seeds" in " ".join(said.split())
+    assert {file: file.stat().st_mtime_ns for file in kept} == kept
+    assert len(list((out / "cells").glob("*.json"))) == 4
+    assert not list(out.rglob(".unfinished-*"))
+
+
+def mistakes(tmp_path: Path) -> dict[str, tuple[list[object], str]]:
+    """By what is wrong: the words to type, and what is said."""
+    train, dev = written(tmp_path)
+    names = ("label", "sentence1", "sentence2")
+    one = write(tmp_path / "one.tsv", [("same", "a", "b")], *names)
+    odd = write(tmp_path / "odd.tsv", [*lines(2, split="valid"), ("new", "a", "b")], *names)
+
+    def given(first: Path, second: Path, *more: object) -> list[object]:
+        return ["--train", first, "--dev", second, *more]
+
+    return {
+        "column": (given(train, dev, "--columns", "label,text"), "no column 'text'; its columns"),
+        "one class": (given(one, dev), "every row to train on has the label 'same'"),
+        "label": (given(train, odd), "odd.tsv:4: the label 'new' is not among those to train on"),
+        "file": (given(train, tmp_path / "none.tsv"), "none.tsv: no such file"),
+        "rates": (given(train, dev, "--rates", "fast"), "--rates takes comma-separated values"),
+        "search": (given(train, dev, "--search", "all"), "must be one of paper, small, none"),
+        "seeds": (given(train, dev, "--seeds", 0), "--seeds (seeds in Python) must be at least 1"),
+        "length": (given(train, dev, "--sequence-length", 99), "the encoder reads 40 tokens"),
+        "checkpoint": (given(train, dev, "--checkpoint", 7), "no checkpoint of update 7"),
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["column", "one class", "label", "file", "rates", "search", "seeds", "length", "checkpoint"],
+)
+def test_a_mistake_is_one_line(call: Call, run: Path, tmp_path: Path, wrong: str) -> None:
+    words, said = mistakes(tmp_path)[wrong]
+    code, out, told = call(run, *words, "--out", tmp_path / "out", "--device", "cpu")
+    assert (code, out) == (2, "")
+    assert told.startswith("error: ")
+    assert said in told
+    assert told.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_is_no_encoder_is_one_line(call: Call, tmp_path: Path) -> None:
+    from tiny import tiny
+
+    train_run(tiny("train.duration=1"), tmp_path / "translation")
+    code, _, told = call(tmp_path / "translation", *options(written(tmp_path), tmp_path / "out"))
+    assert (code, told.count("\n")) == (2, 1)
+    assert "is a run of task translation; this needs one of task masked-lm" in told
+
+
+@pytest.mark.parametrize("library", ["transformers", "accelerate"])
+def test_a_library_that_is_missing_is_named_with_the_extra(
+    call: Call, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    if library == "transformers":
+        monkeypatch.setitem(sys.modules, "transformers", None)  # as if it were not there
+    else:
+        import transformers
+
+        monkeypatch.setattr(transformers.utils, "is_accelerate_available", lambda: False)
+    code, _, told = call(run, *options(written(tmp_path), tmp_path / "out"))
+    assert (code, told.count("\n")) == (2, 1)
+    assert library in told
+    assert "[huggingface]'" in told
