@@ -46,6 +46,19 @@ def test_an_input_behind_a_gate_that_starts_at_0_is_read_once_it_has_opened():
     assert told("input-unread", Translator("source", gate=0.0), (SOURCE, IDS)) == []
 
 
+class WithLoss(Decoder):
+    """Takes targets under a name of its own, for a loss beside the logits."""
+
+    def forward(self, ids: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        logits = super().forward(ids)
+        return logits, nn.functional.cross_entropy(logits.mT, wanted)
+
+
+def test_targets_that_a_loss_beside_the_logits_reads_are_read():
+    given = {"loss": lambda output: output[1]}
+    assert told("input-unread", WithLoss(), (IDS, IDS.roll(-1, 1)), **given) == []
+
+
 class Around(Decoder):
     """change: of what the decoder's blocks make, (B, T, V)."""
 

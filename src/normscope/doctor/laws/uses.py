@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..trace.forward import Inputs, padding_in
+from ..trace.forward import Inputs, padding_in, tensors_in
 from .trial import Trial, Untried
 
 
@@ -76,9 +76,20 @@ class _Asked:
             if x.ndim < 2 or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
                 continue
             other = x.flip(-1) if x.dtype == torch.long else x.flip(-1) + 0.5 * x.std()
-            after = None if torch.equal(other, x) else self._after({name: other})
-            if after is not None and torch.equal(after, self._scores):
+            if not torch.equal(other, x) and self._changes_nothing({name: other}):
                 yield name
+
+    def _changes_nothing(self, changed: Mapping[str, Tensor]) -> bool:
+        """Whether every tensor of the output, such as a loss beside the scores, is the same."""
+        after = self._after(changed)
+        if after is None or not torch.equal(after, self._scores):
+            return False
+        with_other = _with(self._trial.model, self._trial.inputs, changed)
+        both = [
+            [*tensors_in(output, inside_objects=False)]
+            for output in (self._trial.run(), self._trial.run(with_other))
+        ]
+        return len(both[0]) == len(both[1]) and all(map(torch.equal, *both))
 
     def later(self) -> float:
         """At the first half of the places, with other tokens in the second."""

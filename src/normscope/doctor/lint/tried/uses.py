@@ -1,5 +1,6 @@
 """Inputs that the output does not know, or knows where it must not."""
 
+import sys
 from collections.abc import Iterator
 
 from ...result import Severity
@@ -16,7 +17,10 @@ def input_unread(patient: Patient) -> Iterator[Fault]:
     """Inputs that change nothing of the output."""
     uses = patient.tried.uses
     if uses is not None and uses.unread:
+        # What a library's class takes and does not read, as targets that a head of its would.
+        source = getattr(sys.modules.get(type(patient.model).__module__), "__file__", None) or ""
         yield Fault(
+            severity=Severity.INFO if "site-packages" in source else Severity.WARNING,
             where=uses.unread,
             message=f"the output is the same bit for bit with {', '.join(uses.unread)} in another "
             "order and with other numbers: nothing that is computed reads it",
