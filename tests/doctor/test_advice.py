@@ -1,6 +1,8 @@
 """Rates advised: what known rates say of a model, and what is done with a user's own optimiser."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from normscope.choosing.rates import (
 from normscope.choosing.recommending import recommended
 from normscope.doctor import find_stacks
 from normscope.doctor.advise import advise, facts_of
+from normscope.doctor.lint.checks import optimizer
 from normscope.doctor.result import FAR
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import learning_rate
@@ -223,3 +226,42 @@ def test_a_rate_outside_the_range_is_found_and_a_warm_up_makes_it_a_note(
     assert all(
         ("100 updates carries it is not known" in one.message) == bool(warmup) for one in faults
     )
+
+
+def long_post_ln() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [nn.TransformerEncoderLayer(256, 4, 64, 0.0, batch_first=True) for _ in range(8)]
+    return nn.Sequential(*layers, nn.Linear(256, 30))
+
+
+@pytest.mark.parametrize(
+    ("rate", "warmup_updates", "severities"),
+    [
+        (2e-3, 0, ["warning"]),
+        (2e-3, 80, ["warning"]),
+        (2e-3, None, ["info"]),
+        (2e-3, 4000, []),
+        (1e-4, 0, []),
+    ],
+)
+def test_a_rate_at_which_trainings_of_ours_learned_nothing(rate, warmup_updates, severities):
+    found = normscope.diagnose(
+        long_post_ln(),
+        (torch.randn(2, 6, 256),),
+        wanted_rate=rate,
+        wanted_warmup_updates=warmup_updates,
+        laws=False,
+    )
+    told = [one for one in found.findings if "learned nothing" in one.message]
+    assert [one.severity for one in told] == severities
+    assert all(one.id == "rate-out-of-range" for one in told)
+
+
+def test_the_trainings_that_learned_nothing_are_those_of_the_results():
+    results = Path(__file__).parents[2] / "results/rates_at_size/results.json"
+    stored = json.loads(results.read_text(encoding="utf-8"))
+    model = stored["models"]["opt-post-ln-8x512"]
+    losses = {float(rate): loss for rate, loss in model["nats"].items()}
+    assert (min(losses), max(losses)) == (optimizer.FAILED_FROM, optimizer.FAILED_TO)
+    # Who knows how frequent each token is has this loss.
+    assert all(loss > stored["baselines"]["unigram_nats"] for loss in losses.values())

@@ -15,6 +15,7 @@ ORDER = (
     "record",
     "identify",
     "observe",
+    "laws",
     "predict",
     "result",
     "lint",

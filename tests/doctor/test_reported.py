@@ -261,6 +261,24 @@ def rotated(query: int = 1, key: int = 1, value: int = 0, dimension: int = -2) -
     )
 
 
+def by_halves(x: Tensor, angles: Tensor) -> Tensor:
+    first, second = x.chunk(2, -1)
+    cosines, sines = angles.cos(), angles.sin()
+    return torch.cat((first * cosines - second * sines, second * cosines + first * sines), -1)
+
+
+def two_conventions(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries by neighbours as pairs, keys by halves."""
+    pairs = key.shape[-1] // 2
+    angles = torch.arange(key.shape[-2])[:, None] * 100.0 ** (-torch.arange(pairs) / pairs)
+    return turn(query), by_halves(key, angles), value
+
+
+def by_one_angle(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    angles = torch.arange(key.shape[-2])[:, None].expand(-1, key.shape[-1] // 2).float()
+    return by_halves(query, angles), by_halves(key, angles), value
+
+
 def sloped(sign: int) -> How:
     """ALiBi, right at -1."""
 
@@ -639,6 +657,21 @@ BUGS: dict[str, tuple[How, str, str]] = {
         "misplaced-positions",
         "values are turned by their place too",
     ),
+    "queries and keys are turned by two conventions": (
+        How(turned=two_conventions),
+        "misplaced-positions",
+        "of a token with itself is another number at every place",
+    ),
+    "all channels are turned by one angle": (
+        How(turned=by_one_angle),
+        "misplaced-positions",
+        "places a turn apart look alike",
+    ),
+    "heads are rotated in the place of tokens, behind norms of queries and keys": (
+        replace(rotated(dimension=1), normed=lambda y: functional.rms_norm(y, y.shape[-1:])),
+        "misplaced-positions",
+        "places are counted along the heads",
+    ),
     "queries alone are rotated": (rotated(key=0), "misplaced-positions", "the same for every key"),
     "keys are rotated the other way": (
         rotated(key=-1),
@@ -741,6 +774,9 @@ RIGHT = {
     ),
     "padding": of_padding(lambda mask: ~mask[:, None, None]),
     "rotations": rotated(),
+    "rotations behind norms of queries and keys": replace(
+        rotated(), normed=lambda y: functional.rms_norm(y, y.shape[-1:])
+    ),
     # As where sequences are cut into chunks, and the last one is filled up.
     "values that are zeros at the end": How(
         turned=lambda query, key, value: (

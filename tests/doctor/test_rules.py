@@ -17,6 +17,11 @@ from doctor import (
     test_advice,
     test_clipping,
     test_contradicts_training,
+    test_laws_modes,
+    test_laws_movement,
+    test_laws_reach,
+    test_laws_starts,
+    test_laws_uses,
     test_lint_numbers,
     test_lint_signal,
     test_lint_structure,
@@ -25,7 +30,7 @@ from doctor import (
     test_queries_keys,
     test_reported,
 )
-from normscope.doctor.lint import checks
+from normscope.doctor.lint import checks, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -67,6 +72,23 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
         ),
         test_reported.test_what_was_reported_is_found,
     ),
+    "stuck-weights": test_laws_movement.test_two_factors_of_zero_never_move,
+    "cut-off-weights": (test_laws_movement.test_a_weight_behind_a_detach_is_used_and_never_trained),
+    "rounded-updates": (
+        test_laws_movement.test_updates_below_half_the_step_of_bfloat16_leave_gains_at_1
+    ),
+    "uneven-updates": (test_laws_movement.test_a_block_at_a_hundred_times_the_rate_of_the_others),
+    "nonfinite-update": (
+        test_laws_movement.test_a_rate_that_makes_the_loss_infinite_is_an_error_unless_it_is_warmed_up
+    ),
+    "modes-differ": test_laws_modes.test_what_one_mode_leaves_out_is_named,
+    "adapters-open": test_laws_starts.test_adapters_whose_factors_are_both_drawn_start_open,
+    "condition-gate-open": test_laws_starts.test_gates_from_a_condition_that_start_open,
+    "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,
+    "reads-ahead": test_laws_uses.test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes,
+    "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
+    "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
+    "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it
@@ -90,8 +112,9 @@ def test_what_has_tests_exists():
 
 def test_every_rule_of_every_file_is_listed_once():
     files = [
-        importlib.import_module(f"{checks.__name__}.{found.name}")
-        for found in pkgutil.iter_modules(checks.__path__)
+        importlib.import_module(f"{folder.__name__}.{found.name}")
+        for folder in (checks, tried)
+        for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]
     assert sorted(made) == sorted(rule.id for rule in RULES)

@@ -294,3 +294,27 @@ def test_a_history_until_an_update_holds_nothing_later() -> None:
     early = measured(200, 8.0).until(100)
     assert (early.last_update, early.loss.updates) == (100, UPDATES[:100])
     assert {one["update_ratio"].updates for one in early.sublayers.values()} == {MEASURED[:20]}
+
+
+def resumed(update: int, *, at: int, counted: int, total: int = 400, warmup: int = 40) -> float:
+    """A warm-up and a line to 0; from a resume on the schedule counts on from another number."""
+    done = update if update < at else update - at + counted
+    return 1e-3 * min(done / warmup, (total - done) / (total - warmup))
+
+
+def test_one_resume_that_goes_back_into_the_warm_up_is_a_schedule_that_begins_anew():
+    anew = log(rate=lambda update: resumed(update, at=200, counted=3))
+    assert [sign for sign in found(anew) if sign[0] == "warmup-restarts"] == [
+        ("warmup-restarts", 200, False)
+    ]
+    right = log(rate=lambda update: resumed(update, at=200, counted=200))
+    assert "warmup-restarts" not in [name for name, *_ in found(right)]
+
+
+def test_a_second_stage_with_a_warm_up_of_its_own_is_no_resume():
+    def staged(update: int) -> float:
+        if update < 200:
+            return resumed(update, at=1000, counted=0)
+        return 4e-4 * min((update - 195) / 100, 1.0)
+
+    assert "warmup-restarts" not in [name for name, *_ in found(log(rate=staged))]

@@ -42,13 +42,13 @@ def diagnose(
     silenced: str | Collection[str] = (),
     target: str = "",
     advise: bool = True,
+    laws: bool = True,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
     tokens: int = 128,
     sequences: int = 4,
     seed: int = 0,
 ) -> Diagnosis:
     """What a model is, what is wrong with it, and its usual learning rate, before its first update.
-
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
     tensor), or a function that runs it and returns its output. Without it, random inputs of
     `sequences` sequences of `tokens` tokens are drawn from `seed`, as `normscope doctor` draws
@@ -62,9 +62,8 @@ def diagnose(
     is taken to be there. loading: what happened when a checkpoint was loaded; None for initial
     weights. wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
     configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
-    rule to leave out, or several.
-    watch: told of each stage as it begins, with how many of its parts are done and how many it has.
-
+    rule to leave out, or several. laws: whether a copy of it is tried. watch: told of each stage
+    as it begins, with how many of its parts are done and how many it has.
     A model with weights that are infinite or NaN is looked at with 0 in their place, without
     gradients or advice, and the rule that finds them is the only one that is asked.
 
@@ -86,6 +85,7 @@ def diagnose(
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,
         advise=advise,
+        laws=laws,
         watch=watch,
     )
 

@@ -98,6 +98,8 @@ def _examined(
         return _structure(asked, target, silenced, watch), None
     found, history, rate = _beside_its_training(asked, target)
     watch(f"looking at {found.title}", 0, 1)
+    if asked.warmup_updates is not None:
+        found = replace(found, warmup_updates=asked.warmup_updates)
     taken = optimizer or found.optimizer or "adam"
     diagnosis = _measured(
         found,
@@ -106,6 +108,7 @@ def _examined(
         optimizer=taken,
         wanted_rate=rate,
         advise=not asked.no_advice,
+        laws=not asked.no_laws,
         smaller=_best_of_smaller(asked, target, taken),
     )
     if history is not None:
@@ -198,10 +201,10 @@ def _structure(
 
 
 def _measured(
-    found: "Target", silenced: tuple[str, ...], watch: _Watch, **asked_of_rates: Any
+    found: "Target", silenced: tuple[str, ...], watch: _Watch, **asked: Any
 ) -> "Diagnosis":
-    """The diagnosis of a model with weights. asked_of_rates: of `diagnose`, what the advice is
-    about.
+    """The diagnosis of a model with weights. asked: of `diagnose`, what the advice is about, and
+    whether laws are asked.
     """
     from ..doctor.diagnose import diagnose
 
@@ -217,7 +220,7 @@ def _measured(
             silenced=silenced,
             target=found.title,
             watch=watch,
-            **asked_of_rates,
+            **asked,
         )
     return _compared(diagnosis, found)
 

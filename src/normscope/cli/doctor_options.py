@@ -38,6 +38,10 @@ class DoctorOptions:
     """Optimiser, such as adam or sgd. Without it: the target's own one, or adam."""
     rate: float | None = None
     """The peak learning rate that you plan to use."""
+    warmup_updates: int | None = None
+    """Over how many updates your own warm-up rises to that rate, 0 for none. Without it: the
+    target's own, or none.
+    """
     best_at: Annotated[str | None, typer.Option(metavar="RATE:KEY=VALUE")] = None
     """The peak rate that was best for a smaller version of the model, and the settings that make
     that version, such as 2e-3:n_layer=4,n_embd=256; the advice carries it to this one.
@@ -60,6 +64,10 @@ class DoctorOptions:
     """The least severity that makes the exit code 1: error, warning or info."""
     no_advice: bool = False
     """Leave out the advice on the learning rate."""
+    no_laws: bool = False
+    """Look at the model without trying it: no copy of it is updated, put into both modes, or asked
+    with other inputs.
+    """
     structure_only: bool = False
     """Build the model without weights, and tell its streams, placements and formulas alone: a model
     of any size in seconds.
@@ -109,6 +117,7 @@ def refuse_misfits(asked: DoctorOptions) -> None:
         ("--tokens", asked.tokens, 2),
         ("--sequences", asked.sequences, 1),
         ("--seed", asked.seed, 0),
+        ("--warmup-updates", asked.warmup_updates or 0, 0),
     ):
         if given < least:
             raise UserError(f"{option} must be at least {least}, got {given}")
@@ -153,6 +162,7 @@ def target_of(asked: DoctorOptions) -> str:
     if asked.structure_only:
         for option, value in (
             ("--rate", asked.rate),
+            ("--warmup-updates", asked.warmup_updates),
             ("--best-at", asked.best_at),
             ("--html", asked.html),
             ("--log", asked.log),

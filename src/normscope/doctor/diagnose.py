@@ -13,6 +13,7 @@ from ..choosing.rates import BestOfSmaller
 from ..measure.autocast import without_autocast
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
+from .laws.tried import LEFT_OUT, UNTRIED, Tried, tried
 from .lint.linter import asked_rules, lint, reasons
 from .lint.patient import Loading, Patient
 from .measured import ModelMeasurements
@@ -84,16 +85,16 @@ def diagnose(
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
+    laws: bool = True,
     smaller: BestOfSmaller | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
-    """The whole diagnosis on a batch; `normscope.diagnose` explains every argument, and may do
-    without one.
+    """The whole diagnosis on a batch; `normscope.diagnose` explains every argument.
 
     Weights, gradients, buffers, modes and random states are bit for bit as they were. What the
-    forward pass does under autocast is read in the precision of the weights. Raises
-    ValueError for a model that cannot be looked at, a loss that is not finite, an unknown optimiser
-    or rule, or a rate that is not positive.
+    forward pass does under autocast is read in the precision of the weights. Raises ValueError for
+    a model that cannot be looked at, a loss that is not finite, an unknown optimiser or rule, or a
+    rate that is not positive.
     """
     watch("streams and gradients", 0, 1)
     trained = loading is not None or are_trained(model)
@@ -125,6 +126,7 @@ def diagnose(
         nonfinite=seen.nonfinite,
         no_gradient=seen.no_gradient,
         advice=advice,
+        tried=_tried(seen, model, batch, loss, optimizer, wanted_rate, watch, laws),
     )
     watch("rules", 0, 1)
     return _linted(patient, silenced, target, trained=trained)
@@ -142,6 +144,30 @@ class _Seen(NamedTuple):
     @property
     def learns(self) -> bool:
         return not self.nonfinite and not self.no_gradient
+
+
+def _tried(
+    seen: _Seen,
+    model: nn.Module,
+    batch: Inputs,
+    loss: Callable[..., Tensor] | None,
+    optimizer: str | torch.optim.Optimizer,
+    rate: float | None,
+    watch: Callable[[str, int, int], None],
+    asked: bool,
+) -> Tried:
+    """What the laws find, where they are asked of a model that can learn."""
+    if not asked or not seen.learns:
+        return UNTRIED if asked else LEFT_OUT
+    return tried(
+        model,
+        batch,
+        loss,
+        optimizer=optimizer,
+        rate=rate,
+        seen=seen.measured,
+        watch=watch,
+    )
 
 
 def _seen(

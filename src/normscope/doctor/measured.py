@@ -73,10 +73,13 @@ class NormUse:
         return self.parameters[0].rpartition(".")[0] if self.parameters else ""
 
 
-PlaceLogits = Literal["", "none", "queries", "sums", "farther", "heads", "apart"]
+PlaceLogits = Literal[
+    "", "none", "queries", "sums", "farther", "heads", "unmatched", "one turn", "apart"
+]
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
-with which they grow, no place but the head, by which queries are turned, places in any other way;
-"" where that is not known."""
+with which they grow, no place but the head, by which queries are turned, the place where queries
+and keys are one, in which both are turned otherwise, one angle that all channels are turned by,
+places in any other way; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +320,12 @@ class ModelMeasurements:
     """Parameters whose σ or tanh has next to no slope left, with the share of their entries of
     which that holds.
     """
+    shut_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
+    """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
+    mean value.
+    """
+    conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
+    """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)
     """The dimension of (A, C, D) along which what is added to the stream for every input alike
     differs.

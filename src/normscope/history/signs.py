@@ -21,6 +21,7 @@ from .episodes import (
 )
 from .places import QUANTITIES, departures
 from .record import History, LoggedSeries
+from .restarts import begins_anew
 
 
 def signs(history: History) -> Iterator[Episode]:
@@ -57,6 +58,8 @@ def _restarts(history: History) -> Iterator[Episode]:
         for at, end in pairwise([*drops, len(values)])
         if _climbs(values[at:end], _RISES * highest)
     ]
+    if len(slow) == 1 and begins_anew(rates, slow[0]):
+        yield _begun_anew(history, rates.updates[slow[0]], highest)
     if len(slow) < _LEAST_RESTARTS:
         return
     updates = [rates.updates[at] for at in slow]
@@ -74,6 +77,25 @@ def _restarts(history: History) -> Iterator[Episode]:
         attempt=(
             "step the schedule by updates over the whole training, and make it once, not in each "
             "epoch; leave it where restarts are meant, as in ReLoRA"
+        ),
+    )
+
+
+def _begun_anew(history: History, update: int, highest: float) -> Episode:
+    return Episode(
+        kind=EpisodeKind.SIGN,
+        cause="warmup-restarts",
+        title="a schedule that begins anew",
+        onset=update,
+        evidence=(
+            f"the rate drops at update {update:,} and rises again as in the first updates, to "
+            f"{learning_rate(highest)}: as after a resume that counts from 0",
+            _loss_words(history),
+        ),
+        attempt=(
+            "give the schedule the number of updates that were done when a training goes on "
+            "(last_epoch, counted in updates), or load its state; leave it where a second stage "
+            "is meant"
         ),
     )
 

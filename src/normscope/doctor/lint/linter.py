@@ -10,14 +10,49 @@ from typing import Any
 
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
-from . import checks
+from . import checks, tried
 from .patient import Patient
 from .rule import WORDS, Rule
 
-_FILES = [file for file in vars(checks).values() if isinstance(file, ModuleType)]
+_FILES = [
+    file
+    for folder in (checks, tried)
+    for file in vars(folder).values()
+    if isinstance(file, ModuleType)
+]
 _MADE = {rule.id: rule for file in _FILES for rule in vars(file).values() if isinstance(rule, Rule)}
 RULES: tuple[Rule, ...] = tuple(_MADE[id] for id in WORDS)
 """In the order in which findings of one severity are listed."""
+
+
+_ENDS_TRAINING = (
+    # Nothing is finite,
+    "nonfinite-weights",
+    "nonfinite-update",
+    "nonfinite-gradient",
+    # nothing, or not what is meant, is learnt,
+    "no-gradient",
+    "stuck-weights",
+    "reads-ahead",
+    "targets-misplaced",
+    "scores-not-logits",
+    "dead-gate",
+    "dead-sublayer",
+    "unused-in-optimizer",
+    "cut-off-weights",
+    "rounded-updates",
+    "modes-differ",
+    # and the rate is one at which trainings fail.
+    "rate-out-of-range",
+    "uneven-updates",
+)
+"""What is told before all others of its severity, for it is what ends a training or costs most."""
+
+
+def _cost(finding: Finding) -> int:
+    """The place of a finding among those of its severity, of what it costs."""
+    known = finding.id in _ENDS_TRAINING
+    return _ENDS_TRAINING.index(finding.id) if known else len(_ENDS_TRAINING)
 
 
 def reasons() -> dict[str, str]:
@@ -26,13 +61,14 @@ def reasons() -> dict[str, str]:
 
 
 def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...]:
-    """What the rules find, the worst first, and of equals in the order of `RULES`.
+    """What the rules find, the worst first; of equals what ends a training, then in the order of
+    `RULES`.
 
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
     asked = {rule.id for rule in asked_rules(patient, silenced) if rule.asked}
     found = [finding for rule in RULES if rule.id in asked for finding in rule.check(patient)]
-    return tuple(sorted(found, key=lambda finding: -finding.severity.rank))
+    return tuple(sorted(found, key=lambda finding: (-finding.severity.rank, _cost(finding))))
 
 
 def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[AskedRule, ...]:

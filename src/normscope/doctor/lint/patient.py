@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...placement.printing import ranges
+from ..laws.tried import UNTRIED, Tried
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer
 from ..result import Advice
@@ -58,6 +59,8 @@ class Patient:
     """Why none can be taken of the forward pass, as a clause; "" where one was."""
     advice: Advice | None = None
     """On its learning rate; None where it was not asked for."""
+    tried: Tried = UNTRIED
+    """What the laws found."""
     measured: bool = True
     """False where the structure alone is known: `observed` has no numbers then."""
     weights: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
@@ -223,3 +226,8 @@ def a_judged_rate(patient: Patient) -> str:
     if patient.advice is None:
         return "no advice on the learning rate was asked for"
     return "" if patient.advice.wanted_rate is not None else "no learning rate was given"
+
+
+def a_law(name: str) -> Callable[[Patient], str]:
+    """That the model was tried by a law, a field of `Tried`."""
+    return lambda patient: patient.tried.lacking(name)

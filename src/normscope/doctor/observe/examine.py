@@ -27,9 +27,16 @@ from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
+from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
 from .norms import norm_gains, powers
-from .parameters import flat_gates, tables_and_outputs, unregistered_parameters, unused_parameters
+from .parameters import (
+    flat_gates,
+    shut_gates,
+    tables_and_outputs,
+    unregistered_parameters,
+    unused_parameters,
+)
 from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
 from .streams import measured_stacks
@@ -127,6 +134,8 @@ def _watched(
         takes_more=takes_more(model, inputs),
         unregistered=unregistered_parameters(model, graph.trace),
         flat_gates=flat_gates(graph.trace),
+        shut_gates=shut_gates(graph.trace),
+        conditioned_gates=conditioned_gates(graph, stacks),
         norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,
@@ -148,17 +157,20 @@ def _idle(model: nn.Module, inputs: Inputs, graph: Graph) -> tuple[str, ...]:
         return ()
     went_through = {path for value in graph.trace.values for path in value.modules}
     resting = {path for name in names if (path := name.rpartition(".")[0]) not in went_through}
-    trained: set[str] = set()
     written = [*model.buffers(), *(tensor for tensor, _ in graph.trace.written)]
+    called: dict[str, set[bool]] = {path: set() for path in resting}
+    """In which modes each runs; one that runs in both, and reads nothing, rests all the same."""
     with left_unchanged(model, written), torch.no_grad():
-        model.train()
         for path in resting:
             model.get_submodule(path).register_forward_pre_hook(
-                lambda *_, path=path: trained.add(path)
+                lambda module, _, path=path: called[path].add(module.training)
             )
-        # What asks for labels in training cannot be run, and then nothing is known of it.
-        with contextlib.suppress(Exception):
-            call_with(model, inputs)
+        for training in (False, True) if resting else ():
+            model.train(training)
+            # What asks for labels in training cannot be run, and then nothing is known of it.
+            with contextlib.suppress(Exception):
+                call_with(model, inputs)
+    trained = {path for path, modes in called.items() if modes == {True}}
     return tuple(name for name in names if name.rpartition(".")[0] not in trained)
 
 

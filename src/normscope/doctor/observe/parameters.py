@@ -24,6 +24,8 @@ def size_of(tensor: Tensor) -> float:
     return euclidean_norm(tensor) / math.sqrt(tensor.numel())
 
 
+_LONGEST = 24
+"""Steps between a product and what it is for, such as those of a cap on logits."""
 FLAT = 0.01
 """Of the greatest slope: σ beyond 6.0 and tanh beyond 3.0."""
 
@@ -47,15 +49,40 @@ def flat_gates(trace: Trace) -> dict[str, float]:
     return found
 
 
+_SHUT = 0.99
+"""Share of the entries, over all tokens."""
+
+
+def shut_gates(trace: Trace) -> dict[str, float]:
+    """What shifts a σ of data, or makes what it is taken of, where nearly all of its values are
+    flat near 0: the parameter's name and the mean of the gate.
+    """
+    found: dict[str, float] = {}
+    for value in trace.values:
+        is_gate = value.op == "sigmoid" and value.is_data and value.tensor.ndim > 1
+        if not is_gate or value.tensor.is_meta or not value.tensor.numel():
+            continue
+        y = value.tensor.double()
+        flat = (_SLOPES["sigmoid"](y) < FLAT) & (y < 0.5)
+        if float(flat.double().mean()) < _SHUT:
+            continue
+        before = trace.values[value.inputs[0]]
+        for _ in range(_LONGEST):
+            own = [n for n in before.inputs if not trace.values[n].is_data]
+            names = [leaf.names[-1] for n in own for leaf in trace.leaves(n) if leaf.names]
+            if names or not before.inputs:
+                break
+            before = trace.values[before.inputs[0]]
+        if names:
+            found[names[-1]] = float(y.mean())
+    return found
+
+
 _SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": lambda y: 4 * y * (1 - y),
     "tanh": lambda y: 1 - y * y,
 }
 """Of a curve's value its slope, over the greatest."""
-
-
-_LONGEST = 24
-"""Steps between the last product and the output, such as those of a cap on logits."""
 
 
 def tables_and_outputs(graph: Graph) -> tuple[tuple[Table, ...], tuple[OutputMatrix, ...]]:

@@ -238,6 +238,8 @@ def places_of(
     found = _order(logits_HQK)
     if found == "none" and _turned(graph.trace.again(alike, operands[0])):
         found = "heads"
+    if found == "apart":
+        found = _by_turns(logits_HQK, *(graph.trace.again(alike, n) for n in operands))
     weighed = None if values is None else graph.trace.again(alike, values)
     # What is padded differs too, and is no longer as long.
     by_place = (
@@ -247,13 +249,13 @@ def places_of(
 
 
 def _made(graph: Graph, number: int) -> int | None:
-    """The product with weights that a value is made by, with its shift; None behind a norm, and of
+    """The product with weights that a value is made by, with its shift, behind a norm too; None of
     anything else.
     """
     shifted: int | None = None
     while not graph.is_weight_product(value := graph.values[number]):
         before = [n for n in graph.predecessors[number] if graph.values[n].is_data]
-        if not before or number in graph.norms:
+        if not before:
             return None
         shifted = (shifted or number) if _is_shift(graph, value) else None
         number = max(before, key=lambda n: graph.values[n].tensor.numel())
@@ -296,6 +298,39 @@ def _order(logits_HQK: Tensor) -> PlaceLogits:
     if bool((across.abs() <= least).all()) and bool((along.abs() > least).any()):
         return "sums"
     return "apart"
+
+
+_PAIRS = 8
+"""Channels of a head from which on there are four angles of a rotation, and more."""
+_LOST = 1e-3
+"""Of the largest singular value: what rounding and channels that hardly turn leave."""
+
+
+def _by_turns(logits_HQK: Tensor, queries: Tensor, keys: Tensor) -> PlaceLogits:
+    """Of queries and keys that are turned by their place, (..., T, E): whether a query meets the
+    key of its own place alike everywhere, and whether channels are turned by several angles.
+    """
+    # Keys may lie as the product takes them, (..., E, T).
+    if not _is_turned_by_place(queries) or not any(map(_is_turned_by_place, (keys, keys.mT))):
+        return "apart"
+    own_HQ = logits_HQK.diagonal(dim1=-2, dim2=-1)
+    spread = float(logits_HQK[logits_HQK > _HIDDEN].std())
+    if float((own_HQ - own_HQ[:, :1]).abs().max()) > _UNEVEN * spread:
+        return "unmatched"
+    places_TE = queries.flatten(0, -3)[0, :_MOST].double()
+    sizes = torch.linalg.svdvals(places_TE)
+    angles = int((sizes > _LOST * sizes[0]).sum())
+    is_one = queries.shape[-1] >= _PAIRS and len(places_TE) >= _LEAST and angles == 2
+    return "one turn" if is_one else "apart"
+
+
+def _is_turned_by_place(x: Tensor) -> bool:
+    """Whether (..., T, E) differs from place to place and keeps its length."""
+    return x.ndim > 2 and _differs(x) and _is_even(x[..., :_MOST, :].norm(dim=-1).flatten())
+
+
+_UNEVEN = 0.05
+"""Of the logits' deviation: more than rounding in any dtype."""
 
 
 def _differs(x: Tensor) -> bool:

@@ -49,7 +49,16 @@ def gain_start(patient: Patient) -> Iterator[Fault]:
             ),
         )
     shut = _most_or_a_row(patient, gains, lambda gain: gain.total == 0)
+    shut = shut or [gain for gain in gains if gain.constant and gain.total == 0]
     shut = [] if _open_by_design(patient, shut) else shut
+    if len(shut) == 1 and _shuts_most(patient, shut[0]):
+        yield Fault(
+            where=shut,
+            message=f"the gain {shut[0].name} starts at 0, and those of {len(gains) - 1} other "
+            "norms do not: the stream goes on through this norm alone, so that every logit starts "
+            "at 0 and the first update moves nothing but this gain",
+            fix="start it at 1, or let the forward pass multiply by 1 + w",
+        )
     if len(shut) > 1:
         yield Fault(
             where=shut,
@@ -109,6 +118,13 @@ def _open_by_design(patient: Patient, shut: Sequence[NormGain]) -> bool:
         )
     }
     return bool(names) and names <= ends
+
+
+def _shuts_most(patient: Patient, gain: NormGain) -> bool:
+    """Whether a gain gets a gradient, and most other weights get none."""
+    norms = patient.observed.gradient_norms
+    others = [norm for name, norm in norms.items() if name != gain.name]
+    return bool(norms.get(gain.name)) and 2 * others.count(0.0) > len(others)
 
 
 _ALL_BUT = 0.9

@@ -274,6 +274,18 @@ _PLACES: dict[str, tuple[str, str]] = {
         "rotate before heads and tokens change places, or count along the tokens: dimension -2 of "
         "(B, H, T, E)",
     ),
+    "unmatched": (
+        "of a token with itself is another number at every place: queries and keys are turned by "
+        "two conventions (halves beside neighbours), or at two counts of places",
+        "turn queries and keys by one function, with the same angles and the same pairs of "
+        "channels",
+    ),
+    "one turn": (
+        "comes back after every full turn: all pairs of channels are turned by one angle a place, "
+        "so that places a turn apart look alike",
+        "give pair i of d channels an angle of its own, base ** (-2 * i / d): in Python i / d // 2 "
+        "is (i / d) // 2, which is 0",
+    ),
 }
 """By what logits depend on: what is said, and what to do."""
 

@@ -2,7 +2,7 @@
 usual range.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import hypot
 
 from torch import nn
@@ -10,7 +10,7 @@ from torch import nn
 from ....optim.groups import Clipping, epsilon_of
 from ....report.words import counted, learning_rate
 from ...record import Stack
-from ...result import Severity
+from ...result import Advice, Severity
 from ...trace.forward import norm_parameters
 from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients
 from ..rule import Fault, rule
@@ -107,7 +107,9 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
     held, watched = patient.held, _looked_after(patient.model)
     missing = [name for name, parameter in watched.items() if id(parameter) not in held]
     others = [p for p in patient.model.parameters() if p.requires_grad and id(p) not in held]
+    yield from _at_rest(patient)
     if not missing:
+        yield from _left_out(patient, others)
         return
     own = {id(p) for p in patient.model.parameters()}
     if not held & own:
@@ -151,6 +153,48 @@ def unheld_norms(patient: Patient) -> Iterator[Fault]:
         fix="add them to a group (with weight_decay=0), or set requires_grad_(False) where they "
         "are meant to stay",
     )
+
+
+def _left_out(patient: Patient, others: Sequence[nn.Parameter]) -> Iterator[Fault]:
+    """Weights that are neither gains nor gates and that no group has, beside most that one has."""
+    trained = [p for p in patient.model.parameters() if p.requires_grad]
+    names = _names(patient, others)
+    # Adapters leave out what they adapt.
+    if names and 2 * len(names) < len(trained):
+        yield Fault(
+            severity=Severity.WARNING,
+            where=names,
+            message=f"{len(names)} of {len(trained)} trainable parameters are in no parameter "
+            f"group of {type(patient.optimizer).__name__}: no update changes them",
+            fix="add them to a group, or set requires_grad_(False) where they are meant to stay; "
+            "where a second optimiser holds them, silence the rule",
+        )
+
+
+def _at_rest(patient: Patient) -> Iterator[Fault]:
+    """Weights in groups with a rate of 0, beside others with a rate."""
+    peaks = [float(group.get("initial_lr", group.get("lr", 1.0))) for group in patient.groups]
+    if not any(peaks):
+        return
+    resting = [
+        weight
+        for group, peak in zip(patient.groups, peaks, strict=True)
+        for weight in group["params"]
+        if not peak and weight.requires_grad
+    ]
+    if names := _names(patient, resting):
+        yield Fault(
+            severity=Severity.WARNING,
+            where=names,
+            message=f"{len(names)} trainable parameters are in a group with the rate 0: no update "
+            "changes them",
+            fix="give the group a rate, or set requires_grad_(False) where they are meant to stay",
+        )
+
+
+def _names(patient: Patient, weights: Sequence[nn.Parameter]) -> list[str]:
+    asked = {id(weight) for weight in weights}
+    return [name for name, weight in patient.model.named_parameters() if id(weight) in asked]
 
 
 @rule("clip-hides-rate", an_optimizer, a_clip, gradients)
@@ -213,9 +257,12 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     one.
     """
     advice = patient.advice
-    if advice is None or advice.wanted_rate is None or advice.best_interval is None:
+    if advice is None or advice.wanted_rate is None:
         return
-    if advice.wanted_place not in ("below", "above"):
+    if _has_failed(patient, advice):
+        yield _failed(advice.wanted_rate, advice.wanted_warmup_updates)
+        return
+    if advice.best_interval is None or advice.wanted_place not in ("below", "above"):
         return
     span, usual = advice.best_interval, learning_rate(advice.best_rate, 2)
     message = (
@@ -236,3 +283,49 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
             message += f"; whether your warm-up of {own} carries it is not known"
         fix = f"compare it with {usual}, or watch the loss where the rate comes to its peak"
     yield Fault(severity=Severity.INFO, where="", message=message, fix=fix)
+
+
+FAILED_FROM, FAILED_TO = 5e-4, 4e-3
+"""Rates of `results/rates_at_size`: at none of the four between them did Post-LN learn ..."""
+FAILED_WIDTH, FAILED_SUBLAYERS, FAILED_WARMUP = 512, 16, 80
+"""... with this width and these sub-layers, after a warm-up of so many updates with Adam."""
+
+
+def _has_failed(patient: Patient, advice: Advice) -> bool:
+    """Whether trainings of ours of such a shape learned nothing at such a rate: every sum is
+    normed, nothing makes its skip the larger part, and it is as deep and half as wide or more.
+    """
+    inside = [one for one in patient.sublayers() if one.block > 0]
+    plain = all(
+        one.formula.sum_is_normed and one.skip_scale == one.branch_scale == 1 for one in inside
+    )
+    return (
+        plain
+        and not patient.trained
+        and advice.optimizer in ("adam", "adamw")
+        and len(inside) >= FAILED_SUBLAYERS
+        and 2 * max(stack.width for stack in patient.stacks) >= FAILED_WIDTH
+        and (advice.wanted_rate or 0.0) >= FAILED_FROM
+        and (advice.wanted_warmup_updates or 0) <= FAILED_WARMUP
+    )
+
+
+def _failed(rate: float, warmup_updates: int | None) -> Fault:
+    said = (
+        "without a warm-up" if not warmup_updates else f"after {warmup_updates} updates of warm-up"
+    )
+    unknown = warmup_updates is None
+    return Fault(
+        severity=Severity.INFO if unknown else Severity.WARNING,
+        where="",
+        message=(
+            f"your rate {learning_rate(rate, 2)} "
+            + ("(of whose warm-up nothing is known)" if unknown else said)
+            + f" stands where a Post-LN of ours learned nothing: {FAILED_SUBLAYERS} sub-layers of "
+            f"width {FAILED_WIDTH} stayed at the frequencies of tokens at every rate from "
+            f"{learning_rate(FAILED_FROM, 2)} to {learning_rate(FAILED_TO, 2)}, after "
+            f"{FAILED_WARMUP} updates of warm-up (results/rates_at_size)"
+        ),
+        fix="rise to it over some thousand updates (4,000 in Vaswani et al. 2017), or take a rate "
+        "five to ten times lower",
+    )

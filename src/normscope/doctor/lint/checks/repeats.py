@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ....report.words import counted, kind_name
 from ...record import Stack, Sublayer
 from ...result import Severity
-from ..patient import Patient, listed
+from ..patient import Patient, is_librarys, listed
 from ..rule import Fault, rule, stack_rule
 from ..structure import by_kind
 
@@ -30,6 +30,7 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
         )
         yield Fault(severity=Severity.INFO, where=names, message=message)
         return
+    yield from _shared_matrices(patient, stack)
     by_blocks: defaultdict[tuple[tuple[int, ...], bool], list[Sublayer]] = defaultdict(list)
     for likes in by_kind(stack):
         groups = _sharing(likes, patient.weights)
@@ -52,6 +53,31 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
                 "with the same weights: "
                 f"{how if twice else f'one layer is called {len(blocks)} times'}"
             ),
+        )
+
+
+def _shared_matrices(patient: Patient, stack: Stack) -> Iterator[Fault]:
+    """A matrix that several blocks have in common, beside others of the same sub-layers that each
+    block has for itself.
+    """
+    blocks: defaultdict[int, set[int]] = defaultdict(set)
+    for one in stack.sublayers:
+        for name in one.measured.matrices:
+            if name in patient.weights:
+                blocks[patient.weights[name].data_ptr()].add(one.block)
+    found: dict[str, set[int]] = {}
+    for one in stack.sublayers:
+        names = [name for name in one.measured.matrices if name in patient.weights]
+        common = [n for n in names if len(blocks[patient.weights[n].data_ptr()]) > 1]
+        if common and len(common) < len(names):
+            found |= {name: blocks[patient.weights[name].data_ptr()] for name in common}
+    for name, several in found.items():
+        yield Fault(
+            severity=Severity.INFO if is_librarys(patient.model, [name]) else Severity.WARNING,
+            where=name,
+            message=f"{name} is one matrix of blocks {', '.join(map(str, sorted(several)))} (of "
+            f"{stack.blocks}), while the other matrices of these sub-layers are each block's own",
+            fix="build this matrix anew in every block",
         )
 
 

@@ -222,6 +222,24 @@ def gate_start(patient: Patient, stack: Stack) -> Iterator[Fault]:
     )
 
 
+_SHUT = 0.05
+"""Root mean square of a gate that starts as good as shut."""
+
+
+@rule("condition-gate-open", initial_weights)
+def open_condition_gates(patient: Patient) -> Iterator[Fault]:
+    """Gates that a condition makes, as those of adaLN-Zero, and that start open."""
+    gates = patient.observed.conditioned_gates
+    found = {name: size for name, size in gates.items() if size > _SHUT}
+    if found:
+        yield Fault(
+            where=found,
+            message=f"{len(found)} of {len(gates)} matrices that make the gates of branches from a "
+            f"condition start them at up to {max(found.values()):.2g} (root mean square), where "
+            "adaLN-Zero starts them at 0 and every block as the identity",
+        )
+
+
 LARGEST_GATE = 10.0
 """Ten times the factor 1 of a branch without a gate; those of ReZero and LayerScale start at 0 to
 0.1.
@@ -269,4 +287,15 @@ def flat_gates(patient: Patient) -> Iterator[Fault]:
             "or shut gate by a constant outside the curve"
             if drawn
             else "nothing, where they are meant to be open or shut for good",
+        )
+    shut = patient.observed.shut_gates
+    if shut and not patient.trained:
+        yield Fault(
+            where=shut,
+            message=(
+                f"a σ of what a token is that is shut for every token and entry, with a mean of "
+                f"{max(shut.values()):.2g} and less than {FLAT:.0%} of its greatest slope: what it "
+                f"multiplies is next to nothing, and so is the gradient that would open it"
+            ),
+            fix="start its bias nearer to 0, within 3",
         )

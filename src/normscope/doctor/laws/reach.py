@@ -1,0 +1,64 @@
+"""The fourth law: the loss can be what the data need, however the output matrix is trained.
+
+Logits that a curve holds within ± c give the right class a probability of at most
+1 / (1 + (V - 1) e^(-2c)): the loss has a floor that no training goes below.
+"""
+
+# V = classes
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .trial import Trial, Untried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogitReach:
+    """How far the logits of one token can lie apart."""
+
+    spread: float
+    """The largest less the smallest, once the output matrix is so large that nothing changes any
+    more; inf where they grow with it without end, and where they do not depend on its size."""
+    classes: int
+
+    @property
+    def floor_nats(self) -> float:
+        """The least loss a token: one logit at the upper end, all others at the lower."""
+        return math.log1p((self.classes - 1) * math.exp(-self.spread))
+
+
+_LARGE = (1e3, 1e5)
+"""Times the output matrix: where both give the same, a curve is at its ends."""
+_SAME = 1.01
+
+
+@torch.no_grad()
+def logit_reach(trial: Trial, outputs: Sequence[str], classes: int) -> LogitReach:
+    """outputs: names of the matrices that make the model's outputs. The copy's weights are put
+    back. Raises Untried where none of them makes the logits.
+    """
+    weights = dict(trial.model.named_parameters(remove_duplicate=False))
+    known = [name for name in outputs if name in weights and classes in weights[name].shape]
+    if not known:
+        raise Untried("no matrix is known to make the logits")
+    weight = weights[known[0]]
+    kept = weight.detach().clone()
+    spreads = []
+    for times in (1.0, *_LARGE):
+        weight.copy_(kept).mul_(times)
+        spreads.append(_spread(trial.scores()))
+    weight.copy_(kept)
+    own, large, larger = spreads
+    ends = large > own * _SAME and large / _SAME < larger < large * _SAME
+    return LogitReach(spread=larger if ends else math.inf, classes=classes)
+
+
+def _spread(scores: Tensor | None) -> float:
+    """The largest difference between two logits of one token."""
+    if scores is None or not bool(scores.isfinite().all()):
+        return math.inf
+    return float((scores.amax(-1) - scores.amin(-1)).max())

@@ -1,0 +1,166 @@
+"""The trial of a model: one copy of it, a slice of its batch, and what both may cost.
+
+The user's model is read and never written: what is updated, put into modes, or asked with other
+weights is the copy, which goes when the trial ends.
+"""
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...limits.memory import available_bytes
+from ...measure.unchanged import random_state_kept, uncompiled
+from ..observe.gradients import loss_of
+from ..trace.forward import Inputs, call_with, loss_of_output, main_tensor
+from .slicing import slices
+
+LossFunction = Callable[..., Tensor]
+
+
+class Untried(ValueError):
+    """A law that cannot be asked; the message says why, as a clause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialLimits:
+    """What the laws may cost, all of them together."""
+
+    seconds: float = 30.0
+    most_bytes: int | None = None
+    """Beside the user's model; None for as many as are free."""
+
+
+WEIGHTS_BESIDE = 4
+"""Times the weights that a trial takes beside them: a copy, its gradient, and Adam's two means."""
+PASSES = 18.0
+"""That all laws make of the slice at most, in forward passes; one update counts for three."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A copy of a model on a slice of its batch."""
+
+    original: nn.Module
+    model: nn.Module
+    """The copy. It starts in evaluation mode; the law that updates it comes last."""
+    copies: dict[int, Any]
+    """By the `id` of what was copied what it became, as `copy.deepcopy` keeps it."""
+    inputs: Inputs
+    loss: Callable[[Any], Tensor] | None
+    """Of the output on this slice."""
+    output: Any
+    """In evaluation mode, before any law touched the copy."""
+    seconds: float
+    """Of the processor, that a forward pass takes: a busy machine tries what an idle one does."""
+
+    @property
+    def expected(self) -> str:
+        """What the laws will take at most, as words."""
+        return f"about {max(1, math.ceil(self.seconds * PASSES))} s"
+
+    def run(self, inputs: Inputs | None = None) -> Any:
+        """The copy's output on the slice, or on other inputs."""
+        return call_with(self.model, self.inputs if inputs is None else inputs)
+
+    @torch.no_grad()
+    def scores(self, inputs: Inputs | None = None) -> Tensor | None:
+        """The logits, or the first tensor, of that output; None where there is none."""
+        return main_tensor(self.run(inputs))
+
+
+@contextlib.contextmanager
+def trial_of(
+    model: nn.Module, inputs: Inputs, loss: LossFunction | None, limits: TrialLimits
+) -> Iterator[Trial]:
+    """A trial; random generators are at the end what they were. Raises Untried where there is no
+    room or no time, and where the model cannot be copied or its copy not be run.
+    """
+    _refuse_without_room(model, limits)
+    with random_state_kept(), uncompiled(), _step_by_step():
+        copies: dict[int, Any] = {}
+        try:
+            twin = copy.deepcopy(model, copies)
+        except Exception as error:
+            raise Untried(f"the model cannot be copied ({said(error)})") from error
+        twin.eval()
+        trial = Trial(
+            original=model,
+            model=twin,
+            copies=copies,
+            inputs=inputs,
+            loss=None,
+            output=None,
+            seconds=0.0,
+        )
+        found = _on_a_slice(trial, inputs, loss)
+        if found.seconds * PASSES > limits.seconds:
+            raise Untried(
+                f"the laws would take {found.expected} here, and {limits.seconds:g} s are the most "
+                "that they may"
+            )
+        yield found
+
+
+@contextlib.contextmanager
+def _step_by_step() -> Iterator[None]:
+    """torch's encoder layers compute in evaluation as in training: their short cut leaves out
+    padding.
+    """
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _refuse_without_room(model: nn.Module, limits: TrialLimits) -> None:
+    needed = WEIGHTS_BESIDE * sum(
+        weight.numel() * weight.element_size() for weight in model.parameters()
+    )
+    room = limits.most_bytes
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
+    if room is None and device.type == "cuda":
+        room = int(torch.cuda.mem_get_info(device)[0])
+    elif room is None:
+        room = available_bytes()
+    if room is not None and needed > room:
+        raise Untried(
+            f"a copy of the model that is updated takes {needed / 1e9:.3g} GB, and "
+            f"{room / 1e9:.3g} are free"
+        )
+
+
+def _on_a_slice(trial: Trial, inputs: Inputs, loss: LossFunction | None) -> Trial:
+    """The trial on the smallest slice on which the copy runs and its loss is finite. Raises
+    Untried.
+    """
+    why = ""
+    for given in slices(trial.model, inputs):
+        of_output = loss_of_output(loss, given)
+        began = time.thread_time()
+        try:
+            with torch.no_grad():
+                output = call_with(trial.model, given)
+                took = time.thread_time() - began
+                value = loss_of(output, of_output)[0]
+        except Exception as error:
+            why = f"a copy of the model does not run on a part of the batch ({said(error)})"
+            continue
+        if bool(value.isfinite()):
+            return replace(trial, inputs=given, loss=of_output, output=output, seconds=took)
+        why = "the loss on a part of the batch is not finite"
+    raise Untried(why)
+
+
+def said(error: Exception) -> str:
+    """What an error says, in a line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:120]}" if text else type(error).__name__

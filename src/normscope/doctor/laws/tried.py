@@ -1,0 +1,88 @@
+"""What the laws found: each asked in turn of one trial, or the reason why it was not."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..measured import ModelMeasurements
+from ..trace.forward import Inputs
+from .modes import ModesApart, modes_apart
+from .movement import Movement, movement
+from .reach import LogitReach, logit_reach
+from .trial import LossFunction, Trial, TrialLimits, Untried, said, trial_of
+from .uses import InputUses, input_uses
+
+NO_TRIAL = "the model was not tried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What became of a model when it was tried."""
+
+    movement: Movement | None = None
+    modes: ModesApart | None = None
+    reach: LogitReach | None = None
+    uses: InputUses | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """By the names of these, why one was not asked, as a clause."""
+    reason: str = NO_TRIAL
+    """Why none of the others was."""
+
+    def lacking(self, law: str) -> str:
+        """Why a law was not asked; "" where it was."""
+        if getattr(self, law) is not None:
+            return ""
+        return self.reasons.get(law, self.reason)
+
+
+UNTRIED = Tried()
+LEFT_OUT = Tried(reason="the laws were left out")
+
+
+def tried(
+    model: nn.Module,
+    inputs: Inputs,
+    loss: LossFunction | None,
+    *,
+    optimizer: torch.optim.Optimizer | str,
+    rate: float | None,
+    seen: ModelMeasurements | None = None,
+    limits: TrialLimits | None = None,
+    watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> Tried:
+    """Every law of a model that runs and has finite weights and a loss. The model is only read.
+
+    seen: what one pass showed. watch: told what the trial costs before it starts.
+    """
+    found: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    try:
+        with trial_of(model, inputs, loss, limits or TrialLimits()) as trial:
+            watch(f"laws, on a copy ({trial.expected})", 0, 1)
+            next_token = seen is not None and seen.predicts_next
+            # Once the copy is updated, gates that start at 0 are open.
+            asked: tuple[tuple[str, Callable[[], Any]], ...] = (
+                ("reach", lambda: _reach(trial, seen or ModelMeasurements())),
+                ("modes", lambda: modes_apart(trial)),
+                ("movement", lambda: movement(trial, optimizer, rate)),
+                ("uses", lambda: input_uses(trial, predicts_next=next_token)),
+            )
+            for name, ask in asked:
+                try:
+                    found[name] = ask()
+                except Untried as error:
+                    reasons[name] = str(error)
+                except Exception as error:  # of the copy's own code, on what only the laws ask
+                    reasons[name] = f"the copy failed ({said(error)})"
+    except Untried as error:
+        return Tried(reason=str(error))
+    return Tried(**found, reasons=reasons)
+
+
+def _reach(trial: Trial, seen: ModelMeasurements) -> LogitReach:
+    if seen.classes is None:
+        raise Untried("the output is not known to be logits")
+    return logit_reach(trial, [one.name for one in seen.output_matrices], seen.classes)

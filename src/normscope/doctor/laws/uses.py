@@ -1,0 +1,231 @@
+"""The third law: each input is used where it is meant, asked of the output and of no operation.
+
+An input that nothing reads, a later token that an earlier output knows, a row of the batch that
+another one knows, and padding that real tokens know: whatever computes it, the output shows it.
+"""
+
+# B = sequences, T = tokens, V = classes
+
+import inspect
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..trace.forward import Inputs, padding_in, tensors_in
+from .trial import Trial, Untried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputUses:
+    """What the output knows of what the model is given."""
+
+    unread: tuple[str, ...] = ()
+    """Inputs that change nothing of the output."""
+    later: float = 0.0
+    """By how much outputs change with the tokens after them, as a share of their size."""
+    rows: float = 0.0
+    """The same with the other rows of the batch."""
+    padding: float | None = None
+    """The same of outputs at tokens with what stands at padding; None without any."""
+    padding_is_asked_by: str = ""
+    """How what stands there was changed: "ids" of the batch's mask, or "row" of an embedding."""
+
+
+_ROUNDED = 1e-4
+"""Of an output's size: what another order of sums leaves, and more."""
+_ROUNDED_IN_HALF = 0.02
+
+
+@torch.no_grad()
+def input_uses(trial: Trial, *, predicts_next: bool) -> InputUses:
+    """predicts_next: whether the targets are known to be the tokens one place later.
+
+    Raises Untried where the inputs have no names and places that could be changed one by one.
+    """
+    given = _named(trial.model, trial.inputs)
+    scores = trial.scores()
+    if not given or scores is None or not bool(scores.isfinite().all()):
+        raise Untried("no input is a tensor that could be changed by itself")
+    asked = _Asked(trial, given, scores)
+    padding, by = asked.padding()
+    return InputUses(
+        unread=tuple(asked.unread()),
+        later=asked.later() if predicts_next else 0.0,
+        rows=asked.rows(),
+        padding=padding,
+        padding_is_asked_by=by,
+    )
+
+
+class _Asked:
+    def __init__(self, trial: Trial, given: Mapping[str, Tensor], scores: Tensor) -> None:
+        self._trial, self._given, self._scores = trial, given, scores
+        self._ids = next(
+            (name for name, x in given.items() if x.dtype == torch.long and x.ndim == 2), ""
+        )
+        """The first input that holds indices of tokens."""
+
+    def unread(self) -> Iterator[str]:
+        """Inputs that change nothing in another order, nor with other numbers."""
+        for name, x in self._given.items():
+            if x.ndim < 2 or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
+                continue
+            other = x.flip(-1) if x.dtype == torch.long else x.flip(-1) + 0.5 * x.std()
+            if not torch.equal(other, x) and self._changes_nothing({name: other}):
+                yield name
+
+    def _changes_nothing(self, changed: Mapping[str, Tensor]) -> bool:
+        """Whether every tensor of the output, such as a loss beside the scores, is the same."""
+        after = self._after(changed)
+        if after is None or not torch.equal(after, self._scores):
+            return False
+        with_other = _with(self._trial.model, self._trial.inputs, changed)
+        both = [
+            [*tensors_in(output, inside_objects=False)]
+            for output in (self._trial.run(), self._trial.run(with_other))
+        ]
+        return len(both[0]) == len(both[1]) and all(map(torch.equal, *both))
+
+    def later(self) -> float:
+        """At the first half of the places, with other tokens in the second."""
+        ids_BT = self._given.get(self._ids)
+        if ids_BT is None or self._scores.shape[:2] != ids_BT.shape:
+            return 0.0
+        half = ids_BT.shape[1] // 2
+        other_BT = ids_BT.clone()
+        other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
+        after = self._after({self._ids: other_BT})
+        return self._changed(after, slice(None), slice(0, half))
+
+    def rows(self) -> float:
+        """At the first sequence, with other numbers in the second."""
+        sizes = {x.shape[0] for x in self._given.values() if x.ndim}
+        if sizes != {2} or self._scores.ndim != 3 or len(self._scores) != 2:
+            return 0.0
+        changed = {}
+        for name, x in self._given.items():
+            if x.ndim > 1 and not _SAYS_OF_OTHERS.search(name) and x.dtype != torch.bool:
+                changed[name] = torch.cat((x[:1], x[1:].flip(-1)))
+        return self._changed(self._after(changed), slice(0, 1), slice(None))
+
+    def padding(self) -> tuple[float | None, str]:
+        ids_BT = self._given.get(self._ids)
+        if ids_BT is None:
+            return None, ""
+        masks = padding_in(self._trial.inputs, crosses=False)
+        real_BT = masks.get("attention")
+        if real_BT is not None and real_BT.shape == ids_BT.shape:
+            some = int(ids_BT[real_BT][0])
+            other_BT = torch.where(real_BT, ids_BT, torch.full_like(ids_BT, some))
+            after = self._after({self._ids: other_BT})
+            return self._changed_at(after, real_BT, -1), "ids"
+        for module in self._trial.model.modules():
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                real_BT = ids_BT != module.padding_idx
+                if _is_padded(real_BT):
+                    return self._with_other_row(module, real_BT), "row"
+        return None, ""
+
+    def _with_other_row(self, table: nn.Embedding, real_BT: Tensor) -> float:
+        """With another row for padding in the table, which no other token reads."""
+        at = int(table.padding_idx or 0)
+        row = table.weight[at].clone()
+        drawn = torch.randn(row.shape, generator=torch.Generator().manual_seed(0))
+        table.weight[at] = row + table.weight.std() * drawn.to(row)
+        after = self._after({})
+        table.weight[at] = row
+        # The table may be the output's too, with a logit of its own for padding.
+        return self._changed_at(after, real_BT, at)
+
+    def _changed_at(self, after: Tensor | None, real_BT: Tensor, but: int) -> float:
+        """At real places, or of the whole output where it has no places; without one class."""
+        if after is None:
+            return 0.0
+        before = self._scores
+        if 0 <= but < before.shape[-1]:
+            classes = [n for n in range(before.shape[-1]) if n != but]
+            before, after = before[..., classes], after[..., classes]
+        if before.shape[:2] == real_BT.shape and before.ndim > 2:
+            before, after = before[real_BT], after[real_BT]
+        return _share(before, after)
+
+    def _changed(self, after: Tensor | None, rows: slice, places: slice) -> float:
+        if after is None:
+            return 0.0
+        return _share(self._scores[rows, places], after[rows, places])
+
+    def _after(self, changed: Mapping[str, Tensor]) -> Tensor | None:
+        """The scores with other inputs; None where these are refused, or of another shape."""
+        try:
+            scores = self._trial.scores(_with(self._trial.model, self._trial.inputs, changed))
+        except Exception:  # an input that must be what it is, as a count of another one
+            return None
+        return scores if scores is not None and scores.shape == self._scores.shape else None
+
+
+_SAYS_OF_OTHERS = re.compile(r"mask|label|target|cache|past|position|length|^y$")
+"""In the names of inputs that say something of others, or that the loss alone reads."""
+
+
+def _share(before: Tensor, after: Tensor) -> float:
+    """Norm of the change over that of what changes; 0 where it is rounding."""
+    size = float(before.double().norm())
+    share = float((after.double() - before.double()).norm()) / size if size > 0 else 0.0
+    half = before.dtype in (torch.float16, torch.bfloat16)
+    return share if share > (_ROUNDED_IN_HALF if half else _ROUNDED) else 0.0
+
+
+_RUN = 2
+"""Places in a row that are padding and no token that happens to have its index."""
+
+
+def _is_padded(real_BT: Tensor) -> bool:
+    """Whether all that is not real stands at the end of its row, or all at its beginning, and in
+    one of them several times.
+    """
+    if bool(real_BT.all()) or not bool(real_BT.any(1).all()):
+        return False
+    steps_BT = real_BT.int().diff(dim=1)
+    at_end, at_start = bool((steps_BT <= 0).all()), bool((steps_BT >= 0).all())
+    most = int((~real_BT).sum(1).max())
+    return (at_end or at_start) and most >= _RUN and math.isfinite(most)
+
+
+def _named(model: nn.Module, inputs: Inputs) -> dict[str, Tensor]:
+    """The tensors that a model's forward is given, by the names of its arguments."""
+    if callable(inputs):
+        return {}
+    if isinstance(inputs, Mapping):
+        pairs: list[tuple[str, Any]] = [*inputs.items()]
+    else:
+        pairs = [*zip(_arguments(model, inputs), _as_list(inputs), strict=True)]
+    return {name: value for name, value in pairs if isinstance(value, Tensor)}
+
+
+def _with(model: nn.Module, inputs: Any, changed: Mapping[str, Tensor]) -> Inputs:
+    """The same inputs with other tensors for some names."""
+    if isinstance(inputs, Mapping):
+        return {**inputs, **changed}
+    names = _arguments(model, inputs)
+    both = zip(names, _as_list(inputs), strict=True)
+    return tuple(changed.get(name, value) for name, value in both)
+
+
+def _as_list(inputs: Any) -> list[Any]:
+    return [inputs] if isinstance(inputs, Tensor) else list(inputs)
+
+
+def _arguments(model: nn.Module, inputs: Any) -> list[str]:
+    """Names of the arguments that inputs by position become; "input 1" and so on where unknown."""
+    given = len(_as_list(inputs))
+    try:
+        parameters = [*inspect.signature(model.forward).parameters.values()]
+    except (TypeError, ValueError):
+        parameters = []
+    named = [one.name for one in parameters if one.kind == one.POSITIONAL_OR_KEYWORD]
+    return (named + [f"input {n}" for n in range(len(named) + 1, given + 1)])[:given]
