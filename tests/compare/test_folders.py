@@ -439,7 +439,7 @@ def test_a_folder_that_is_made_and_those_above_it_are_on_disk_by_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(files, "sync", synced.append)
+    monkeypatch.setattr(files.whole, "sync", synced.append)
     with alone(tmp_path / "some" / "out"):
         assert synced == [tmp_path, tmp_path / "some"]
 

@@ -76,11 +76,10 @@ def watched(root: Path) -> Iterator[Disk]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Saving, "prune", removing(Saving.prune))
-        for name in (
-            "_discard",
-            "_remove",
-        ):  # of unfinished work: what the disk refuses is cleared away later
-            patch.setattr(files, name, removing(getattr(files, name)))
+        # Of unfinished work: what the disk refuses is cleared away later.
+        for module in (files.clearing, files.whole):
+            for name in ("discard", "remove"):
+                patch.setattr(module, name, removing(getattr(module, name)))
         for name in (
             "open",
             "fsync",
