@@ -14,6 +14,7 @@ import pytest
 
 import forked
 from faults.desk import PRETRAINING, lay_out
+from labelled_toy import written
 from normscope.cli.main import _HOMES, main
 from normscope.compare import grid
 from tiny import finish, options, tiny
@@ -60,6 +61,8 @@ TRAINED = (
     "demo --out shown-COLUMNS --processes 1",
     "transplant own_model.py:build --to peri-ln --out out/moved-COLUMNS",
     "export desk/pre out/exported-COLUMNS",
+    "finetune desk/pre --train desk/train.tsv --dev desk/dev.tsv --search none --epochs 1 --seeds "
+    "2 --processes 1 --out out/tuned-COLUMNS",
     "study lemmas --scale smoke --out study --set seeds=2 --set blocks=2 --set width=8 --set "
     "tokens=4 --set vectors=5 --set singular_width=8",
 )
@@ -142,6 +145,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("text.txt", "pre"):
         lay_out(folder / "desk", name)
     (folder / "own_model.py").write_text(OWN)
+    written(folder / "desk")
     return folder
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from ..errors import UserError
+from .console import tell
 from .options import described_by
 from .shared import Imports, Trust, placement_names, refuse_missing_target, run_imports
 
@@ -87,6 +88,5 @@ def _transplanted(
         trained=trained,
     )
     save(found.model, out, target=target, settings=settings)
-    for line in done.lines():
-        typer.echo(line)
+    tell(*done.lines())
     typer.echo(f"written: {out}; in Python: normscope.transplant(model, {str(out)!r})")
