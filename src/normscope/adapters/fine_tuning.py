@@ -19,7 +19,10 @@ from torch import Tensor, nn
 from ..errors import UserError, installation
 from .hugging_face import from_folder, load_transformers
 
-BETAS, EPSILON, WEIGHT_DECAY, CLIP_NORM = (0.9, 0.999), 1e-6, 0.01, 1.0
+BETAS = (0.9, 0.999)
+EPSILON = 1e-6
+WEIGHT_DECAY = 0.01
+CLIP_NORM = 1.0
 """AdamW's as BERT is fine-tuned (google-research/bert, optimization.py). Norms and biases do not
 decay, there and in Trainer.
 """
