@@ -5,6 +5,7 @@ code, and stops them.
 """
 
 import os
+import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -111,3 +112,14 @@ def note(job: Job, line: str) -> None:
     """Adds a line to what a job has said."""
     with job.log.open("a", encoding="utf-8") as log:
         log.write(f"{line}\n")
+
+
+def said_at_the_end(code: int, log: Path) -> str:
+    """Returns the last line that a failed job has said, and the signal that killed it, if one
+    did.
+    """
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1] if lines else "no output"
+    if code >= 0:
+        return last
+    return f"killed by {signal.Signals(-code).name}; the last it said: {last}"
