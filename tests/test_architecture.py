@@ -116,6 +116,7 @@ MAY_IMPORT = {
     "finetune": {
         "adapters",
         "data",
+        "engines",
         "files",
         "measure",
         "model",
@@ -124,6 +125,7 @@ MAY_IMPORT = {
         "report",
         "runs",
         "settings",
+        "signals",
         "tasks",
         "train",
     },

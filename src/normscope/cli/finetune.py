@@ -12,11 +12,10 @@ import typer
 from .compare import numbers
 from .console import StageDisplay, note, stderr, tell
 from .options import described_by
-from .shared import Imports, Trust, resumable
+from .shared import EngineSettingOptions, Imports, Trust, engine_asked, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
-    from ..finetune.opened import FineTuningConfig
 
 _SHOWN = "Separated by commas."
 
@@ -42,6 +41,8 @@ def finetune(
     which: Annotated[str, typer.Option("--checkpoint")] = "best",
     device: str = "auto",
     processes: int = 0,
+    engine: str = "local",
+    engine_set: EngineSettingOptions = [],  # noqa: B006
     out: Path | None = None,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -57,10 +58,11 @@ def finetune(
     \b
       normscope finetune runs/bert --train mrpc/train.tsv --dev mrpc/dev.tsv
 
-    processes: Trainings at a time; 0 for one on each core, or one on a device.
+    processes: Trainings at a time; 0 for as many as there is room for.
     """
     from ..api.finetuning import default_folder
     from ..finetune.opened import FineTuningConfig
+    from ..finetune.search import SearchOptions, search as searched
 
     config = FineTuningConfig(
         start=run,
@@ -75,8 +77,18 @@ def finetune(
         imports=tuple(map(Path, imports)),
         trust=trust,
     )
-    space = _space(search, batch_sizes, rates, epochs)
-    _search(config, out or default_folder(run, train), space, seeds=seeds, processes=processes)
+    with StageDisplay(stderr()) as display:
+        options = SearchOptions(
+            space=_space(search, batch_sizes, rates, epochs),
+            seeds=seeds,
+            processes=processes,
+            engine=engine_asked(engine, engine_set),
+            command=shlex.join(["normscope", *sys.argv[1:]]),
+            watch=display,
+            say=note,
+        )
+        found = searched(config, out or default_folder(run, train), options)
+    tell(*found.lines())
 
 
 def _space(
@@ -90,22 +102,3 @@ def _space(
         rates=None if rates is None else numbers(rates, float, "rates"),
         epochs=None if epochs is None else numbers(epochs, int, "epochs"),
     )
-
-
-def _search(
-    config: "FineTuningConfig", folder: Path, space: "SearchSpace", *, seeds: int, processes: int
-) -> None:
-    """Trains what the folder lacks, and shows what was found."""
-    from ..finetune.search import SearchOptions, search
-
-    with StageDisplay(stderr()) as display:
-        options = SearchOptions(
-            space=space,
-            seeds=seeds,
-            processes=processes,
-            command=shlex.join(["normscope", *sys.argv[1:]]),
-            watch=display,
-            say=note,
-        )
-        found = search(config, folder, options)
-    tell(*found.lines())

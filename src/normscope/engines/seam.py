@@ -36,6 +36,8 @@ class Job:
     """What it says is added here. The folder is there."""
     threads: int
     """Of the CPU."""
+    modules: Sequence[str] = ()
+    """That it imports beside what every training does."""
 
 
 class Future(Protocol):
