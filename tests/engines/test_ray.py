@@ -5,13 +5,15 @@ ones.
 """
 
 import contextlib
+import hashlib
+import json
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from normscope.compare.grid import Cell
 from normscope.engines.choosing import RaySettings, engine_settings
 from normscope.engines.local import OnThisMachine
 from normscope.engines.ray import OnRay
+from normscope.engines.sharing import SharedFolder, SharedPlace
 from normscope.errors import UserError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
@@ -103,6 +106,74 @@ def test_a_grid_of_24_has_the_bytes_of_a_local_one_whoever_is_killed(
     assert before == [cell.folder.metrics_file.stat().st_mtime_ns for cell in finished]
 
 
+PRIVATE = """
+import hashlib, json, sys
+from pathlib import Path
+from engines.grids import bits, grid_cells, trained
+from normscope.engines.choosing import RaySettings
+from normscope.engines.ray import OnRay
+out, address, storage, report = sys.argv[1:]
+cells = grid_cells(Path(out) / "grid", seeds=2)
+settings = RaySettings(address=address, retries=20, storage=storage)
+ends = trained(cells, OnRay(settings))
+found = {name: [one, hashlib.sha256(two).hexdigest()] for name, (one, two) in bits(cells).items()}
+Path(report).write_text(json.dumps([ends, found]))
+"""
+"""A driver whose disk, which is one of memory of its own, no task sees."""
+
+
+@on_a_cluster
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk that others do not see is mounted by root")
+def test_without_a_shared_folder_a_killed_driver_goes_on_from_a_storage_on_another_machine(
+    cluster: Any, tmp_path: Path
+) -> None:
+    here = grid_cells(tmp_path / "local", seeds=2)
+    assert trained(here, OnThisMachine(2)) == ["finished"] * 4
+    kept, report = tmp_path / "kept", tmp_path / "report.json"
+    (tmp_path / "private").mkdir()
+
+    def driver() -> "subprocess.Popen[bytes]":
+        return _on_a_disk_of_its_own(
+            tmp_path / "private", cluster.address, f"file://{kept}", str(report)
+        )
+
+    first = driver()
+    seals = kept / "seals"
+    _until(lambda: len(list(seals.rglob("*.json"))) >= 2 or first.poll() is not None)
+    first.kill()
+    first.wait()
+    before = {seal: seal.stat().st_mtime_ns for seal in seals.rglob("*.json")}
+    assert 2 <= len(before) < 4
+    assert driver().wait() == 0, (tmp_path / "private.txt").read_text()
+    ends, found = json.loads(report.read_text())
+    assert ends == ["finished"] * 4
+    wanted = {
+        name: [one, hashlib.sha256(two).hexdigest()] for name, (one, two) in bits(here).items()
+    }
+    assert found == wanted
+    assert {seal: seal.stat().st_mtime_ns for seal in before} == before
+    assert list((tmp_path / "private").iterdir()) == []
+
+
+def _on_a_disk_of_its_own(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
+    """A driver that alone sees a new, empty disk at the folder."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    mounted = 'mount -t tmpfs none "$0" && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mounted, str(folder)]
+    command += [sys.executable, "-c", PRIVATE, str(folder), *words]
+    with folder.with_suffix(".txt").open("ab") as said:
+        return subprocess.Popen(
+            command, env=os.environ | {"PYTHONPATH": path}, stdout=said, stderr=said
+        )
+
+
+def _until(happened: Callable[[], object]) -> None:
+    begun = time.monotonic()
+    while not happened():
+        assert time.monotonic() - begun < DEADLINE_SECONDS
+        time.sleep(0.05)
+
+
 DRIVER = """
 import sys
 from pathlib import Path
@@ -128,10 +199,7 @@ def _until_trained(cells: list[Cell], share: float, driver: "subprocess.Popen[by
     """Waits until so much of the grid is trained, by its updates and not by a clock, or until the
     driver has ended.
     """
-    begun = time.monotonic()
-    while updates(cells) < share * 60 * len(cells) and driver.poll() is None:
-        assert time.monotonic() - begun < DEADLINE_SECONDS
-        time.sleep(0.05)
+    _until(lambda: updates(cells) >= share * 60 * len(cells) or driver.poll() is not None)
 
 
 def _kill_a_worker(cluster: Any) -> None:
@@ -177,8 +245,29 @@ class _Elsewhere:
     def __init__(self, engine: OnRay, node: Any, folder: Path) -> None:
         self.task, self.folder = OnRay._on_node(engine, node), folder
 
-    def remote(self, folder: Path) -> Any:
-        return self.task.remote(self.folder)
+    def remote(self, place: SharedPlace) -> Any:
+        return self.task.remote(SharedFolder(self.folder))
+
+
+@on_a_cluster
+def test_a_storage_that_is_another_on_each_machine_is_told_in_one_line(
+    cluster: Any, tmp_path: Path
+) -> None:
+    """As the memory of a process is."""
+    made = grid_cells(tmp_path)
+    engine = OnRay(RaySettings(address=cluster.address, storage="memory://grids"))
+    with pytest.raises(UserError, match=r"storage memory://grids is not the same place on .*: giv"):
+        trained(made, engine)
+
+
+@on_a_cluster
+def test_what_no_machine_has_is_refused_before_anything_waits_for_it(
+    cluster: Any, tmp_path: Path
+) -> None:
+    made = grid_cells(tmp_path)
+    engine = OnRay(RaySettings(address=cluster.address, gpus_per_run=1))
+    with pytest.raises(UserError, match=r"a run takes 1 CPUs and 1 GPUs, and no machine of the"):
+        trained(made, engine)
 
 
 def test_without_a_cluster_it_says_how_to_start_one(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ import fcntl
 import os
 import re
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
+from typing import BinaryIO
 
 from ..limits.kinds import FileKind
 from ..limits.ours import refuse_other, refuse_unusual
@@ -16,19 +18,19 @@ UNFINISHED = ".unfinished-"
 """What the names of files and folders begin with until they are whole."""
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader, a kill or a power cut finds the old one or the new one, never
-    a part.
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which becomes `path` when the block ends and disappears when it raises: a
+    reader, a kill or a power cut finds the old one or the new one, never a part.
 
-    content: bytes, or text, which becomes UTF-8. Raises UserError where a link or a folder stands
-    there.
+    Raises UserError where a link or a folder stands there.
     """
     refuse_unusual(path)
     made: list[Path] = []
     try:
         handle, temporary = _temporary_of(path, made), made[-1]
         with naming(path), os.fdopen(handle, "wb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
+            yield file
             file.flush()
             os.fsync(file.fileno())
             temporary.replace(path)
@@ -40,6 +42,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
                 temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file as `whole_file`. content: bytes, or text, which becomes UTF-8."""
+    with whole_file(path) as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
 
 
 def write_over(path: Path, content: str | bytes, kind: FileKind) -> None:
