@@ -265,7 +265,13 @@ def test_what_no_machine_has_is_refused_before_anything_waits_for_it(
     cluster: Any, tmp_path: Path
 ) -> None:
     made = grid_cells(tmp_path)
+    engine = OnRay(RaySettings(address=cluster.address))
+    (line, *_) = Path("/proc/meminfo").read_text().splitlines()
+    found = engine.largest_machine()
+    assert found is not None
+    assert found.memory_bytes == int(line.split()[1]) * 1024
     engine = OnRay(RaySettings(address=cluster.address, gpus_per_run=1))
+    assert engine.largest_machine() is None
     with pytest.raises(UserError, match=r"a run takes 1 CPUs and 1 GPUs, and no machine of the"):
         trained(made, engine)
 

@@ -223,6 +223,27 @@ def test_a_mistake_names_what_is_allowed(given: dict[str, object], message: str)
 
 
 @pytest.mark.parametrize(
+    ("settings", "nodes", "megabytes"),
+    [
+        (SlurmSettings(mem="16G"), "8000", 16 * 1024),
+        (SlurmSettings(mem="500"), "8000", 500),
+        (SlurmSettings(), "8000\n64000+", 64000),
+        (SlurmSettings(mem="0"), "8000", 8000),
+        (SlurmSettings(), "1", None),
+        (SlurmSettings(gpus_per_run=1), "8000", None),
+    ],
+)
+def test_the_largest_machine_is_the_one_that_a_job_asks_for_or_may_get(
+    settings: SlurmSettings, nodes: str, megabytes: int | None, commands: Path
+) -> None:
+    sinfo = commands.with_name("bin") / "sinfo"
+    sinfo.write_text(f"#!/bin/sh\nprintf '{nodes}\\n'\n")
+    sinfo.chmod(0o755)
+    found = OnSlurm(settings).largest_machine()
+    assert (None if found is None else found.memory_bytes / 2**20) == megabytes
+
+
+@pytest.mark.parametrize(
     ("text", "minutes"),
     [("90", 90), ("2:30", 3), ("4:00:00", 240), ("4:00:01", 241), ("1-12", 2160), ("0-0:5", 5)],
 )

@@ -2,11 +2,12 @@
 machine has gone.
 """
 
+import contextlib
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import UserError, in_one_line, installation
 from ..files import disk_errors, make_folders
@@ -14,19 +15,20 @@ from ..processes.surroundings import hold
 from .away import AwayEnd, run_away
 from .carried import CarriedJob
 from .choosing import RaySettings
-from .seam import Engine, Future, Job, note
+from .seam import Engine, Future, Job, LargestMachine, note
 from .sharing import (
-    MachineAnswer,
     SharedFolder,
     SharedPlace,
     SharedStorage,
     answered,
+    memory_here,
     refuse_unshared,
 )
 from .storage import CellStorage, StoredCell, job_key, place_of
 
 _LOOK_SECONDS = 0.5
 """Between two questions to the cluster about what has ended, whatever the number of jobs."""
+_Answer = TypeVar("_Answer")
 _ENDED_BY_REQUEST = 128 + signal.SIGTERM
 
 
@@ -126,6 +128,14 @@ class OnRay(Engine):
     def _machines(self) -> list[Mapping[str, Any]]:
         return [node for node in self._ray.nodes() if node["Alive"]]
 
+    def largest_machine(self) -> LargestMachine | None:
+        """As of any engine; what GPUs have is not known."""
+        if self.settings.gpus_per_run:
+            return None
+        found = self._everywhere(memory_here)
+        words = "the largest machine of the cluster"
+        return LargestMachine(memory_bytes=max(found), words=words) if found else None
+
     def look(self) -> None:
         """Asks the cluster what has ended, unless it did a moment ago."""
         if not self._open or time.monotonic() - self._looked < _LOOK_SECONDS:
@@ -207,26 +217,25 @@ class OnRay(Engine):
         if place in self._shared:
             return
         place.prepare()
-        asked = [self._on_node(node).remote(place) for node in self._machines()]
-        answers = [self._answer(one) for one in asked]
-        refuse_unshared(place, [one for one in answers if one is not None])
+        refuse_unshared(place, self._everywhere(answered, place))
         self._shared.add(place)
 
-    def _answer(self, asked: Any) -> MachineAnswer | None:
-        """What a machine says; None of one that has gone meanwhile, since no job will run
+    def _everywhere(self, asked: Callable[..., _Answer], *given: Any) -> list[_Answer]:
+        """What every machine answers, but for one that has gone meanwhile, since no job will run
         there.
         """
-        try:
-            found: MachineAnswer = self._ray.get(asked)
-        except self._ray.exceptions.RayError:
-            return None
-        return found
+        tasks = [self._on_node(node, asked).remote(*given) for node in self._machines()]
+        answers: list[_Answer] = []
+        for task in tasks:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                answers.append(self._ray.get(task))
+        return answers
 
-    def _on_node(self, node: Mapping[str, Any]) -> Any:
+    def _on_node(self, node: Mapping[str, Any], asked: Callable[..., Any]) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        return self._ray.remote(answered).options(num_cpus=0, scheduling_strategy=there)
+        return self._ray.remote(asked).options(num_cpus=0, scheduling_strategy=there)
 
 
 def _run(job: Job, storage: str) -> int | AwayEnd:

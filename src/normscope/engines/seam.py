@@ -50,6 +50,15 @@ class Future(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestMachine:
+    """Where there is the most memory for a job."""
+
+    memory_bytes: int
+    words: str
+    """What it is, such as "the largest machine of the cluster"."""
+
+
 class Engine(ABC):
     """Starts jobs, wherever they run."""
 
@@ -75,6 +84,10 @@ class Engine(ABC):
         """Asks jobs to save and end, and waits until they have; an engine that is outlived leaves
         them going.
         """
+
+    def largest_machine(self) -> "LargestMachine | None":
+        """Returns the most memory that a job may get; None where that is not known."""
+        return None
 
     def close(self) -> None:
         """Lets go of what the engine holds; no job of it is under way."""

@@ -2,6 +2,7 @@
 the driver looks for it.
 """
 
+import os
 import socket
 import uuid
 from abc import ABC, abstractmethod
@@ -148,3 +149,8 @@ def refuse_unshared(place: SharedPlace, answers: list[MachineAnswer]) -> None:
             f"machines of the cluster have another NormScope than {__version__} here: "
             f"{', '.join(sorted(others))}; install the same everywhere"
         )
+
+
+def memory_here() -> int:
+    """Returns the bytes of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

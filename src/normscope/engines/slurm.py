@@ -6,6 +6,7 @@ All of it is in `slurm/` beside the runs: what submitit writes (scripts, and wha
 ended. No pickle is read here: of what lies in a folder of results, these two files alone.
 """
 
+import re
 import shutil
 import subprocess
 import time
@@ -21,7 +22,7 @@ from ..limits.ours import SealedJson
 from ..processes.surroundings import interpreter
 from .carried import CarriedJob
 from .choosing import SlurmSettings
-from .seam import Engine, Future, Job
+from .seam import Engine, Future, Job, LargestMachine
 
 _LOOK_SECONDS = 5.0
 """Between two looks at all jobs, whatever their number."""
@@ -115,6 +116,28 @@ class OnSlurm(Engine):
         """Jobs in the queue go on; what was not submitted yet is not."""
         self._waiting.clear()
 
+    def largest_machine(self) -> LargestMachine | None:
+        """As of any engine: what a job asks for, or its partition has; what GPUs have is not
+        known.
+        """
+        if self.settings.gpus_per_run or self.settings.gres or not self._on_slurm:
+            return None
+        asked = memory_bytes(self.settings.mem)
+        if asked:
+            return LargestMachine(memory_bytes=asked, words="a job, by mem")
+        command = ["sinfo", "--noheader", "--format=%m"]
+        if self.settings.partition:
+            command.append(f"--partition={self.settings.partition}")
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            largest = max(int(word.rstrip("+")) for word in done.stdout.split())
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return None
+        # A node of which nobody has said it has one megabyte.
+        if largest <= 1:
+            return None
+        return LargestMachine(memory_bytes=largest * _MEGABYTE, words="the largest node")
+
     def look(self) -> None:
         """Submits what waits, and sees what has ended, unless it did a moment ago."""
         if self._waiting:
@@ -192,6 +215,20 @@ class OnSlurm(Engine):
             # A controller that does not answer for a while says nothing of the jobs.
             return {future.number for future in self._open}
         return set(done.stdout.split())
+
+
+_MEGABYTE = 1 << 20
+_UNITS = {"": _MEGABYTE, "K": 1 << 10, "M": _MEGABYTE, "G": 1 << 30, "T": 1 << 40}
+
+
+def memory_bytes(mem: str) -> int:
+    """Returns the bytes of a memory as Slurm writes it; 0 where it says none, or all.
+
+    >>> [memory_bytes(text) for text in ("16G", "500", "")]
+    [17179869184, 524288000, 0]
+    """
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", mem.upper())
+    return int(found[1]) * _UNITS[found[2]] if found else 0
 
 
 _ANY_NUMBER = 1_000_000

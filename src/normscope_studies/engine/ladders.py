@@ -8,10 +8,13 @@ of them.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
+from normscope.compare.cost import is_worth_planning, told_cost
 from normscope.compare.grid import Cell, write_configs
 from normscope.compare.pool import engine_for, run_cells
 from normscope.compare.state import CellState, looked_at
@@ -271,8 +274,14 @@ def train_all(
         done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
         pieces.watch(f"updates of {stage}", done, total)
 
-    write_configs(cells)
     engine = engine_for(cells[0].config, pieces.engine, pieces.processes)
+    with ExitStack() as unless_refused:
+        unless_refused.callback(engine.close)
+        told = _cost_of(cells, pieces, engine)
+        write_configs(cells)
+        unless_refused.pop_all()
+    if told:
+        pieces.say(f"{stage}: {told}")
     # What an engine has started here is counted when it has been let go of.
     with _costed(cells, pieces, engine), closing(engine):
         states = run_cells(list(cells), engine=engine, evaluate=evaluate, watch=watch)
@@ -283,6 +292,25 @@ def train_all(
     ]
     if failed:
         raise UserError("\n".join(failed))
+
+
+def _cost_of(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> str:
+    """What the trainings that are not over take, in a sentence; empty where they are soon over.
+    Raises UserError where one cannot fit.
+    """
+    left = []
+    for state in looked_at(cells, None, None):
+        updates = (state.total_updates or 0) - state.update
+        if not state.over and updates > 0:
+            left.append((state.cell, updates))
+    if not left:
+        return ""
+    # What a study draws here is what it would have drawn without this.
+    with torch.random.fork_rng(devices=[]):
+        if not is_worth_planning(left, engine.at_once):
+            return ""
+        told = told_cost(left, pieces.engine, engine)
+    return f"{counted(len(left), 'training')}; {told}"
 
 
 _COST = SealedJson(
