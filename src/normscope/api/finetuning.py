@@ -1,7 +1,7 @@
 """Fine-tuning from Python, as the command line does it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,29 +107,34 @@ def finetune(
     Finished trainings in `out` are not made again. Raises UserError before anything is trained, and
     for trainings that failed when the others are kept; `normscope.train.Interrupted` after Ctrl-C.
     """
-    config = FineTuningConfig(
+    config = _config(run, train, dev, columns, which, device, trust)
+    config = replace(
+        config, sequence_length=sequence_length, dropout=dropout, warmup_share=warmup_share
+    )
+    space = search_space(search, batch_sizes=batch_sizes, rates=rates, epochs=epochs)
+    place = engine_settings(engine, engine_set)
+    options = searching.SearchOptions(space=space, seeds=seeds, processes=processes, engine=place)
+    return _searched(config, out, replace(options, watch=watch))
+
+
+def _config(
+    run: str | Path,
+    train: str | Path,
+    dev: str | Path,
+    columns: Sequence[str] | None,
+    which: str,
+    device: str,
+    trust: bool,
+) -> FineTuningConfig:
+    return FineTuningConfig(
         start=Path(run),
         which=which,
         train=Path(train),
         dev=Path(dev),
         columns=None if columns is None else tuple(columns),
-        sequence_length=sequence_length,
-        dropout=dropout,
-        warmup_share=warmup_share,
         device=device,
         trust=trust,
     )
-    space = search_space(search, batch_sizes=batch_sizes, rates=rates, epochs=epochs)
-    folder = default_folder(config.start, config.train) if out is None else Path(out)
-    options = searching.SearchOptions(
-        space=space,
-        seeds=seeds,
-        processes=processes,
-        engine=engine_settings(engine, engine_set),
-        command=f"normscope.finetune(…, out={str(folder)!r})",
-        watch=watch,
-    )
-    return _finetuning_of(searching.search(config, folder, options))
 
 
 def default_folder(run: Path, train: Path) -> Path:
@@ -139,6 +144,15 @@ def default_folder(run: Path, train: Path) -> Path:
     """
     run, train = run.resolve(), train.absolute()
     return run.with_name(f"{run.name}-finetune-{train.parent.name}-{train.name.partition('.')[0]}")
+
+
+def _searched(
+    config: FineTuningConfig, out: str | Path | None, options: searching.SearchOptions
+) -> FineTuning:
+    """Trains what the folder lacks of a search, and says what it came to."""
+    folder = default_folder(config.start, config.train) if out is None else Path(out)
+    options = replace(options, command=f"normscope.finetune(…, out={str(folder)!r})")
+    return _finetuning_of(searching.search(config, folder, options))
 
 
 def _finetuning_of(found: searching.FoundSetting) -> FineTuning:

@@ -4,6 +4,7 @@ best setting.
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ from .shared import EngineSettingOptions, Imports, Trust, engine_asked, resumabl
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
+    from ..finetune.opened import FineTuningConfig
+    from ..finetune.search import SearchOptions
 
 _SHOWN = "Separated by commas."
 
@@ -57,12 +60,10 @@ def finetune(
 
     \b
       normscope finetune runs/bert --train mrpc/train.tsv --dev mrpc/dev.tsv
-
-    processes: Trainings at a time; 0 for as many as there is room for.
     """
     from ..api.finetuning import default_folder
     from ..finetune.opened import FineTuningConfig
-    from ..finetune.search import SearchOptions, search as searched
+    from ..finetune.search import SearchOptions
 
     config = FineTuningConfig(
         start=run,
@@ -77,17 +78,23 @@ def finetune(
         imports=tuple(map(Path, imports)),
         trust=trust,
     )
+    options = SearchOptions(
+        space=_space(search, batch_sizes, rates, epochs),
+        seeds=seeds,
+        processes=processes,
+        engine=engine_asked(engine, engine_set),
+    )
+    _search(config, out or default_folder(run, train), options)
+
+
+def _search(config: "FineTuningConfig", folder: Path, options: "SearchOptions") -> None:
+    """Trains what the folder lacks, and shows what was found."""
+    from ..finetune.search import search
+
+    command = shlex.join(["normscope", *sys.argv[1:]])
     with StageDisplay(stderr()) as display:
-        options = SearchOptions(
-            space=_space(search, batch_sizes, rates, epochs),
-            seeds=seeds,
-            processes=processes,
-            engine=engine_asked(engine, engine_set),
-            command=shlex.join(["normscope", *sys.argv[1:]]),
-            watch=display,
-            say=note,
-        )
-        found = searched(config, out or default_folder(run, train), options)
+        shown = replace(options, command=command, watch=display, say=note)
+        found = search(config, folder, shown)
     tell(*found.lines())
 
 
