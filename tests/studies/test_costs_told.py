@@ -16,7 +16,7 @@ from normscope.compare.grid import Cell, Grid
 from normscope.engines.choosing import EngineSettings, LocalSettings, RaySettings, SlurmSettings
 from normscope.engines.seam import Engine, Future, Job, LargestMachine
 from normscope.errors import UserError
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.planning import planned_cells
 from tiny import tiny, write_events
@@ -68,7 +68,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         given.extend(cells)
         return []
 
-    monkeypatch.setattr(ladders, "run_cells", run_cells)
+    monkeypatch.setattr(trainings, "run_cells", run_cells)
     monkeypatch.setattr(cost, "WORTH_PLANNING_SECONDS", 0.0)
     return given
 
@@ -83,7 +83,7 @@ def test_operations_are_those_of_every_size_and_of_updates_to_come(
     torch.manual_seed(3)
     drawn = torch.rand(2)
     torch.manual_seed(3)
-    ladders.train_all(made, "the ladder", Pieces(tmp_path, say=said.append))
+    trainings.train_all(made, "the ladder", Pieces(tmp_path, say=said.append))
     assert torch.equal(torch.rand(2), drawn), "what a study draws has changed"
     assert trained == made
     (line,) = said
@@ -99,9 +99,9 @@ def test_a_study_of_seconds_says_nothing(
     trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(ladders, "run_cells", lambda cells, **options: [])
+    monkeypatch.setattr(trainings, "run_cells", lambda cells, **options: [])
     said: list[str] = []
-    ladders.train_all(cells_of(tmp_path), "the ladder", Pieces(tmp_path, say=said.append))
+    trainings.train_all(cells_of(tmp_path), "the ladder", Pieces(tmp_path, say=said.append))
     assert said == []
 
 
@@ -112,25 +112,25 @@ def test_one_that_cannot_fit_is_refused_before_any_other_begins(
     made = cells_of(tmp_path)
     room = cost.plan(made[2].config).sum - 1
     engine = NoEngine(room)
-    monkeypatch.setattr(ladders, "engine_for", lambda *asked: engine)
+    monkeypatch.setattr(trainings, "engine_for", lambda *asked: engine)
     here = Room(memory_bytes=room, share=1.0, together=1, name="this machine")
     monkeypatch.setattr(cost, "room_on", lambda *asked, **how: here)
     with pytest.raises(UserError, match=r"cannot be trained here.*Nothing has begun"):
-        ladders.train_all(made, "the ladder", Pieces(tmp_path, engine=settings))
+        trainings.train_all(made, "the ladder", Pieces(tmp_path, engine=settings))
     assert trained == []
     assert engine.closed
     assert not list(tmp_path.rglob("cells.json"))
     engine.memory_bytes = room + 1
     here = Room(memory_bytes=room + 1, share=1.0, together=1, name="this machine")
-    ladders.train_all(made, "the ladder", Pieces(tmp_path, engine=settings))
+    trainings.train_all(made, "the ladder", Pieces(tmp_path, engine=settings))
     assert trained == made
 
 
 def test_where_machines_are_not_known_it_says_so(
     trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders, "engine_for", lambda *asked: NoEngine(None))
+    monkeypatch.setattr(trainings, "engine_for", lambda *asked: NoEngine(None))
     said: list[str] = []
     pieces = Pieces(tmp_path, engine=RaySettings(), say=said.append)
-    ladders.train_all(cells_of(tmp_path), "the ladder", pieces)
+    trainings.train_all(cells_of(tmp_path), "the ladder", pieces)
     assert "what the machines have is not known here" in said[0]

@@ -161,7 +161,7 @@ def check_choices(config: Any) -> None:
 
     A configuration calls it first in its `__post_init__`: Python itself does not look at types.
     """
-    for name, (allowed, others) in choices_of(type(config)).items():
+    for name, (allowed, others) in choices_of(config.__class__).items():
         value = getattr(config, name)
         if allowed and not isinstance(value, others):
             check_choice(name, value, allowed, otherwise=" or a number" if int in others else "")

@@ -7,28 +7,18 @@ of them.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from normscope.compare.cost import is_worth_planning, told_cost
-from normscope.compare.grid import Cell, write_configs
-from normscope.compare.pool import engine_for, run_cells
-from normscope.compare.state import CellState, looked_at
-from normscope.engines.seam import Engine
-from normscope.errors import UserError
-from normscope.files import write_over
-from normscope.limits.ours import SealedJson
+from normscope.compare.grid import Cell
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.report.words import counted
 
 from .estimates import estimate
 from .judging import Answer, holm, learned
-from .pieces import Pieces, processor_seconds
-from .planning import PlanEnds, planned_cells
+from .pieces import Pieces
+from .trainings import NOTHING_LATER, LaterCells, train_all
 
 _ArmKey = tuple[str, str, int]
 """Placement, optimiser and warm-up in updates."""
@@ -180,26 +170,34 @@ def climb(
     judges it. Raises UserError for a training that failed, and Interrupted.
     """
 
-    def trained(
-        asked: Mapping[_ArmKey, Sequence[float]], seeds: range, stage: str
-    ) -> dict[tuple[_ArmKey, float, int], LadderRun]:
-        """By arm, rate and seed; the first seed of all is trained first."""
+    def cells_at(
+        asked: Mapping[_ArmKey, Sequence[float]], seeds: range
+    ) -> list[tuple[_ArmKey, Cell]]:
+        """With their arms; the first seed of all comes first."""
         cells = [(key, cell) for key, lrs in asked.items() for cell in cells_of(key, lrs, seeds)]
-        cells.sort(key=lambda one: one[1].seed)
-        runs = train([cell for _, cell in cells], stage, pieces)
+        return sorted(cells, key=lambda one: one[1].seed)
+
+    def trained(
+        asked: Mapping[_ArmKey, Sequence[float]], seeds: range, stage: str, later: LaterCells
+    ) -> dict[tuple[_ArmKey, float, int], LadderRun]:
+        """By arm, rate and seed."""
+        cells = cells_at(asked, seeds)
+        runs = train([cell for _, cell in cells], stage, pieces, later=later)
         return {
             (key, cell.arm.peak_lr, cell.seed): run
             for (key, cell), run in zip(cells, runs, strict=True)
         }
 
     first, others = range(1, climbing + 1), range(climbing + 1, climbing + seeds + 1)
-    climbed = trained(rates, first, "the ladder")
+    any_rates = {key: lrs[:best_rates] for key, lrs in rates.items()}
+    later = {"the best rates": [cell for _, cell in cells_at(any_rates, others)]}
+    climbed = trained(rates, first, "the ladder", later)
     rows = {
         key: [[climbed[key, lr, seed] for lr in lrs] for seed in first]
         for key, lrs in rates.items()
     }
     best = {key: lowest_rates(rows[key], lrs, best_rates) for key, lrs in rates.items()}
-    again = trained(best, others, "the best rates")
+    again = trained(best, others, "the best rates", NOTHING_LATER)
     return {
         key: Ladder(
             warmup_updates=key[-1],
@@ -245,114 +243,17 @@ def train(
     stage: str,
     pieces: Pieces,
     evaluate: Callable[[Cell], list[list[str]]] | None = None,
+    *,
+    later: LaterCells | None = None,
 ) -> list[LadderRun]:
     """Train what the folder lacks, and say where each of the cells went.
 
-    stage: what the trainings are called while they run. evaluate: as of `run_cells`. Raises
-    UserError for a training that failed, and Interrupted.
+    stage: what the trainings are called while they run. evaluate: as of `run_cells`. later: what is
+    trained after them, for a plan; None where that is not known. Raises UserError for a training
+    that failed, and Interrupted.
     """
-    train_all(cells, stage, pieces, evaluate)
+    train_all(cells, stage, pieces, evaluate, later=later)
     return [_run(cell) for cell in cells]
-
-
-def train_all(
-    cells: Sequence[Cell],
-    stage: str,
-    pieces: Pieces,
-    evaluate: Callable[[Cell], list[list[str]]] | None = None,
-) -> None:
-    """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one
-    on a device. Raises PlanEnds where they are only to be planned.
-    """
-    if pieces.plan is not None:
-        pieces.plan.append(planned_cells(stage, cells))
-        raise PlanEnds("trainings that hang on what these find, if there are any")
-    total = sum(int(cell.config.train.duration) for cell in cells)
-
-    def watch(states: Iterable[CellState]) -> None:
-        # A run that ended early takes no more updates.
-        done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
-        pieces.watch(f"updates of {stage}", done, total)
-
-    engine = engine_for(cells[0].config, pieces.engine, pieces.processes)
-    with ExitStack() as unless_refused:
-        unless_refused.callback(engine.close)
-        told = _cost_of(cells, pieces, engine)
-        write_configs(cells)
-        unless_refused.pop_all()
-    if told:
-        pieces.say(f"{stage}: {told}")
-    # What an engine has started here is counted when it has been let go of.
-    with _costed(cells, pieces, engine), closing(engine):
-        states = run_cells(list(cells), engine=engine, evaluate=evaluate, watch=watch)
-    failed = [
-        f"{s.cell.name}: {s.message} (log: {s.cell.log_file})"
-        for s in states
-        if s.status == "failed"
-    ]
-    if failed:
-        raise UserError("\n".join(failed))
-
-
-def _cost_of(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> str:
-    """What the trainings that are not over take, in a sentence; empty where they are soon over.
-    Raises UserError where one cannot fit.
-    """
-    left = []
-    for state in looked_at(cells, None, None):
-        updates = (state.total_updates or 0) - state.update
-        if not state.over and updates > 0:
-            left.append((state.cell, updates))
-    if not left:
-        return ""
-    # What a study draws here is what it would have drawn without this.
-    with torch.random.fork_rng(devices=[]):
-        if not is_worth_planning(left, engine.at_once):
-            return ""
-        told = told_cost(left, pieces.engine, engine)
-    return f"{counted(len(left), 'training')}; {told}"
-
-
-_COST = SealedJson(
-    format_name="normscope-cost",
-    version=1,
-    keys=frozenset({"processor_seconds"}),
-    again="remove it: it is then unknown",
-)
-
-
-@contextmanager
-def _costed(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> Iterator[None]:
-    """A context in which cells are trained: what it takes is shared out by updates, and kept beside
-    each run's log.
-
-    Not known is what a device or another machine took, what an earlier version trained, and what
-    was trained when this process was killed.
-    """
-    before, since = looked_at(cells, None, None), processor_seconds()
-    files = [cell.log_file.with_suffix(".json") for cell in cells]
-    taken = [_COST.read(file)["processor_seconds"] if file.is_file() else None for file in files]
-    for at, (file, state) in enumerate(zip(files, before, strict=True)):
-        if (
-            not (state.over or state.update or file.is_file())
-            and state.cell.config.train.device == "cpu"
-            and engine.counted
-        ):
-            taken[at] = 0.0
-        if not state.over:
-            write_over(file, _COST.text({"processor_seconds": None}), _COST.kind)
-    try:
-        yield
-    finally:
-        spent, after = processor_seconds() - since, looked_at(cells, None, None)
-        more = [max(0, now.update - then.update) for now, then in zip(after, before, strict=True)]
-        for cell, file, seconds, updates in zip(cells, files, taken, more, strict=True):
-            if updates and not engine.counted:
-                seconds = None
-            if seconds is not None and updates:
-                seconds = round(seconds + spent * updates / sum(more), 3)
-                write_over(file, _COST.text({"processor_seconds": seconds}), _COST.kind)
-            pieces.processor_seconds[str(cell.folder.path)] = seconds
 
 
 def _run(cell: Cell) -> LadderRun:
