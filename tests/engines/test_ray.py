@@ -233,7 +233,9 @@ def test_a_folder_that_a_machine_does_not_share_is_told_in_one_line(
     engine = engine_of(cluster)
     other = tmp_path / "disk of another machine"
     other.mkdir()
-    monkeypatch.setattr(engine, "_on_node", lambda node: _Elsewhere(engine, node, other))
+    monkeypatch.setattr(
+        engine, "_on_node", lambda node, asked: _Elsewhere(engine, node, asked, other)
+    )
     with pytest.raises(UserError, match=r"is not the same folder on .*: give --out a folder"):
         trained(made, engine)
     assert not any(cell.folder.path.exists() for cell in made)
@@ -242,8 +244,8 @@ def test_a_folder_that_a_machine_does_not_share_is_told_in_one_line(
 class _Elsewhere:
     """A machine whose disk has another folder under the name."""
 
-    def __init__(self, engine: OnRay, node: Any, folder: Path) -> None:
-        self.task, self.folder = OnRay._on_node(engine, node), folder
+    def __init__(self, engine: OnRay, node: Any, asked: Any, folder: Path) -> None:
+        self.task, self.folder = OnRay._on_node(engine, node, asked), folder
 
     def remote(self, place: SharedPlace) -> Any:
         return self.task.remote(SharedFolder(self.folder))

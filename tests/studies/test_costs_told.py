@@ -18,7 +18,7 @@ from normscope.engines.seam import Engine, Future, Job, LargestMachine
 from normscope.errors import UserError
 from normscope_studies.engine import trainings
 from normscope_studies.engine.pieces import Pieces
-from normscope_studies.engine.planning import planned_cells
+from normscope_studies.engine.planning import Corpora, planned_cells
 from tiny import tiny, write_events
 
 
@@ -89,7 +89,7 @@ def test_operations_are_those_of_every_size_and_of_updates_to_come(
     (line,) = said
     assert line.startswith("the ladder: 3 trainings; together ")
     # As the dry run counts them, cell by cell.
-    wanted = planned_cells("", made).flops
+    wanted = planned_cells("", made, Corpora()).flops
     amount = re.search(r"together ([\d,.e+]+) floating", line)
     assert amount is not None
     assert float(amount[1].replace(",", "")) == pytest.approx(wanted, rel=5e-3)
