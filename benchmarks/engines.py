@@ -33,7 +33,7 @@ from normscope.engines.local import OnThisMachine
 from normscope.engines.seam import Engine, Future, Job
 from normscope.runs.config import load
 
-AT_ONCE = 2
+AT_ONCE = 8
 NOTHING = ("-m", "normscope.errors")
 """A module of ours that does nothing when it is run: a worker forks it as it does a training."""
 LOOKS = 3

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from engines.grids import bits, grid_cells, trained, updates
+from engines.grids import bits, grid_cells, grid_of_24, trained, updates
 from normscope.compare.grid import Cell
 from normscope.engines.choosing import RaySettings, engine_settings
 from normscope.engines.local import OnThisMachine
@@ -81,13 +81,10 @@ def test_a_grid_has_the_bytes_of_a_local_one_and_a_failed_training_is_not_tried_
 
 @on_a_cluster
 def test_a_grid_of_24_has_the_bytes_of_a_local_one_whoever_is_killed(
-    cluster: Any, tmp_path: Path
+    cluster: Any, local_24: dict[str, tuple[str, bytes]], tmp_path: Path
 ) -> None:
     """A worker, then a machine, then the driver, whose command is given again."""
-    here = grid_cells(tmp_path / "local", seeds=4, rates=3)
-    assert len(here) == 24
-    assert trained(here, OnThisMachine(2)) == ["finished"] * 24
-    there = grid_cells(tmp_path / "ray", seeds=4, rates=3)
+    there = grid_of_24(tmp_path / "ray")
     driver = _driver(cluster, tmp_path / "ray")
     for share, fault in ((0.2, _kill_a_worker), (0.4, _kill_a_machine), (0.6, None)):
         _until_trained(there, share, driver)
@@ -101,7 +98,7 @@ def test_a_grid_of_24_has_the_bytes_of_a_local_one_whoever_is_killed(
         driver = _driver(cluster, tmp_path / "ray")
     _until_trained(there, math.inf, driver)
     assert driver.returncode == 0, (tmp_path / "ray" / "driver.txt").read_text()
-    assert bits(there) == bits(here)
+    assert bits(there) == local_24
     # What had finished was not run again.
     assert before == [cell.folder.metrics_file.stat().st_mtime_ns for cell in finished]
 
@@ -177,10 +174,10 @@ def _until(happened: Callable[[], object]) -> None:
 DRIVER = """
 import sys
 from pathlib import Path
-from engines.grids import grid_cells, trained
+from engines.grids import grid_of_24, trained
 from normscope.engines.choosing import RaySettings
 from normscope.engines.ray import OnRay
-cells = grid_cells(Path(sys.argv[1]), seeds=4, rates=3)
+cells = grid_of_24(Path(sys.argv[1]))
 ends = trained(cells, OnRay(RaySettings(address=sys.argv[2], retries=20)))
 sys.exit(ends != ["finished"] * 24)
 """

@@ -65,11 +65,7 @@ class OnRay(Engine):
             try:
                 ray.init(address=settings.address, log_to_driver=False, configure_logging=False)
             except ConnectionError as error:
-                raise UserError(
-                    f"no Ray cluster at address {settings.address!r}: start one with `ray start "
-                    "--head` on this machine and `ray start --address=HOST:6379` on others, or "
-                    "give its address with --engine-set address=HOST:6379"
-                ) from error
+                raise UserError(_not_joined(settings.address, error)) from error
         self._open: dict[Any, _Task] = {}
         """Every job that was not seen to end."""
         self._looked = -_LOOK_SECONDS
@@ -236,6 +232,26 @@ class OnRay(Engine):
 
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         return self._ray.remote(asked).options(num_cpus=0, scheduling_strategy=there)
+
+
+def _not_joined(address: str, error: BaseException) -> str:
+    """Why there is no cluster for this process, and what to do."""
+    why: BaseException | None = error
+    while why is not None:
+        # A cluster asks for one where the machine that began it has one; whoever joins is not told
+        # by Ray to look for it.
+        if "AuthToken" in str(why):
+            return (
+                f"the Ray cluster at address {address!r} asks for a token: set RAY_AUTH_MODE=token "
+                "here and wherever `ray start` is given, and have the file ~/.ray/auth_token of "
+                "the machine of `ray start --head` on all of them"
+            )
+        why = why.__cause__ or why.__context__
+    return (
+        f"no Ray cluster at address {address!r}: start one with `ray start --head` on this machine "
+        "and `ray start --address=HOST:6379` on others, or give its address with --engine-set "
+        "address=HOST:6379"
+    )
 
 
 def _run(job: Job, storage: str) -> int | AwayEnd:
