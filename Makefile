@@ -81,6 +81,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/corpora.py
 	$(BIN)/python benchmarks/grid.py
+	$(BIN)/python benchmarks/cell.py
+	$(BIN)/python benchmarks/engines.py local 1000
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/predict.py
 
