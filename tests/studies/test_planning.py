@@ -1,19 +1,24 @@
 """What a study would train is counted before anything is trained."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import in_process
+from normscope.data import opening
 from normscope.errors import UserError
 from normscope.tasks.registry import task_of
+from normscope.tasks.translation import TranslationRunConfig
 from normscope_studies.engine import ladders
 from normscope_studies.engine.discovery import studies
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.planning import (
+    Corpora,
     PlannedRuns,
     StudyPlan,
     core_flops,
@@ -48,9 +53,44 @@ def test_updates_tokens_and_operations_are_those_of_the_trainings(tmp_path: Path
 
 
 def test_accumulated_batches_count_each(tmp_path: Path) -> None:
-    one = tokens_per_update(SMOKE.training())
-    three = tokens_per_update(replace(SMOKE, accumulation=3).training())
+    config = SMOKE.training()
+    corpus = task_of(config).open(config)
+    one = tokens_per_update(config, corpus)
+    three = tokens_per_update(replace(SMOKE, accumulation=3).training(), corpus)
     assert 2 * one < three < 4 * one
+
+
+@pytest.mark.parametrize("name", ["deep", "amplification-trainings", "converged"])
+def test_a_plan_opens_no_corpus_for_each_of_its_models(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study may open its corpus itself once more, before it plans what is trained on it."""
+    opened = []
+    for corpus in ("toy_corpus", "toy_documents"):
+        whole = getattr(opening, corpus)
+        monkeypatch.setattr(opening, corpus, counted(whole, opened))
+    study = studies()[name].load()
+    (first, *_) = study.plan(study.scales["smoke"], tmp_path / "out").stages
+    assert first.runs > 1
+    assert 1 <= len(opened) <= 2
+
+
+def counted(function: Callable[..., Any], calls: list[tuple[object, ...]]) -> Callable[..., Any]:
+    def called(*given: object) -> Any:
+        calls.append(given)
+        return function(*given)
+
+    return called
+
+
+def test_trainings_on_other_data_open_it_too() -> None:
+    corpora, config = Corpora(), TranslationRunConfig()
+    config = replace(config, data=replace(config.data, toy_pairs=100))
+    other = replace(config, data=replace(config.data, toy_pairs=50))
+    whole = corpora.of(config)
+    assert corpora.of(replace(config, seed=config.seed + 1)) is whole
+    assert len(corpora.of(other).splits["train"]) == 50
+    assert len(whole.splits["train"]) != 50
 
 
 def test_what_is_trained_is_not_counted_again(

@@ -124,8 +124,8 @@ def trained(
         for placement in config.placements
     }
     judging = {}
-    for placement, runs in looked.items():
-        share, lr = chosen(runs)
+    for placement, own_runs in looked.items():
+        share, lr = chosen(own_runs)
         judging[placement] = config.cells(folder, (placement, share), [lr], judges, config.updates)
     cells = sorted((cell for own in judging.values() for cell in own), key=lambda cell: cell.seed)
     ended = train(

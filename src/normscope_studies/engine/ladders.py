@@ -25,7 +25,7 @@ from normscope.report.words import counted
 from .estimates import estimate
 from .judging import Answer, holm, learned
 from .pieces import Pieces, processor_seconds
-from .planning import PlanEnds, PlannedRuns, planned_cells
+from .planning import Corpora, PlanEnds, PlannedRuns, planned_cells
 
 _ArmKey = tuple[str, str, int]
 """Placement, optimiser and warm-up in updates."""
@@ -309,13 +309,14 @@ def _planned(
     """Notes trainings in a plan; of finished ones alone, what they chose is known, and a plan goes
     on. Raises PlanEnds where it does not.
     """
-    now = planned_cells(stage, cells)
+    corpora = Corpora()
+    now = planned_cells(stage, cells, corpora)
     plan.append(now)
     if now.over == now.runs:
         return
     if later is None:
         raise PlanEnds("trainings that hang on what these find, if there are any")
-    plan += [planned_cells(name, others) for name, others in later.items()]
+    plan += [planned_cells(name, others, corpora) for name, others in later.items()]
     raise PlanEnds("what is measured of models once they are trained, if anything")
 
 
