@@ -202,7 +202,8 @@ def trained(
     """Trains what the folder of the runs lacks, the first seed of all arms first.
 
     seeds: those that the configuration names, where it is None. stage, later: as of
-    `trainings.train_all`. Raises UserError for text that is not there, and for a training that fails.
+    `trainings.train_all`. Raises UserError for text that is not there, and for a training that
+    fails.
     """
     cells = cells_of(config, arms, folder_of(config, pieces), seeds=seeds)
     pairs = {arm.pair: config.training(arm.pair, ScheduleConfig(), config.updates) for arm in cells}
