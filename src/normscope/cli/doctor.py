@@ -196,6 +196,7 @@ def _structure(
             wanted_placement=found.wanted_placement,
             silenced=silenced,
             target=found.title,
+            built=found.built,
         )
     return _compared(diagnosis, found)
 
@@ -219,6 +220,7 @@ def _measured(
             wanted_placement=found.wanted_placement,
             silenced=silenced,
             target=found.title,
+            built=found.built,
             watch=watch,
             **asked,
         )

@@ -3,7 +3,7 @@ without weights.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -22,6 +22,7 @@ from .observe.gradients import NoGradient
 from .predict import with_predictions
 from .record import Stack
 from .result import Record
+from .trace.code_places import NO_PLACES, CodePlaces, calls_noted
 from .trace.forward import (
     Inputs,
     NonfiniteWeight,
@@ -87,6 +88,7 @@ def diagnose(
     advise: bool = True,
     laws: bool = True,
     smaller: BestOfSmaller | None = None,
+    built: CodePlaces = NO_PLACES,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
     """The whole diagnosis on a batch; `normscope.diagnose` explains every argument.
@@ -98,25 +100,21 @@ def diagnose(
     """
     watch("streams and gradients", 0, 1)
     trained = loading is not None or are_trained(model)
-    seen = _seen(model, batch, loss, trained=trained)
-    stacks = seen.stacks
+    seen = _seen(model, batch, loss, built, trained=trained)
     advice = None
     if advise and seen.learns:
         advice = advised(
             optimizer,
-            stacks=stacks,
+            stacks=seen.stacks,
             wanted_rate=wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate,
             wanted_warmup_updates=wanted_warmup_updates,
             trained=trained,
             smaller=smaller,
         )
     watch("prediction", 0, 1)
-    # The theory is of random weights, and has nothing to say of others.
-    if seen.learns and not trained:
-        stacks = with_predictions(stacks, seen.measured)
     patient = Patient(
         model=model,
-        stacks=stacks,
+        stacks=seen.stacks if trained else seen.predicted,
         observed=seen.measured,
         dtype=_dtype(model),
         optimizer=optimizer if isinstance(optimizer, torch.optim.Optimizer) else None,
@@ -126,6 +124,7 @@ def diagnose(
         nonfinite=seen.nonfinite,
         no_gradient=seen.no_gradient,
         advice=advice,
+        places=seen.places,
         tried=_tried(seen, model, batch, loss, optimizer, wanted_rate, watch, laws),
     )
     watch("rules", 0, 1)
@@ -140,10 +139,18 @@ class _Seen(NamedTuple):
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     no_gradient: str = ""
     """Why no gradient can be taken; "" where one was."""
+    places: CodePlaces = NO_PLACES
 
     @property
     def learns(self) -> bool:
         return not self.nonfinite and not self.no_gradient
+
+    @property
+    def predicted(self) -> tuple[Stack, ...]:
+        """With theory's predictions, which are of random weights and have nothing to say of others,
+        where there are gradients to hold them to.
+        """
+        return with_predictions(self.stacks, self.measured) if self.learns else self.stacks
 
 
 def _tried(
@@ -171,21 +178,29 @@ def _tried(
 
 
 def _seen(
-    model: nn.Module, batch: Inputs, loss: Callable[..., Tensor] | None, *, trained: bool
+    model: nn.Module,
+    batch: Inputs,
+    loss: Callable[..., Tensor] | None,
+    built: CodePlaces,
+    *,
+    trained: bool,
 ) -> _Seen:
     """Measures a model on a batch, without gradients where none can be taken, and with 0 in the
     place of weights that are not finite.
     """
     nonfinite = nonfinite_weights(model)
     no_gradient = ""
-    if not nonfinite:
-        try:
-            return _Seen(*examined(model, batch, loss_of_output(loss, batch), rewire=trained))
-        except NoGradient as error:
-            no_gradient = str(error)
-    with read_as_zero(model, nonfinite):
-        stacks, measured = examined_without_gradients(model, batch)
-    return _Seen(stacks, measured, nonfinite, no_gradient)
+    with calls_noted(model) as called:
+        places = replace(built, called=called)
+        if not nonfinite:
+            try:
+                found = examined(model, batch, loss_of_output(loss, batch), rewire=trained)
+                return _Seen(*found, places=places)
+            except NoGradient as error:
+                no_gradient = str(error)
+        with read_as_zero(model, nonfinite):
+            found = examined_without_gradients(model, batch)
+    return _Seen(*found, nonfinite, no_gradient, places)
 
 
 @without_autocast()
@@ -196,6 +211,7 @@ def structure(
     wanted_placement: str | None = None,
     silenced: Collection[str] = (),
     target: str = "",
+    built: CodePlaces = NO_PLACES,
 ) -> Diagnosis:
     """What a model is wired like, from its operations alone; it may lie on the meta device, and
     have no weights at all.
@@ -204,7 +220,8 @@ def structure(
     asked for that reason. Scales that are parameters or buffers are unknown on the meta device.
     Raises ValueError as `find_stacks` does.
     """
-    _, streams = streams_in(model, batch)
+    with calls_noted(model) as called:
+        _, streams = streams_in(model, batch)
     patient = Patient(
         model=model,
         stacks=tuple(as_stacks(streams)),
@@ -212,6 +229,7 @@ def structure(
         dtype=_dtype(model),
         wanted_placement=wanted_placement,
         measured=False,
+        places=replace(built, called=called),
     )
     return _linted(patient, silenced, target)
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..doctor.trace.code_places import PlacesOfBuilding
 from ..errors import UserError, error_line
 from ..optim import OPTIMIZERS
 from ..settings.files import OwnFile, factory_in, import_file
@@ -26,12 +27,18 @@ _ALLOWED = (
 
 
 def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> dict[str, Any]:
-    """Import the function, call it, and check what it returns: its `model`, and others of the
-    fields of `Target`.
+    """Import the function, call it, and check what it returns: its `model`, others of the fields
+    of `Target`, and as `built` where its modules were.
 
     The current folder is put on sys.path, and that of a file too, as Python does for a script.
     arguments: by keyword. Raises UserError.
     """
+    with PlacesOfBuilding() as places:
+        made = _made(text, arguments, drawing)
+    return {**made, "built": places.of(made["model"])}
+
+
+def _made(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> dict[str, Any]:
     place, _, name = text.rpartition(":")
     function = _found(_imported(place, name), name, place)
     if isinstance(function, nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
 from ..doctor.lint.patient import Loading
+from ..doctor.trace.code_places import NO_PLACES, CodePlaces
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..measure.unchanged import restored
@@ -55,6 +56,8 @@ class Target:
     """What `normscope compare` is given to train the same model; "" where it takes it from no file
     as it is.
     """
+    built: CodePlaces = NO_PLACES
+    """Where in the user's code its modules were built."""
     counting: Counting | None = None
     """Counts how frequent its targets are; None where it brings no batches."""
 

@@ -18,6 +18,7 @@ from ..laws.tried import UNTRIED, Tried
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer
 from ..result import Advice
+from ..trace.code_places import NO_PLACES, CodePlaces
 from ..trace.forward import NonfiniteWeight, are_trained, joined, norm_parameters
 
 
@@ -61,6 +62,8 @@ class Patient:
     """On its learning rate; None where it was not asked for."""
     tried: Tried = UNTRIED
     """What the laws found."""
+    places: CodePlaces = NO_PLACES
+    """Where in the user's code its modules are built and called."""
     measured: bool = True
     """False where the structure alone is known: `observed` has no numbers then."""
     weights: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
@@ -158,11 +161,16 @@ def _is_trained_zero(parameter: nn.Parameter) -> bool:
     return parameter.requires_grad and not bool(parameter.detach().any())
 
 
-def listed(named: Iterable[Any], shown: int = 3) -> str:
+def named(of: Iterable[Any]) -> list[str]:
+    """The names, or those of what has one, each once."""
+    return list(dict.fromkeys(one if isinstance(one, str) else one.name for one in of))
+
+
+def listed(of: Iterable[Any], shown: int = 3) -> str:
     """Names for a report, each once; several that are too many and differ in one number alone are
     told by a span of it, as "layers.[0–3, 7].mlp", and what is still too much as "a, b, c and 4
     more"."""
-    several = list(dict.fromkeys(one if isinstance(one, str) else one.name for one in named))
+    several = named(of)
     if len(several) > shown:
         several = _spanned(several)
     rest = len(several) - shown

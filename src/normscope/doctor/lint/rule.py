@@ -10,7 +10,7 @@ from typing import Any
 
 from ..record import Stack
 from ..result import Finding, Severity
-from .patient import Patient, listed
+from .patient import Patient, listed, named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +66,14 @@ class Rule:
     def check(self, patient: Patient) -> Iterator[Finding]:
         """What it finds; nothing where it cannot be asked."""
         for fault in [] if self.lacking(patient) else self.faults(patient):
+            names = [fault.where] if isinstance(fault.where, str) else named(fault.where)
+            first = names[0] if names else ""
             yield Finding(
                 id=self.id,
                 severity=fault.severity or self.severity,
-                where=fault.where if isinstance(fault.where, str) else listed(fault.where),
+                where=fault.where if isinstance(fault.where, str) else listed(names),
+                built_at=patient.places.built_at(first),
+                called_at=patient.places.called_at(first),
                 message=fault.message,
                 fix=fault.fix or self.fix,
             )

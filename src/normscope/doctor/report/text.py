@@ -130,8 +130,8 @@ def terminal_page(
 ) -> RenderableType:
     """A page of about 40 lines at 100 columns and no wider than the console.
 
-    Written in ASCII where the console's encoding is none of Unicode. Findings for which there is no
-    room are counted.
+    Written in ASCII where the console's encoding is none of Unicode. Notes for which there is no
+    room are counted; every error and warning is shown.
 
     why: reasons why findings matter, by the rule's id. first: what a training's log asks for before
     the model, which stands above the page; then the model is not called healthy.
@@ -242,10 +242,13 @@ class _TerminalPage:
             room -= 2  # this gap, and the line that counts the rest
         for number, part in enumerate(parts):
             room -= self._lines(part)
-            if room >= 0 or number < len(later) or not (number or shown):
+            # Notes alone may wait for another place: they stand last.
+            place = number - len(later)
+            is_note = place >= 0 and findings[place].severity is Severity.INFO
+            if room >= 0 or not is_note or not (number or shown):
                 yield part
             else:
-                left = words.tally(findings[number - len(later) :])
+                left = words.tally(findings[place:])
                 yield self._say(f"and {left} more, which --html and --json show", "dim")
                 return
 
@@ -266,7 +269,7 @@ class _TerminalPage:
         seen = Text.assemble(self._say(finding.id, "bold"), self._say(f": {finding.message}"))
         fix = "" if said else finding.fix
         rows = [
-            ("  where", finding.where, "dim"),
+            ("  where", words.placed(finding), "dim"),
             ("  fix", fix, "green"),
             (_WHY, self.why.get(finding.id, ""), "dim"),
         ]

@@ -27,8 +27,11 @@ def first_step(diagnosis: Record) -> str:
     """The one thing to do, in the imperative, or "nothing to do"."""
     leading = leading_findings(diagnosis)
     if leading:
-        verb = "mend" if leading[0].severity is Severity.ERROR else "check"
-        return f"{verb} {leading[0].id}: {leading[0].fix or leading[0].message}"
+        first = leading[0]
+        verb = "mend" if first.severity is Severity.ERROR else "check"
+        place = first.built_at or first.called_at
+        at = f" at {place}" if place else ""
+        return f"{verb} {first.id}{at}: {first.fix or first.message}"
     advice = diagnosis.advice
     if advice is not None and (step := rate_step(advice, diagnosis.compared)):
         return step
@@ -40,6 +43,19 @@ def first_step(diagnosis: Record) -> str:
         )
     step = "" if advice is None else warmup_step(advice)
     return step if step and any(map(_norms_every_sum, diagnosis.stacks)) else "nothing to do"
+
+
+def code_words(finding: Finding) -> str:
+    """Where in the user's code what was found was built and called; "" where neither is known."""
+    built, called = finding.built_at, finding.called_at
+    told = [f"built at {built}"] if built else []
+    told += [f"called at {called}"] if called and called != built else []
+    return ", ".join(told)
+
+
+def placed(finding: Finding) -> str:
+    """Path in the model and place in the code in one line; "" where neither is known."""
+    return ", ".join(filter(None, [finding.where, code_words(finding)]))
 
 
 def _norms_every_sum(stack: Stack) -> bool:
