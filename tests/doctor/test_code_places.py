@@ -169,6 +169,19 @@ def test_python_tells_where_a_module_is_called_alone() -> None:
     assert far.called_at.file.endswith("test_code_places.py")
 
 
+def test_who_calls_a_librarys_model_calls_none_of_its_modules() -> None:
+    model = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False
+    )
+
+    def run() -> torch.Tensor:
+        return model(torch.zeros(3, 1, 8))
+
+    with calls_noted(model) as called:
+        run()
+    assert called == {}
+
+
 def test_code_of_libraries_is_not_the_users() -> None:
     assert is_users_code(__file__)
     assert not is_users_code(nn.__file__)

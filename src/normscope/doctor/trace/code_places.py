@@ -115,14 +115,13 @@ def calls_noted(model: nn.Module) -> Iterator[dict[str, CodePlace]]:
     """Where each module of a model is called first, by its path, once it has been."""
     found: dict[str, CodePlace] = {}
     paths = {id(module): path for path, module in model.named_modules()}
-    # What calls the model itself is not the user's.
     paths.pop(id(model), None)
     outermost = sys._getframe(2)
 
     def note(module: nn.Module, _: Any) -> None:
         path = paths.pop(id(module), "")
         if path:
-            place = _place(sys._getframe(1), outermost, not_within=module)
+            place = _place(sys._getframe(1), outermost, not_within=module, up_to=model)
             if place is not None:
                 found[path] = place
 
@@ -134,20 +133,34 @@ def calls_noted(model: nn.Module) -> Iterator[dict[str, CodePlace]]:
 
 
 def _place(
-    frame: FrameType | None, outermost: FrameType, *, not_within: nn.Module | None = None
+    frame: FrameType | None,
+    outermost: FrameType,
+    *,
+    not_within: nn.Module | None = None,
+    up_to: nn.Module | None = None,
 ) -> CodePlace | None:
     """The innermost line of the user's, up to a frame that is not asked itself.
 
     not_within: a module whose own methods are passed over, as `super().__init__()` in its own.
+    up_to: a module whose methods, where they are no code of the user's, end the search: who calls
+    it says nothing of what is called in it.
     """
     while frame is not None and frame is not outermost:
-        code = frame.f_code
-        if is_users_code(code.co_filename):
-            own = code.co_varnames[0] if not_within is not None and code.co_argcount else ""
-            if not own or frame.f_locals.get(own) is not not_within:
-                return CodePlace(file=seen_from_here(code.co_filename), line=frame.f_lineno)
+        file = frame.f_code.co_filename
+        owner = _owner(frame)
+        if is_users_code(file):
+            if not_within is None or owner is not not_within:
+                return CodePlace(file=seen_from_here(file), line=frame.f_lineno)
+        elif up_to is not None and owner is up_to:
+            return None
         frame = frame.f_back
     return None
+
+
+def _owner(frame: FrameType) -> Any:
+    """The first argument of the function that a frame is of, which is `self` in a method."""
+    code = frame.f_code
+    return frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
 
 
 @cache
