@@ -174,7 +174,7 @@ class Record:
     stacks: tuple[Stack, ...]
     measured: ModelMeasurements
     findings: tuple[Finding, ...]
-    """The worst first."""
+    """What ends a training first, then the worst; notes last."""
     silenced: tuple[str, ...] = ()
     """Ids of rules that were not asked because the user does not want to hear of them."""
     trained: bool = False

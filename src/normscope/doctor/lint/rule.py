@@ -10,6 +10,7 @@ from typing import Any
 
 from ..record import Stack
 from ..result import Finding, Severity
+from ..trace.code_places import NO_PLACES
 from .patient import Patient, listed, named
 
 
@@ -25,6 +26,8 @@ class Fault:
     """"" for the rule's own."""
     severity: Severity | None = None
     """None for the rule's own."""
+    in_code: bool = True
+    """Whether a place in the user's code makes it; False for what the optimiser is told alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +71,13 @@ class Rule:
         for fault in [] if self.lacking(patient) else self.faults(patient):
             names = [fault.where] if isinstance(fault.where, str) else named(fault.where)
             first = names[0] if names else ""
+            places = patient.places if fault.in_code else NO_PLACES
             yield Finding(
                 id=self.id,
                 severity=fault.severity or self.severity,
                 where=fault.where if isinstance(fault.where, str) else listed(names),
-                built_at=patient.places.built_at(first),
-                called_at=patient.places.called_at(first),
+                built_at=places.built_at(first),
+                called_at=places.called_at(first),
                 message=fault.message,
                 fix=fault.fix or self.fix,
             )

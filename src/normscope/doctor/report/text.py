@@ -153,8 +153,10 @@ class _TerminalPage:
         yield from self._parts()
 
     def _parts(self) -> Iterator[RenderableType]:
-        above = [self._head(), *self._advice()]
         leading = words.leading_findings(self.d)
+        # Of a model that has something to mend a usual rate is not what is asked first.
+        advice = [*self._advice()]
+        above = [self._head()] if leading else [self._head(), *advice]
         later: list[RenderableType] = []  # reasons that the first screen has no room for
         for number, finding in enumerate(leading):
             rows = self._rows(finding, said=not number and not self.first)
@@ -170,6 +172,8 @@ class _TerminalPage:
                         )
                     ]
             above += [*gap, self._grid(rows)]
+        if leading:
+            above += advice
         details = Text.assemble(
             self._say("details  ", "bold"), self._say(words.facts(self.d), "dim")
         )
@@ -177,6 +181,8 @@ class _TerminalPage:
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
         more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
         below = [Text(""), self._say(words.rules_count(self.d) + more, "dim")]
+        # What stood first has scrolled away.
+        below += [Text(""), *self._last()] if leading else []
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
         yield from self._further(later, len(leading), _LINES - taken)
@@ -203,6 +209,15 @@ class _TerminalPage:
         lines = [] if self.first else [self._say(words.first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
         return Group(*lines, *([self._say(what)] if rate else []))
+
+    def _last(self) -> Iterator[RenderableType]:
+        """The verdict, and what to do, once more; not the latter where a log asks for something
+        else.
+        """
+        style = _STYLES[words.headline_severity(self.d) or Severity.INFO]
+        yield self._say(words.headline(self.d)[0], style)
+        if not self.first:
+            yield self._say(words.first_step(self.d), style)
 
     def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")

@@ -31,7 +31,9 @@ def first_step(diagnosis: Record) -> str:
         verb = "mend" if first.severity is Severity.ERROR else "check"
         place = first.built_at or first.called_at
         at = f" at {place}" if place else ""
-        return f"{verb} {first.id}{at}: {first.fix or first.message}"
+        told = first.fix or first.message
+        named = f" of {first.where}" if _is_to_be_named(first.where, told) else ""
+        return f"{verb} {first.id}{named}{at}: {told}"
     advice = diagnosis.advice
     if advice is not None and (step := rate_step(advice, diagnosis.compared)):
         return step
@@ -43,6 +45,16 @@ def first_step(diagnosis: Record) -> str:
         )
     step = "" if advice is None else warmup_step(advice)
     return step if step and any(map(_norms_every_sum, diagnosis.stacks)) else "nothing to do"
+
+
+_SHORT = 60
+"""Letters of names that a first line has room for."""
+
+
+def _is_to_be_named(where: str, told: str) -> bool:
+    """Whether a line that says what to do needs the name of what it is about: it has none of it."""
+    first = where.split(",")[0].split(" and ")[0]
+    return bool(where) and len(where) <= _SHORT and first not in told
 
 
 def code_words(finding: Finding) -> str:

@@ -54,8 +54,8 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     if _is_output(patient, _large_tables(patient.model)):
         # The rule about embeddings says why: the output is tied to one.
         return
-    message, fix, severity = "", _SMALLER, Severity.WARNING
     head = next((one for one in seen.output_matrices if one.outputs == seen.classes), None)
+    message, fix, severity = "", _smaller(head), Severity.WARNING
     chance = f"ln {seen.classes} = {math.log(seen.classes):.2f}"
     if seen.loss_nats is None or seen.loss_is_stand_in:
         if seen.logit_deviation is not None and seen.logit_deviation > LARGEST_DEVIATION:
@@ -138,6 +138,26 @@ _SMALLER = (
     "draw the output matrix, or the embedding that it is tied to, at a deviation of at most "
     "1/√width, or scale logits down"
 )
+
+
+def _smaller(head: OutputMatrix | None) -> str:
+    """What makes logits smaller, with the matrix and its number where these are known."""
+    if head is None:
+        return _SMALLER
+    wanted = head.inputs**-0.5
+    if head.size > _ABOVE * wanted:
+        return (
+            f"`{head.name}` has deviation {head.size:.3g}; give it {wanted:.3g}, or scale logits "
+            "down by as much"
+        )
+    if head.reads_size > _ABOVE:
+        return (
+            f"norm what `{head.name}` reads, which has deviation {head.reads_size:.3g}, or scale "
+            "logits down by as much"
+        )
+    return _SMALLER
+
+
 _LEAK = (
     "see that targets are shifted by one, that attention masks the future, and that padding is not "
     "counted among the tokens that the loss is a mean of"
