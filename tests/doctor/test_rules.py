@@ -21,6 +21,7 @@ from doctor import (
     test_laws_movement,
     test_laws_reach,
     test_laws_starts,
+    test_laws_targets,
     test_laws_uses,
     test_lint_numbers,
     test_lint_signal,
@@ -89,6 +90,9 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
     "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
     "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,
+    "targets-alike": test_laws_targets.test_labels_of_one_class_are_told,
+    "padding-in-loss": test_laws_targets.test_padding_that_the_loss_counts_is_told,
+    "few-targets": test_laws_targets.test_a_loss_of_one_token_in_a_hundred_is_a_note,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it

@@ -222,6 +222,10 @@ a_clip = _need(
 )
 gradients = _need(lambda of: bool(of.observed.gradient_norms), "no gradients were taken")
 logits = _need(lambda of: of.observed.classes is not None, "the output is not known to be logits")
+a_known_loss = _need(
+    lambda of: of.observed.targets is not None,
+    "no cross-entropy of logits with targets of the user's was given",
+)
 a_checkpoint = _need(lambda of: of.loading is not None, "no checkpoint was loaded")
 a_configured_placement = _need(
     lambda of: of.wanted_placement is not None, "no configuration names a placement"
