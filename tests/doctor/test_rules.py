@@ -28,10 +28,11 @@ from doctor import (
     test_lint_structure,
     test_nonfinite,
     test_not_misread,
+    test_peers,
     test_queries_keys,
     test_reported,
 )
-from normscope.doctor.lint import checks, tried
+from normscope.doctor.lint import checks, peers, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -90,6 +91,9 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
     "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
     "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,
+    "start-unlike-others": test_peers.test_one_block_that_starts_otherwise_is_told,
+    "module-unlike-others": test_peers.test_one_block_with_a_number_a_class_or_a_mode_of_its_own,
+    "unnormed-unlike-others": test_peers.test_norms_lost_in_several_blocks_are_told,
     "targets-alike": test_laws_targets.test_labels_of_one_class_are_told,
     "padding-in-loss": test_laws_targets.test_padding_that_the_loss_counts_is_told,
     "few-targets": test_laws_targets.test_a_loss_of_one_token_in_a_hundred_is_a_note,
@@ -117,7 +121,7 @@ def test_what_has_tests_exists():
 def test_every_rule_of_every_file_is_listed_once():
     files = [
         importlib.import_module(f"{folder.__name__}.{found.name}")
-        for folder in (checks, tried)
+        for folder in (checks, peers, tried)
         for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]
