@@ -31,8 +31,9 @@ from doctor import (
     test_peers,
     test_queries_keys,
     test_reported,
+    test_told,
 )
-from normscope.doctor.lint import checks, peers, tried
+from normscope.doctor.lint import checks, peers, told, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -94,6 +95,11 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "start-unlike-others": test_peers.test_one_block_that_starts_otherwise_is_told,
     "module-unlike-others": test_peers.test_one_block_with_a_number_a_class_or_a_mode_of_its_own,
     "unnormed-unlike-others": test_peers.test_norms_lost_in_several_blocks_are_told,
+    "optimizer-numbers": test_told.test_numbers_of_the_optimiser_that_cannot_be_meant,
+    "swamped-gradient": test_told.test_an_epsilon_beside_which_the_gradient_is_nothing,
+    "group-rates-apart": test_told.test_a_group_outside_of_blocks_at_another_rate,
+    "schedule-fails": test_told.test_a_schedule_that_ends_a_training,
+    "warmup-unlike-told": (test_told.test_a_warm_up_of_the_log_that_is_not_the_one_that_was_told),
     "targets-alike": test_laws_targets.test_labels_of_one_class_are_told,
     "padding-in-loss": test_laws_targets.test_padding_that_the_loss_counts_is_told,
     "few-targets": test_laws_targets.test_a_loss_of_one_token_in_a_hundred_is_a_note,
@@ -121,7 +127,7 @@ def test_what_has_tests_exists():
 def test_every_rule_of_every_file_is_listed_once():
     files = [
         importlib.import_module(f"{folder.__name__}.{found.name}")
-        for folder in (checks, peers, tried)
+        for folder in (checks, peers, told, tried)
         for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]

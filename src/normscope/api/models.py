@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..doctor.diagnose import Diagnosis, diagnose as diagnosed
 from ..doctor.lint.patient import Loading
@@ -39,6 +40,7 @@ def diagnose(
     loading: Loading | None = None,
     wanted_placement: str | None = None,
     clip_norm: float | None = None,
+    scheduler: LRScheduler | None = None,
     silenced: str | Collection[str] = (),
     target: str = "",
     advise: bool = True,
@@ -61,7 +63,9 @@ def diagnose(
     wanted_warmup_updates: the length of the warm-up that rises to it, 0 for none; without it, none
     is taken to be there. loading: what happened when a checkpoint was loaded; None for initial
     weights. wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
-    configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
+    configuration says. clip_norm: what the gradient's norm is clipped to. scheduler: of
+    torch's, over `optimizer`, stepped once an update: its first rates are judged, and are the rate
+    and the warm-up where these are not given. silenced: the id of a
     rule to leave out, or several. laws: whether a copy of it is tried. watch: told of each stage
     as it begins, with how many of its parts are done and how many it has.
     A model with weights that are infinite or NaN is looked at with 0 in their place, without
@@ -82,6 +86,7 @@ def diagnose(
         loading=loading,
         wanted_placement=_name_of(wanted_placement) or configured_placement(model),
         clip_norm=clip_norm,
+        scheduler=scheduler,
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,
         advise=advise,

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..choosing.rates import BestOfSmaller
 from ..measure.autocast import without_autocast
+from ..optim.courses import RateCourse, course_of
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .laws.tried import LEFT_OUT, UNTRIED, Tried, tried
@@ -83,6 +85,8 @@ def diagnose(
     loading: Loading | None = None,
     wanted_placement: str | None = None,
     clip_norm: float | None = None,
+    scheduler: LRScheduler | None = None,
+    logged_warmup_updates: int | None = None,
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
@@ -100,6 +104,12 @@ def diagnose(
     """
     watch("streams and gradients", 0, 1)
     trained = loading is not None or are_trained(model)
+    course, no_course = _course(scheduler, optimizer)
+    told_warmup_updates = wanted_warmup_updates
+    if course is not None and course.peak > 0:
+        wanted_rate = course.peak if wanted_rate is None else wanted_rate
+        if wanted_warmup_updates is None:
+            wanted_warmup_updates = course.warmup_updates
     seen = _seen(model, batch, loss, built, trained=trained)
     advice = None
     if advise and seen.learns:
@@ -125,10 +135,28 @@ def diagnose(
         no_gradient=seen.no_gradient,
         advice=advice,
         places=seen.places,
-        tried=_tried(seen, model, batch, loss, optimizer, wanted_rate, watch, laws),
+        course=course,
+        no_course=no_course,
+        told_warmup_updates=told_warmup_updates,
+        logged_warmup_updates=logged_warmup_updates,
+        tried=_tried(seen, model, batch, loss, optimizer, wanted_rate, course, watch, laws),
     )
     watch("rules", 0, 1)
     return _linted(patient, silenced, target, trained=trained)
+
+
+def _course(
+    scheduler: LRScheduler | None, optimizer: str | torch.optim.Optimizer
+) -> tuple[RateCourse | None, str]:
+    """The first rates of the user's scheduler, or why there are none, as a clause."""
+    if scheduler is None:
+        return None, "no scheduler was given"
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        return None, "a scheduler was given without the optimiser that it is over"
+    try:
+        return course_of(scheduler, optimizer), ""
+    except ValueError as error:
+        return None, str(error)
 
 
 class _Seen(NamedTuple):
@@ -160,6 +188,7 @@ def _tried(
     loss: Callable[..., Tensor] | None,
     optimizer: str | torch.optim.Optimizer,
     rate: float | None,
+    course: RateCourse | None,
     watch: Callable[[str, int, int], None],
     asked: bool,
 ) -> Tried:
@@ -172,6 +201,7 @@ def _tried(
         loss,
         optimizer=optimizer,
         rate=rate,
+        peaks=() if course is None else course.peaks,
         seen=seen.measured,
         watch=watch,
     )

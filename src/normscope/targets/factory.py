@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..doctor.trace.code_places import PlacesOfBuilding
 from ..errors import UserError, error_line
@@ -19,7 +20,7 @@ from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
 from .target import SampleSettings
 
-_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates")
+_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates", "scheduler")
 _ALLOWED = (
     "a model, (model, inputs), (model, inputs, loss), or a mapping with the keys "
     f"{', '.join(_KEYS)}"
@@ -188,6 +189,11 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
     ("warmup_updates", "a number of updates", lambda value: type(value) is int and value >= 0),
+    (
+        "scheduler",
+        "a scheduler of torch.optim.lr_scheduler, over the optimizer",
+        lambda value: isinstance(value, LRScheduler),
+    ),
 )
 
 

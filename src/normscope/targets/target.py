@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
 from ..doctor.lint.patient import Loading
@@ -48,6 +49,10 @@ class Target:
     """None for a model with initial weights."""
     wanted_placement: str | None = None
     """A registered name, where the model's configuration says what its placement is meant to be."""
+    scheduler: LRScheduler | None = None
+    """Of its training, over `optimizer`; None where it brings none."""
+    logged_warmup_updates: int | None = None
+    """Over which the rate of its training's log rises; None where that is not known."""
     clip_norm: float | None = None
     """What its training clips the gradient's norm to; inf for no clipping, None where that is not
     known.

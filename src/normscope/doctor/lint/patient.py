@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...optim.courses import RateCourse
 from ...placement.printing import ranges
 from ..laws.tried import UNTRIED, Tried
 from ..measured import ModelMeasurements
@@ -52,6 +53,14 @@ class Patient:
     not known.
     """
 
+    course: RateCourse | None = None
+    """The first rates of the user's scheduler."""
+    no_course: str = "no scheduler was given"
+    """Why there are none, as a clause."""
+    told_warmup_updates: int | None = None
+    """That the user told, whatever a log says."""
+    logged_warmup_updates: int | None = None
+    """Over which the rate of the training's log rises."""
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their
     place.
@@ -87,6 +96,15 @@ class Patient:
     def groups(self) -> list[dict[str, Any]]:
         """Parameter groups of the optimiser; none without one."""
         return [] if self.optimizer is None else self.optimizer.param_groups
+
+    @property
+    def peaks(self) -> list[float]:
+        """The largest rate of each of these groups; a scheduler that is not given keeps what it
+        multiplies beside the present one.
+        """
+        if self.course is not None and len(self.course.peaks) == len(self.groups):
+            return [*self.course.peaks]
+        return [float(group.get("initial_lr", group.get("lr") or 0.0)) for group in self.groups]
 
     @property
     def held(self) -> set[int]:
@@ -217,6 +235,15 @@ def _need(has: Callable[[Patient], bool], reason: str) -> Callable[[Patient], st
 an_optimizer = _need(
     lambda of: of.optimizer is not None, "no optimiser with its parameter groups was given"
 )
+two_warmups = _need(
+    lambda of: (
+        sum(
+            one is not None for one in (of.course, of.told_warmup_updates, of.logged_warmup_updates)
+        )
+        > 1
+    ),
+    "not two of these are known: the warm-up that is meant, the scheduler, and a log of the rate",
+)
 a_clip = _need(
     lambda of: of.clip_norm is not None, "no norm was given that gradients are clipped to"
 )
@@ -232,6 +259,10 @@ a_configured_placement = _need(
 )
 initial_weights = _need(lambda of: not of.trained, "the weights have been trained")
 trained_weights = _need(lambda of: of.trained, "the weights are as they were drawn")
+
+
+def a_course(patient: Patient) -> str:
+    return patient.no_course if patient.course is None else ""
 
 
 def a_judged_rate(patient: Patient) -> str:

@@ -174,7 +174,7 @@ def _left_out(patient: Patient, others: Sequence[nn.Parameter]) -> Iterator[Faul
 
 def _at_rest(patient: Patient) -> Iterator[Fault]:
     """Weights in groups with a rate of 0, beside others with a rate."""
-    peaks = [float(group.get("initial_lr", group.get("lr", 1.0))) for group in patient.groups]
+    peaks = patient.peaks
     if not any(peaks):
         return
     resting = [
