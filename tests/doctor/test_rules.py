@@ -89,6 +89,7 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "condition-gate-open": test_laws_starts.test_gates_from_a_condition_that_start_open,
     "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,
     "reads-ahead": test_laws_uses.test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes,
+    "order-unread": test_laws_uses.test_positions_that_are_the_same_for_every_token_are_told,
     "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
     "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
     "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,

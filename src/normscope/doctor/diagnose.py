@@ -203,8 +203,18 @@ def _tried(
         rate=rate,
         peaks=() if course is None else course.peaks,
         seen=seen.measured,
+        is_causal=_is_causal(seen.stacks),
         watch=watch,
     )
+
+
+def _is_causal(stacks: tuple[Stack, ...]) -> bool:
+    """Whether every sub-layer that looks at other tokens looks at earlier ones, and at no later."""
+    inside = [one for stack in stacks for one in stack.sublayers]
+    known = [one.measured.attention for one in inside if one.kind.endswith("attention")]
+    hides = [one is not None and one.sees_later == 0 for one in known]
+    looks = any(one is not None and one.sees_earlier for one in known)
+    return looks and all(hides) and not any(one.measured.reads_later for one in inside)
 
 
 def _seen(

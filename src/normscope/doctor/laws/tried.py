@@ -51,13 +51,15 @@ def tried(
     rate: float | None,
     peaks: Sequence[float] = (),
     seen: ModelMeasurements | None = None,
+    is_causal: bool = False,
     limits: TrialLimits | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Tried:
     """Every law of a model that runs and has finite weights and a loss. The model is only read.
 
     peaks: the largest rates of the optimiser's groups, where its scheduler told them. seen: what
-    one pass showed. watch: told what the trial costs before it starts.
+    one pass showed. is_causal: whether every attention hides later tokens. watch: told what
+    the trial costs before it starts.
     """
     found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
@@ -70,7 +72,7 @@ def tried(
                 ("reach", lambda: _reach(trial, seen or ModelMeasurements())),
                 ("modes", lambda: modes_apart(trial)),
                 ("movement", lambda: movement(trial, optimizer, rate, peaks)),
-                ("uses", lambda: input_uses(trial, predicts_next=next_token)),
+                ("uses", lambda: input_uses(trial, predicts_next=next_token, is_causal=is_causal)),
             )
             for name, ask in asked:
                 try:
