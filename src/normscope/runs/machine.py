@@ -90,10 +90,14 @@ class Plan:
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
-def plan(config: RunConfig) -> Plan:
-    """Raises UserError for a configuration or a corpus that cannot be trained."""
+def plan(config: RunConfig, opened: Any = None) -> Plan:
+    """Returns what a training takes.
+
+    opened: the corpus of the configuration, where it is open already. Raises UserError for a
+    configuration or a corpus that cannot be trained.
+    """
     task = task_of(config)
-    corpus = task.open(config)
+    corpus = task.open(config) if opened is None else opened
     codec = corpus.codec
     device = torch.device("cpu")
     prepare_machine(config, device)
