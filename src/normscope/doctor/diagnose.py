@@ -23,7 +23,7 @@ from .observe.examine import examined, examined_without_gradients
 from .observe.gradients import NoGradient
 from .predict import with_predictions
 from .record import Stack
-from .result import Record
+from .result import Advice, Record
 from .trace.code_places import NO_PLACES, CodePlaces, calls_noted
 from .trace.forward import (
     Inputs,
@@ -104,23 +104,10 @@ def diagnose(
     """
     watch("streams and gradients", 0, 1)
     trained = loading is not None or are_trained(model)
-    course, no_course = _course(scheduler, optimizer)
-    told_warmup_updates = wanted_warmup_updates
-    if course is not None and course.peak > 0:
-        wanted_rate = course.peak if wanted_rate is None else wanted_rate
-        if wanted_warmup_updates is None:
-            wanted_warmup_updates = course.warmup_updates
+    told = _told(scheduler, optimizer, wanted_rate, wanted_warmup_updates)
     seen = _seen(model, batch, loss, built, trained=trained)
-    advice = None
-    if advise and seen.learns:
-        advice = advised(
-            optimizer,
-            stacks=seen.stacks,
-            wanted_rate=wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate,
-            wanted_warmup_updates=wanted_warmup_updates,
-            trained=trained,
-            smaller=smaller,
-        )
+    asked = advise and seen.learns
+    advice = _advice(seen, optimizer, told, smaller, trained=trained) if asked else None
     watch("prediction", 0, 1)
     patient = Patient(
         model=model,
@@ -135,28 +122,47 @@ def diagnose(
         no_gradient=seen.no_gradient,
         advice=advice,
         places=seen.places,
-        course=course,
-        no_course=no_course,
-        told_warmup_updates=told_warmup_updates,
+        course=told.course,
+        no_course=told.no_course,
+        told_warmup_updates=wanted_warmup_updates,
         logged_warmup_updates=logged_warmup_updates,
-        tried=_tried(seen, model, batch, loss, optimizer, wanted_rate, course, watch, laws),
+        tried=_tried(seen, model, batch, loss, optimizer, told, watch, laws),
     )
     watch("rules", 0, 1)
     return _linted(patient, silenced, target, trained=trained)
 
 
-def _course(
-    scheduler: LRScheduler | None, optimizer: str | torch.optim.Optimizer
-) -> tuple[RateCourse | None, str]:
-    """The first rates of the user's scheduler, or why there are none, as a clause."""
+class _Told(NamedTuple):
+    """What is known of a training's rates."""
+
+    rate: float | None
+    """The peak that is in question; None where the user named none."""
+    warmup_updates: int | None
+    course: RateCourse | None
+    no_course: str
+    """Why there is no course, as a clause."""
+
+
+def _told(
+    scheduler: LRScheduler | None,
+    optimizer: str | torch.optim.Optimizer,
+    rate: float | None,
+    warmup_updates: int | None,
+) -> _Told:
+    """What the user named, and what the scheduler tells of what was not named."""
     if scheduler is None:
-        return None, "no scheduler was given"
+        return _Told(rate, warmup_updates, None, "no scheduler was given")
     if not isinstance(optimizer, torch.optim.Optimizer):
-        return None, "a scheduler was given without the optimiser that it is over"
+        why = "a scheduler was given without the optimiser that it is over"
+        return _Told(rate, warmup_updates, None, why)
     try:
-        return course_of(scheduler, optimizer), ""
+        course = course_of(scheduler, optimizer)
     except ValueError as error:
-        return None, str(error)
+        return _Told(rate, warmup_updates, None, str(error))
+    if course.peak > 0:
+        rate = course.peak if rate is None else rate
+        warmup_updates = course.warmup_updates if warmup_updates is None else warmup_updates
+    return _Told(rate, warmup_updates, course, "")
 
 
 class _Seen(NamedTuple):
@@ -181,14 +187,31 @@ class _Seen(NamedTuple):
         return with_predictions(self.stacks, self.measured) if self.learns else self.stacks
 
 
+def _advice(
+    seen: _Seen,
+    optimizer: str | torch.optim.Optimizer,
+    told: _Told,
+    smaller: BestOfSmaller | None,
+    *,
+    trained: bool,
+) -> Advice:
+    return advised(
+        optimizer,
+        stacks=seen.stacks,
+        wanted_rate=wanted_rate_of(optimizer) if told.rate is None else told.rate,
+        wanted_warmup_updates=told.warmup_updates,
+        trained=trained,
+        smaller=smaller,
+    )
+
+
 def _tried(
     seen: _Seen,
     model: nn.Module,
     batch: Inputs,
     loss: Callable[..., Tensor] | None,
     optimizer: str | torch.optim.Optimizer,
-    rate: float | None,
-    course: RateCourse | None,
+    told: _Told,
     watch: Callable[[str, int, int], None],
     asked: bool,
 ) -> Tried:
@@ -200,8 +223,8 @@ def _tried(
         batch,
         loss,
         optimizer=optimizer,
-        rate=rate,
-        peaks=() if course is None else course.peaks,
+        rate=told.rate,
+        peaks=() if told.course is None else told.course.peaks,
         seen=seen.measured,
         is_causal=_is_causal(seen.stacks),
         watch=watch,
