@@ -40,16 +40,16 @@ def loss_targets(model: nn.Module, scores: Tensor, gradient: Tensor) -> LossTarg
     return LossTargets(
         places=len(counted_N),
         counted=counted,
-        weight=_weight(scores.detach().reshape(-1, classes), gradient_NV, counted_N),
+        weight=_weight(scores.detach().reshape(-1, classes), gradient_NV, least_N, wanted_N),
         commonest=int(times_V.argmax()),
         commonest_times=int(times_V.max()),
         padding=_padding(model, wanted_N, counted_N, scores),
     )
 
 
-def _weight(scores_NV: Tensor, gradient_NV: Tensor, counted_N: Tensor) -> float:
+def _weight(scores_NV: Tensor, gradient_NV: Tensor, least_N: Tensor, wanted_N: Tensor) -> float:
     """The weights of all tokens together; NaN of a loss that is no plain cross-entropy."""
-    least_N, wanted_N = gradient_NV.min(-1)
+    counted_N = least_N < 0
     right_N = scores_NV.gather(1, wanted_N[:, None])[:, 0].float()
     right_N = (right_N - scores_NV.float().logsumexp(-1)).exp()
     weight_N = torch.where(counted_N, -least_N.float() / (1 - right_N), torch.zeros_like(right_N))
