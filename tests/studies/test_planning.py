@@ -177,6 +177,23 @@ def test_the_speed_of_a_core_is_what_a_product_takes_at_most() -> None:
     assert 1e8 < found < 1e13
 
 
+def test_the_speed_of_a_core_takes_one_block_however_deep_the_model_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand wide ones with their optimiser would not fit into the memory of a machine."""
+    config = replace(SCALES["cpu"], corpus="toy", blocks=1000).training()
+    task = type(task_of(config))
+    build, built = task.build, []
+
+    def seen(self: Any, config: Any, codec: Any) -> Any:
+        built.append(config.model.blocks)
+        return build(self, config, codec)
+
+    monkeypatch.setattr(task, "build", seen)
+    assert core_flops(config) > 1e8
+    assert built == [1]
+
+
 LADDERS = {
     # placements x warm-ups x rates, then one seed that judges, at one rate of each
     "deep": [(6, 24), (6, 24)],

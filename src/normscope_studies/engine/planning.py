@@ -17,7 +17,7 @@ from normscope.compare.grid import Cell
 from normscope.compare.state import looked_at
 from normscope.optim import make_optimizer
 from normscope.report.words import counted, significant
-from normscope.runs.machine import counting, plan, prepare_machine
+from normscope.runs.machine import blocks_of, counting, plan, prepare_machine, with_blocks
 from normscope.tasks.registry import task_of
 from normscope.tasks.run_config import RunConfig
 
@@ -134,11 +134,13 @@ def tokens_per_update(config: RunConfig, corpus: Any) -> float:
 def core_flops(config: RunConfig) -> float:
     """Returns operations a second of one core, in updates of a small batch of a training.
 
-    By the time of this process alone: others on the machine do not slow it down.
+    By the time of this process alone: others on the machine do not slow it down. One block of each
+    stack does, as all are alike: a thousand of them would take more memory than there is.
     """
     task = task_of(config)
     corpus, device = task.open(config), torch.device("cpu")
-    few = task.in_smaller_batches(config, _TRIAL_TOKENS)
+    shallow = with_blocks(config, dict.fromkeys(blocks_of(config), 1))
+    few = task.in_smaller_batches(shallow, _TRIAL_TOKENS)
     few = dataclasses.replace(few, train=dataclasses.replace(few.train, device="cpu", threads=1))
     prepare_machine(few, device)
     model = task.build(few, corpus.codec)
