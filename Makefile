@@ -26,7 +26,7 @@ test-all: $(STAMP)
 # Grids on a Ray cluster of two machines and on a Slurm of one, all on this machine, whose parts are killed meanwhile; a
 # part that is not installed is skipped with its reason.
 test-cluster: $(VENV)/cluster
-	env NORMSCOPE_CLUSTER=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines --whole --timeout=1800
+	env NORMSCOPE_CLUSTER=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines tests/train/together --whole --timeout=1800
 
 # The wheel and the source distribution of the commit, with the same bytes wherever they are built.
 dist: $(STAMP)
