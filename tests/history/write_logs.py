@@ -2,10 +2,11 @@
 
     python tests/history/write_logs.py FOLDER LIBRARY [LIBRARY ...]
 
-The files that are committed were written by pandas 3.1.1, wandb 0.31.0, mlflow-skinny 3.17.2, trackio
-0.43.0, lightning 2.5.5 and transformers 5.23.0. Of databases the tables with numbers are kept, as
-SQL: `sqlite3 FILE < FILE.sql` makes them again. Those of nanoGPT, Megatron-LM and torchtitan are in
-the form of the line of their source that prints them; these trainers were not run.
+The files that are committed were written by pandas 3.1.1, wandb 0.31.0, mlflow-skinny 3.17.2,
+trackio 0.43.0, lightning 2.5.5 and transformers 5.23.0. Of databases the tables with numbers are
+kept, as SQL: `sqlite3 FILE < FILE.sql` makes them again. Those of nanoGPT, Megatron-LM and
+torchtitan are in the form of the line of their source that prints them; these trainers were not
+run.
 """
 
 import contextlib
@@ -242,8 +243,7 @@ def printed(folder: Path) -> None:
 
 
 WRITERS: dict[str, Callable[[Path], Any]] = {
-    one.__name__: one
-    for one in (pandas, lightning, wandb, mlflow, trackio, transformers, printed)
+    one.__name__: one for one in (pandas, lightning, wandb, mlflow, trackio, transformers, printed)
 }
 
 if __name__ == "__main__":
