@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import normscope
+from normscope.errors import UserError
 from normscope.history.explain import explain
 from normscope.history.joined import lasting, ways_on
 from normscope.history.record import History, LoggedSeries, TrainingRecipe
@@ -49,7 +50,7 @@ class RescueConfig:
     families: tuple[str, ...] = tuple(FAMILIES)
     wirings: tuple[str, ...] = tuple(RATES)
     seeds: int = 1
-    updates: int = 300
+    updates: int = 200
     width: int = 32
     heads: int = 4
     tokens: int = 16
@@ -88,7 +89,7 @@ def trained(asked: RescueTraining, config: RescueConfig) -> dict[str, Any]:
             normscope.transplant(
                 model, asked.to, inputs=(_batch(text.train, config, draw)[:, :-1],)
             )
-        except ValueError as error:
+        except UserError as error:
             return {"losses": [], "norms": [], "refused": str(error)}
     optimizer = torch.optim.AdamW(model.parameters(), lr=asked.rate)
     losses: list[float] = []
