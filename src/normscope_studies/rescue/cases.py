@@ -46,15 +46,14 @@ class RescueCase:
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        """Those that the doctor named, by the work that they take."""
-        return tuple(Remedy(one) for one in self.said["remedies"])
+        """Those that the doctor named, by the work that they take; of a wrong skip path the one that
+        mends it alone, as any other is for later."""
+        return _named(self.said)
 
     def first(self, counted: Counted) -> Remedy | None:
         """What is named first by some counts: the fault, where one was found."""
         if not self.remedies:
             return None
-        if Remedy.MEND in self.remedies:
-            return Remedy.MEND
         return in_order(self.remedies, Situation(self.said["situation"]), counted)[0]
 
 
@@ -137,10 +136,15 @@ def _case(item: tuple[RescueConfig, RescueTraining], pieces: Pieces) -> RescueCa
         "": own["losses"],
         HALF: _trained(replace(asked, rate=asked.rate / 2), config, pieces)["losses"],
     }
-    for remedy in map(Remedy, said["remedies"]):
+    for remedy in _named(said):
         treated = _treated(asked, remedy, said)
         losses[remedy] = [] if treated is None else _trained(treated, config, pieces)["losses"]
     return RescueCase(asked=asked, said=said, losses=losses)
+
+
+def _named(said: _Piece) -> tuple[Remedy, ...]:
+    remedies = tuple(map(Remedy, said["remedies"]))
+    return (Remedy.MEND,) if Remedy.MEND in remedies else remedies
 
 
 def _treated(asked: RescueTraining, remedy: Remedy, said: _Piece) -> RescueTraining | None:
