@@ -330,3 +330,21 @@ def test_a_warm_up_that_is_named_is_held_against_the_logged_rates(
     assert run(monkeypatch, "--log", str(log)) == 0
     assert run(monkeypatch, "--log", str(log), "--warmup-updates", "40") == 1
     assert "schedule-not-as-meant" in capsys.readouterr().out
+
+
+def test_brief_says_a_training_and_its_model_in_forty_plain_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss,lr\n" + "".join(f"{at},4.0,1e-3\n" for at in range(1, 301)))
+    run(monkeypatch, "--log", str(log), "--brief")
+    alone = capsys.readouterr().out.splitlines()
+    assert len(alone) <= 40
+    assert alone[0].startswith("training: flat, cause not known")
+    # The lines do not depend on how wide the terminal is.
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        run(monkeypatch, "--log", str(log), "--brief")
+        assert capsys.readouterr().out.splitlines() == alone
+    assert run(monkeypatch, "--log", str(log), "--brief", "--json", "-") == 2
+    assert "choose one" in capsys.readouterr().err

@@ -87,6 +87,10 @@ class DoctorOptions:
     """Print each finding as a line for other programs too: github (annotations of a workflow), or
     gcc (file:line: severity: message, for editors).
     """
+    brief: bool = False
+    """Print at most 40 plain lines, of a name and what is said each: for programs, agents and
+    logs.
+    """
     rules: bool = False
     """List all rules and exit."""
     imports: Imports = field(default_factory=list)
@@ -117,6 +121,8 @@ def refuse_misfits(asked: DoctorOptions) -> None:
             f"--annotate {asked.annotate}: choose one of {', '.join(_FORMS)}, for a TARGET, and "
             "without --json -, which has the output to itself"
         )
+    if asked.brief and asked.as_json == STDOUT:
+        raise UserError("--brief and --json - both print: choose one, or name a file for --json")
     if asked.baseline is not None and asked.log is None:
         raise UserError("--baseline is what the log of --log is held against: name that log too")
     for option, given, least in (

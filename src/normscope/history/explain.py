@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from ..doctor.result import Severity
-from ..report.words import counted, joined, significant, sparkline
+from ..report.words import counted, joined, printable, significant, sparkline
 from .beside import Beside, beside_words
 from .episodes import UNKNOWN, Episode, EpisodeKind, episodes
 from .flat import Standing, flat_words, level_words, what_would_tell
@@ -170,6 +170,29 @@ def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
             return [*lines, "", *wrap(more, width)]
         lines += part
     return lines
+
+
+_MOST_BRIEF = 6
+"""Episodes of five lines each, below forty in all with what stands around them."""
+
+
+def brief_lines(explanation: Explanation) -> list[str]:
+    """The same for programs and agents: plain lines of a name and what is said, none wrapped,
+    under forty in all.
+    """
+    lines = [f"training: {history_head(explanation)}"]
+    if read := reading_words(explanation.history):
+        lines.append(read)
+    if explanation.good is not None:
+        lines += beside_words(explanation.good)
+    shown = explanation.episodes[:_MOST_BRIEF]
+    for one in shown:
+        lines.append(f"episode: {episode_head(one)}")
+        lines += [f"{name}: {words}" for name, words in episode_rows(one)]
+    left = len(explanation.episodes) - len(shown)
+    if left:
+        lines.append(f"and {counted(left, 'more episode')}: --json - has all")
+    return [printable(" ".join(line.split())) for line in lines]
 
 
 def history_head(explanation: Explanation) -> str:

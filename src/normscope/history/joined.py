@@ -93,7 +93,7 @@ def _of_ways(
     ways on in the order that trainings of ours say, and a comparison tells.
     """
     ways = ways_on(diagnosis, episode, history)
-    first = [("do", ways.words), (COMMAND, ways.command)]
+    first = [("do", ways.words), (COMMAND, ways.command), ("cost", ways.cost)]
     if mended := _mended_first(diagnosis):
         # A comparison of a model with an error would be one of the error.
         first = [("do", mended)]

@@ -26,7 +26,8 @@ _LOWER = 3.0
 _DEFAULT = "adam"
 _OTHERS = frozenset(OPTIMIZERS) - {_DEFAULT}
 """What `compare` trains with where nothing is said, and what it can train with beside it."""
-_LADDER = "1e-4:3e-3:4"
+_LADDER_RATES = 4
+_LADDER = f"1e-4:3e-3:{_LADDER_RATES}"
 """Rates that are tried where neither the log nor the model names one."""
 _USUAL_WARMUP = 4_000
 """Updates, as Post-LN was first trained (Vaswani et al. 2017, section 5.3)."""
@@ -206,6 +207,13 @@ class WaysOn:
             f"--set train.duration={self.updates}",
         ]
         return " ".join(filter(None, words))
+
+    @property
+    def cost(self) -> str:
+        """What the comparison takes."""
+        rates = _LADDER_RATES if self.other_rate is None else 2
+        runs = rates * 2 * (2 if self.to else 1)
+        return f"{counted(runs, 'run')} of {counted(self.updates, 'update')}"
 
 
 def _usual(advice: Advice | None) -> float | None:

@@ -46,8 +46,8 @@ class RescueCase:
 
     @property
     def remedies(self) -> tuple[Remedy, ...]:
-        """Those that the doctor named, by the work that they take; of a wrong skip path the one that
-        mends it alone, as any other is for later."""
+        """Those that the doctor named, by the work that they take; of a wrong skip path its mending
+        alone, as any other is for later."""
         return _named(self.said)
 
     def first(self, counted: Counted) -> Remedy | None:
