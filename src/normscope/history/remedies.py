@@ -115,3 +115,13 @@ def has_normed_stack(diagnosis: Record) -> bool:
 def is_normed(stack: Stack) -> bool:
     """Whether every sum of a stack is normed."""
     return bool(stack.sublayers) and all(one.formula.sum_is_normed for one in stack.sublayers)
+
+
+def can_be_moved(stack: Stack) -> bool:
+    """Whether `transplant` knows how its sub-layers are joined: by plain sums, without factors and
+    in one stream.
+    """
+    terms = [term for one in stack.sublayers for term in one.formula.segment.terms]
+    plain = all(term.kind in ("norm", "branch", "sum") for term in terms)
+    alone = all(len(one.formula.segment.branches) <= 1 for one in stack.sublayers)
+    return plain and alone and stack.streams == 1

@@ -15,8 +15,9 @@ from .remedies import (
     Counted,
     Remedy,
     Situation,
-    has_normed_stack,
+    can_be_moved,
     in_order,
+    is_normed,
     our_trainings,
     situation_of,
 )
@@ -54,7 +55,8 @@ class WaysOn:
     """The training's own; 0 where the log does not say."""
     longer_warmup_updates: int
     to: str
-    """The placement to try; "" where every sum leaves a path around the norms already."""
+    """The placement to try; "" where every sum leaves a path around the norms already, and of a
+    model that `transplant` does not move, as one with factors."""
     updates: int
     """Of each run of the comparison."""
     optimizer: str
@@ -85,6 +87,7 @@ class WaysOn:
         if warmup_updates is None and advice is not None:
             warmup_updates = advice.wanted_warmup_updates
         warmup = warmup_updates or 0
+        stacks = diagnosis.stacks
         longer = max(2 * warmup, min(_USUAL_WARMUP, half))
         return cls(
             rate=own,
@@ -92,7 +95,7 @@ class WaysOn:
             rate_is_low=low,
             warmup_updates=warmup,
             longer_warmup_updates=longer,
-            to=_FREE if has_normed_stack(diagnosis) else "",
+            to=_FREE if any(is_normed(one) and can_be_moved(one) for one in stacks) else "",
             updates=max(2 * longer, min(_LONGEST, history.last_update)),
             optimizer="adam" if advice is None else advice.optimizer,
             compared=diagnosis.compared,

@@ -182,13 +182,17 @@ def _name(asked: RescueTraining) -> str:
 
 
 def counted(cases: Iterable[RescueCase], levels: Levels) -> Counted:
-    """How many of the failed trainings each remedy ended, by situation."""
+    """How many of the failed trainings each remedy ended, by situation. A placement that was
+    refused was not tried.
+    """
     found: dict[Situation, dict[Remedy, Cured]] = {}
     for case in cases:
         if not levels.failed(case.asked.family, case.losses[""]):
             continue
         remedies = found.setdefault(Situation(case.said["situation"]), {})
         for remedy in case.remedies:
+            if remedy is Remedy.PLACEMENT and not case.losses[remedy]:
+                continue
             before = remedies.get(remedy, Cured(0, 0))
             ended = levels.cured(case.asked.family, case.losses[remedy])
             remedies[remedy] = Cured(before.count + ended, before.of + 1)
