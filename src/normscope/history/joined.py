@@ -134,15 +134,20 @@ def _of_signs(
     return [*rows, *(("also", f"{episode_head(one)}; {one.attempt}") for one in others)]
 
 
+_NARROWEST = 8
+"""Columns for the names of rows, at least."""
+
+
 def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
     """The same for a terminal, what to do without a name before it."""
     if not rows:
         return []
     rest = [(name, words) for name, words in rows[1:] if name != COMMAND]
+    widest = max([_NARROWEST, *(len(name) + 1 for name, _ in rest)])
     return [
         *first_lines(rows, width),
         "",
-        *(line for name, words in rest for line in hanging(f"  {name:8}", words, width)),
+        *(line for name, words in rest for line in hanging(f"  {name:{widest}}", words, width)),
         "",
     ]
 
