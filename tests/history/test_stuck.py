@@ -65,8 +65,8 @@ def test_lower_rate_another_placement_and_longer_warm_up_stand_first_in_this_ord
     rows = verdict_rows(stuck(), record())
     assert rows[0][1] == (
         "train anew with a lower rate (3.3e-4 instead of 1e-3), under another placement "
-        "(`normscope transplant my_model.py:build --to pre-ln --out my_model_pre_ln`) or with a longer warm-up "
-        "(150 updates); the command below decides"
+        "(`normscope transplant my_model.py:build --to pre-ln --out my_model_pre_ln`) or "
+        "with a longer warm-up (150 updates); the command below decides"
     )
     assert rows[1] == (
         COMMAND,

@@ -86,6 +86,8 @@ WIRINGS: Mapping[str, Wiring] = {
 class _Attention(nn.Module):
     """Causal attention; rotary_TK is the angle of each place, None without rotations."""
 
+    angles: Tensor | None
+
     def __init__(self, width: int, heads: int, bias: bool, rotary_TK: Tensor | None) -> None:
         super().__init__()
         self.heads = heads
@@ -102,10 +104,11 @@ class _Attention(nn.Module):
         mixed_BHTK = functional.scaled_dot_product_attention(
             query_BHTK, key_BHTK, value_BHTK, is_causal=True
         )
-        return self.out(mixed_BHTK.transpose(1, 2).flatten(2))
+        out_BTD: Tensor = self.out(mixed_BHTK.transpose(1, 2).flatten(2))
+        return out_BTD
 
     def _by_heads(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.unflatten(2, (self.heads, -1)).transpose(1, 2)
+        return x_BTD.view(*x_BTD.shape[:2], self.heads, -1).transpose(1, 2)
 
     def _turned(self, x_BHTK: Tensor) -> Tensor:
         if self.angles is None:
@@ -127,7 +130,8 @@ class _Gated(nn.Module):
         self.down = nn.Linear(inner, width, bias=False)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        return self.down(functional.silu(self.gate(x_BTD)) * self.up(x_BTD))
+        out_BTD: Tensor = self.down(functional.silu(self.gate(x_BTD)) * self.up(x_BTD))
+        return out_BTD
 
 
 def _plain_feed_forward(width: int) -> nn.Module:
@@ -193,7 +197,8 @@ class RescueModel(nn.Module):
             x_BTD = x_BTD + self.positions(torch.arange(ids_BT.shape[1]))
         for block in self.blocks:
             x_BTD = block(x_BTD)
-        return self.head(self.norm(x_BTD))
+        logits_BTV: Tensor = self.head(self.norm(x_BTD))
+        return logits_BTV
 
 
 def _angles(tokens: int, head_width: int) -> Tensor:
