@@ -237,7 +237,7 @@ def test_a_training_that_stood_still_at_frequencies_is_told_with_what_decides(
     lines = said.splitlines()
     assert lines[0].startswith("train anew with a lower rate (")
     first = " ".join(lines[:5])
-    assert first.index("lower rate") < first.index("longer warm-up") < first.index("transplant")
+    assert first.index("lower rate") < first.index("transplant") < first.index("longer warm-up")
     assert "healthy" not in said
     told = json.loads(Path("all.json").read_text())["history"]
     (episode,) = told["episodes"]
