@@ -6,6 +6,7 @@ import pytest
 
 from normscope.doctor.report.brief import MOST_LINES, brief
 from normscope.doctor.result import Finding, Record, Severity
+from normscope.doctor.trace.code_places import CodePlace
 from report.diagnoses import advice, healthy
 
 
@@ -45,6 +46,19 @@ def test_a_finding_says_what_where_and_how_to_mend_it_each_in_one_line(record: R
     lines = brief(replace(record, findings=findings(1)))
     assert "error rule-0 at layers.0: seen 0, and more" in lines
     assert "fix rule-0: mend 0" in lines
+
+
+def test_a_finding_says_at_which_line_of_the_users_code_it_was_built_else_called(
+    record: Record,
+) -> None:
+    built, called = (CodePlace(file=f"{name}.py", line=7) for name in ("built", "called"))
+    (plain,) = findings(1)
+    for one, shown in (
+        (replace(plain, built_at=built, called_at=called), "built.py:7"),
+        (replace(plain, called_at=called), "called.py:7"),
+    ):
+        lines = brief(replace(record, findings=(one,)))
+        assert f"error rule-0 at layers.0 ({shown}): seen 0, and more" in lines
 
 
 def test_what_a_training_says_goes_first_and_the_model_is_not_called_healthy(

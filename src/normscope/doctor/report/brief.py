@@ -45,6 +45,9 @@ def brief(diagnosis: Record, training: Sequence[tuple[str, str]] = ()) -> list[s
 
 def _finding_lines(finding: Finding) -> list[str]:
     where = f" at {finding.where}" if finding.where else ""
+    place = finding.built_at or finding.called_at
+    if place is not None:
+        where += f" ({place})"
     return [
         f"{finding.severity} {finding.id}{where}: {finding.message}",
         f"fix {finding.id}: {finding.fix}",
