@@ -148,8 +148,11 @@ MAY_IMPORT = {
         "tasks",
     }
     | {"compare", "engines", "finetune", "theory", "train", "transplant"},
+    # What agents and editors ask is our own commands, as processes.
+    "agents": {"processes", "settings"},
     "cli": {
         "adapters",
+        "agents",
         "api",
         "catalogue",
         "choosing",

@@ -64,6 +64,7 @@ python_maximum_signature_line_length = 90
 html_theme = "furo"
 html_title = "NormScope"
 html_static_path = ["site.css"]
+html_extra_path = ["../../llms.txt"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_search_summary = False  # it would be fetched, which a browser refuses to pages from files
@@ -93,7 +94,7 @@ MENU = {
             *("docs/finetuning", "docs/gpu", "docs/one-large-run", "docs/clusters"),
             *("docs/exchange", "docs/trust"),
         ],
-        "Python": ["docs/python", REFERENCE, "docs/doctor-json"],
+        "Python": ["docs/python", REFERENCE, "docs/doctor-json", "docs/agents"],
         "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],
         "About": ["docs/decisions", "CONTRIBUTING", "tests/mutants", "SECURITY", "CHANGELOG"],
     },

@@ -162,7 +162,8 @@ def test_what_is_said_of_trainings_keeps_to_them_too(columns: int, desk: Path) -
 
 
 def test_every_verb_is_looked_at() -> None:
-    assert {line.split()[0] for line in (*LINES[1:], *TRAINED)} == set(_HOMES)
+    # What `mcp` prints is a file, or for a program.
+    assert {line.split()[0] for line in (*LINES[1:], *TRAINED)} == set(_HOMES) - {"mcp"}
 
 
 def test_an_empty_section_is_not_printed(

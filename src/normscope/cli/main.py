@@ -33,6 +33,7 @@ _HOMES = {
     "study": "study.study_app",
     "export": "trained.export",
     "transplant": "transplant.transplant",
+    "mcp": "mcp.mcp",
 }
 """The file of each verb in this folder, and its name there."""
 

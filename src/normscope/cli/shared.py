@@ -280,6 +280,7 @@ VERBS = {
     "Use what was trained": ("evaluate", "translate", "generate", "finetune"),
     "To other libraries, and to other placements": ("export", "transplant"),
     "Measure what the paper claims": ("study",),
+    "For agents and editors": ("mcp",),
 }
 """Every verb that is shown, in order; a test holds that none is missing."""
 
