@@ -153,7 +153,7 @@ def test_explain_log_answers_without_running_anything(told: tuple[Path, Session]
 
 
 def test_choose_recommends_and_predict_answers_in_json(told: tuple[Path, Session]) -> None:
-    assert "24 blocks of width 1024, muon" in answer_of(told, "choose").splitlines()[0]
+    assert "24 blocks of width 1,024, muon" in answer_of(told, "choose").splitlines()[0]
     curves = json.loads(answer_of(told, "predict"))
     assert list(curves) == ["pre-ln", "post-ln"]
     assert all(len(one["q"]) == 49 for one in curves.values())
@@ -206,6 +206,18 @@ def test_what_is_wrong_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert not (root / "o").exists()
 
 
+FEW = {
+    "target": "my_model.py:build",
+    "out": "runs/few",
+    "placements": ["own"],
+    "warmup_updates": [0],
+    "peak_lr": [1e-3],
+    "settings": ["train.duration=2", "train.validate_every=2", "train.threads=1"],
+    "train": True,
+}
+"""A comparison of one run of two updates."""
+
+
 def attacks(root: Path, marker: Path) -> list[Call]:
     """Calls that would run a file outside of the root, and what they need."""
     beside = root.parent
@@ -219,6 +231,7 @@ def attacks(root: Path, marker: Path) -> list[Call]:
     )
     (root / "by_name.py").write_text(
         f"import runpy\ndef build():\n    return runpy.run_path({str(beside / 'outside.py')!r})\n"
+        "def batches(number):\n    return None\n"
     )
     (root / "named.toml").write_text('imports = ["../outside.py"]\n')
     (root / "factory.toml").write_text(
@@ -272,6 +285,21 @@ def test_nothing_outside_of_the_root_is_run_read_or_written(tmp_path: Path) -> N
     assert marker.exists()
 
 
+def test_the_processes_of_a_comparison_are_held_too(tmp_path: Path) -> None:
+    root, marker = laid(tmp_path), tmp_path / "ran"
+    (tmp_path / "outside.py").write_text(f"open({str(marker)!r}, 'w').close()\n")
+    reached = root / "reached"
+    (root / "late.py").write_text(
+        f"{MODEL}\n\ndef build():\n    import runpy, sys\n"
+        f"    if 'train' in sys.argv:\n        open({str(reached)!r}, 'w').close()\n"
+        f"        runpy.run_path({str(tmp_path / 'outside.py')!r})\n"
+        "    return Model()\n"
+    )
+    seen = session(root, [("compare", FEW | {"target": "late.py:build"})], tmp_path / "said")
+    assert (reached.exists(), marker.exists()) == (True, False)
+    assert f"files refused: {tmp_path / 'outside.py'}" in seen.answers[0].text
+
+
 def test_a_refused_file_is_named_where_the_model_does_without_it(tmp_path: Path) -> None:
     root = laid(tmp_path)
     (tmp_path / "outside.py").write_text("")
@@ -290,16 +318,7 @@ def test_a_refused_file_is_named_where_the_model_does_without_it(tmp_path: Path)
 
 def test_a_comparison_is_trained_where_that_is_asked(tmp_path: Path) -> None:
     root = laid(tmp_path)
-    asked = {
-        "target": "my_model.py:build",
-        "out": "runs/few",
-        "placements": ["own"],
-        "warmup_updates": [0],
-        "peak_lr": [1e-3],
-        "settings": ["train.duration=2", "train.validate_every=2", "train.threads=1"],
-        "train": True,
-    }
-    seen = session(root, [("compare", asked)], tmp_path / "said")
+    seen = session(root, [("compare", FEW)], tmp_path / "said")
     assert seen.answers[0] == Answer(False, seen.answers[0].text)
     assert (root / "runs/few/report.html").is_file()
     (log,) = (root / "runs/few/runs").glob("*/metrics.jsonl")

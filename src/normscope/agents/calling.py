@@ -13,18 +13,10 @@ import anyio
 from anyio.abc import Process
 
 from ..errors import UserError
+from ..processes.guard import Told, kept_to
 from ..processes.surroundings import interpreter, with_lifeline
-from .guard import Told
 from .root import Root
 
-_GUARDED = """
-import sys
-from normscope.agents.guard import keep_to
-keep_to(*sys.argv[1:4])
-sys.argv = ["normscope", *sys.argv[4:]]
-from normscope.__main__ import main
-main()
-"""
 _SAVING_SECONDS = 20.0
 """How long a command that is asked to stop may take to save."""
 
@@ -52,9 +44,10 @@ async def answer(root: Root, words: Sequence[str], *, runs_code: bool = True) ->
 
 async def _run(root: Root, words: Sequence[str], scratch: str, told: Path) -> tuple[int, str, str]:
     """Runs the command; its exit code, standard output and standard error."""
-    command = [*interpreter(), "-c", _GUARDED, str(root.folder), scratch, str(told), *words]
+    command = [*interpreter(), "-m", "normscope", *words]
     # What compilers of torch write is run too.
-    environment = with_lifeline({**os.environ, "TMPDIR": scratch, "NO_COLOR": "1"})
+    own = {"TMPDIR": scratch, "NO_COLOR": "1", **kept_to(root.folder, Path(scratch), told)}
+    environment = with_lifeline({**os.environ, **own})
     process = await anyio.open_process(
         command, cwd=root.folder, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
     )

@@ -173,7 +173,8 @@ class Tools:
             if values:
                 words.append(f"--{option}={','.join(values)}")
         if not train:
-            words.append("--dry-run")
+            # Files that a configuration names run, as in a training; those of the root alone.
+            words += ["--dry-run", "--trust"]
         return await answer(self.root, [*words, "--", self.root.target(target)])
 
 

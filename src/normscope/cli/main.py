@@ -12,6 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, installation, is_installed_for_training, not_installed
+from ..processes.guard import keep_to_asked
 from ..processes.surroundings import hold_lifeline
 from .console import say, show_what_the_terminal_has, tell
 from .shared import WholeLines
@@ -149,6 +150,7 @@ def main() -> None:
     143 after SIGTERM.
     """
     hold_lifeline()
+    keep_to_asked()
     show_what_the_terminal_has()
     try:
         _run()

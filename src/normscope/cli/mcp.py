@@ -1,11 +1,16 @@
 """The verb `mcp`: NormScope's tools for programs that act for somebody."""
 
+import contextlib
+import os
+import signal
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
 
 from ..errors import UserError, installation
+from ..signals import HANDLED
 from .options import described_by
 
 _OF_MCP = ("mcp", "mcp_types", "anyio")
@@ -54,4 +59,16 @@ def _serve(root: Path) -> None:
         if (error.name or "").partition(".")[0] not in _OF_MCP:
             raise
         raise UserError(f"this takes {error.name}: {installation('mcp')}") from None
+    for number in HANDLED:
+        signal.signal(number, _leave)
     server(held).run("stdio")
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ends the server at once: the thread that waits for a client's words would hold it up.
+
+    Commands that are under way find that it has gone, save and end.
+    """
+    with contextlib.suppress(OSError):
+        os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
+    os._exit(128 + number)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from normscope.agents.guard import Told
+from normscope.processes.guard import Told
 
 GUARDED = """
 import sys
-from normscope.agents.guard import keep_to
+from normscope.processes.guard import keep_to
 keep_to(*sys.argv[1:4])
 sys.path.append(sys.argv[1])
 import main

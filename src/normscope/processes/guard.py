@@ -1,11 +1,12 @@
 """Code of one folder: a process runs Python files of that folder and of installed packages, and
-tells which of the folder's it has run.
+tells which of the folder's it has run. So do the processes of ours that it starts.
 
 Python tells its audit hooks of every code object before it is run, and of every library of another
 language before it is loaded. That a file is refused there holds for what files import, too. What a
 file of the folder does by itself is not held back: this is no sandbox.
 """
 
+import json
 import os
 import site
 import sys
@@ -13,7 +14,20 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+_VARIABLE = "NORMSCOPE_KEEP_TO"
+"""Set for a process that is to run code of one folder: what `keep_to` is given, as JSON."""
 _RAN, _REFUSED = "ran", "refused"
+
+
+def kept_to(folder: Path, scratch: Path, told: Path) -> dict[str, str]:
+    """The environment, beside another, of a command of ours that is to `keep_to` these."""
+    return {_VARIABLE: json.dumps([str(folder), str(scratch), str(told)])}
+
+
+def keep_to_asked() -> None:
+    """Has this process `keep_to` what the one that started it asks for, if it does."""
+    if (asked := os.environ.get(_VARIABLE)) is not None:
+        keep_to(*json.loads(asked))
 
 
 def keep_to(folder: str, scratch: str, told: str) -> None:
