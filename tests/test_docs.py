@@ -48,6 +48,7 @@ PAGES = [
             "python",
             "transplant",
             "clusters",
+            "agents",
         )
     ),
 ]

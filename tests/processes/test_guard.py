@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.processes.guard import Told
+from normscope.processes.guard import CodeRun
 
 GUARDED = """
 import sys
@@ -18,7 +18,7 @@ import main
 """
 
 
-def run(folder: Path, main: str) -> tuple[int, str, Told]:
+def run(folder: Path, main: str) -> tuple[int, str, CodeRun]:
     """Run main.py of a folder in a guarded process: its exit code, its last line, what it told."""
     root, scratch = folder / "root", folder / "scratch"
     root.mkdir(exist_ok=True)
@@ -32,7 +32,7 @@ def run(folder: Path, main: str) -> tuple[int, str, Told]:
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )
     said = (done.stderr + done.stdout).strip().splitlines()
-    return done.returncode, said[-1] if said else "", Told.read(scratch / "told")
+    return done.returncode, said[-1] if said else "", CodeRun.read(scratch / "told")
 
 
 def test_files_of_the_folder_run_and_are_named_once_in_order(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_files_of_the_folder_run_and_are_named_once_in_order(tmp_path: Path) -> 
     assert (code, said) == (0, "done")
     root = tmp_path.resolve() / "root"
     names = ("main.py", "parts/__init__.py", "parts/norm.py")
-    assert told == Told(tuple(str(root / name) for name in names), ())
+    assert told == CodeRun(tuple(str(root / name) for name in names), ())
 
 
 OUTSIDE = "open({marker!r}, 'w').close()\n"

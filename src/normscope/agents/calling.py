@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import Process
 
 from ..errors import UserError
-from ..processes.guard import Told, kept_to
+from ..processes.guard import CodeRun, kept_to
 from ..processes.surroundings import interpreter, with_lifeline
 from .root import Root
 
@@ -32,7 +32,7 @@ async def answer(root: Root, words: Sequence[str], *, runs_code: bool = True) ->
     with TemporaryDirectory(prefix="normscope-") as scratch:
         told = Path(scratch) / "told"
         code, printed, said = await _run(root, words, scratch, told)
-        files = Told.read(told)
+        files = CodeRun.read(told)
     if _has_failed(code, printed, said):
         raise UserError(_reason(code, said) + _listed(root, files.ran, " (files run: {})"))
     printed = "\n".join(line.rstrip() for line in printed.rstrip().splitlines())

@@ -1,5 +1,6 @@
 """The server: NormScope's tools over standard input and output, by the Model Context Protocol."""
 
+from collections.abc import Callable
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
@@ -52,8 +53,10 @@ def server(root: Root) -> MCPServer[Any]:
     )
     tools = Tools(root)
     runs_nothing = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for tool in (tools.explain_log, tools.predict, tools.choose):
+    asking: list[Callable[..., Any]] = [tools.explain_log, tools.predict, tools.choose]
+    running: list[Callable[..., Any]] = [tools.diagnose, tools.transplant, tools.compare]
+    for tool in asking:
         made.add_tool(tool, annotations=runs_nothing, structured_output=False)
-    for tool in (tools.diagnose, tools.transplant, tools.compare):
+    for tool in running:
         made.add_tool(tool, structured_output=False)
     return made

@@ -34,7 +34,7 @@ def keep_to(folder: str, scratch: str, told: str) -> None:
     """Has this process run no Python file that lies outside of `folder` and of what is installed.
 
     scratch: a folder whose files may run unnamed, as compilers write them. told: the file to which
-    the names go, for `Told.read`.
+    the names go, for `CodeRun.read`.
 
     Another file is not run, and whoever imports it sees an ImportError.
     """
@@ -87,14 +87,14 @@ def _lies_in(file: str, folders: tuple[str, ...]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CodeRun:
     """The files that a guarded process has run, and those that it would not, each in order."""
 
     ran: tuple[str, ...]
     refused: tuple[str, ...]
 
     @classmethod
-    def read(cls, told: Path) -> "Told":
+    def read(cls, told: Path) -> "CodeRun":
         """Reads what `keep_to` has written; nothing where there is no such file."""
         text = told.read_bytes().decode("utf-8", "surrogateescape") if told.exists() else ""
         lines = [line.partition(" ") for line in text.split("\0") if line]
