@@ -37,6 +37,7 @@ DATA = {
     "choosing/published.toml",
     "data/lexicon.toml",
     "tasks/presets.toml",
+    "agents/SKILL.md",
 }
 
 
