@@ -30,7 +30,7 @@ from doctor import (
     test_queries_keys,
     test_reported,
 )
-from normscope.doctor.lint import checks, tried
+from normscope.doctor.lint import checks, routed, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -113,7 +113,7 @@ def test_what_has_tests_exists():
 def test_every_rule_of_every_file_is_listed_once():
     files = [
         importlib.import_module(f"{folder.__name__}.{found.name}")
-        for folder in (checks, tried)
+        for folder in (checks, routed, tried)
         for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]

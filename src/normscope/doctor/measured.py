@@ -74,12 +74,12 @@ class NormUse:
 
 
 PlaceLogits = Literal[
-    "", "none", "queries", "sums", "farther", "heads", "unmatched", "one turn", "apart"
+    "", "none", "queries", "sums", "farther", "heads", "unmatched", "uneven", "one turn", "apart"
 ]
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
 with which they grow, no place but the head, by which queries are turned, the place where queries
-and keys are one, in which both are turned otherwise, one angle that all channels are turned by,
-places in any other way; "" where that is not known."""
+and keys are one, in which both are turned otherwise, steps between neighbours that are not alike,
+one angle that all channels are turned by, places in any other way; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +274,19 @@ class OutputMatrix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """A choice of some out of several, such as experts, for every token by scores."""
+
+    name: str
+    """Of the innermost module that ran."""
+    tokens: int
+    among: int
+    chosen: tuple[int, ...]
+    """Those that every token is sent to, where a difference that is one for all tokens decides;
+    none where it is the tokens that do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMeasurements:
     """What one forward and one backward pass in evaluation mode showed of the whole model."""
 
@@ -324,6 +337,8 @@ class ModelMeasurements:
     """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
     mean value.
     """
+    sendings: tuple["Sending", ...] = field(default=(), metadata=INNER)
+    """Choices of the experts that tokens are sent to, in the order in which they are made."""
     conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)

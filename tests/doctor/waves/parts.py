@@ -1,4 +1,4 @@
-"""A healthy decoder as they are built in 2026: RMSNorm, rotations, grouped queries, norms of queries
+"""A healthy decoder as they are built in 2026: RMSNorm, rotations, grouped queries, normed queries
 and keys, SwiGLU. Its parts are methods, so that a fault is one of them written otherwise.
 """
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding
-from . import checks, tried
+from . import checks, routed, tried
 from .patient import Patient
 from .rule import WORDS, Rule
 
 _FILES = [
     file
-    for folder in (checks, tried)
+    for folder in (checks, routed, tried)
     for file in vars(folder).values()
     if isinstance(file, ModuleType)
 ]

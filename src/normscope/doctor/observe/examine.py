@@ -39,6 +39,7 @@ from .parameters import (
 )
 from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
+from .sending import sendings
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
 from .uses import with_uses
@@ -136,6 +137,7 @@ def _watched(
         flat_gates=flat_gates(graph.trace),
         shut_gates=shut_gates(graph.trace),
         conditioned_gates=conditioned_gates(graph, stacks),
+        sendings=sendings(graph),
         norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,

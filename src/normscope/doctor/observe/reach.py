@@ -232,14 +232,18 @@ def places_of(
     # places.
     if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
         return {}
-    logits_HQK = logits_of(alike).float().flatten(0, -3)[..., :_MOST, :_MOST]
+    whole_HQK = logits_of(alike).float().flatten(0, -3)
+    logits_HQK = whole_HQK[..., :_MOST, :_MOST]
     if not _LEAST <= logits_HQK.shape[-1] == logits_HQK.shape[-2]:
         return {}
     found = _order(logits_HQK)
     if found == "none" and _turned(graph.trace.again(alike, operands[0])):
         found = "heads"
     if found == "apart":
-        found = _by_turns(logits_HQK, *(graph.trace.again(alike, n) for n in operands))
+        made_of = [graph.trace.again(alike, n) for n in operands]
+        found = _by_turns(logits_HQK, *made_of)
+        if found == "apart" and _is_turned_by_place(made_of[0]) and _are_uneven(whole_HQK):
+            found = "uneven"
     weighed = None if values is None else graph.trace.again(alike, values)
     # What is padded differs too, and is no longer as long.
     by_place = (
@@ -322,6 +326,23 @@ def _by_turns(logits_HQK: Tensor, queries: Tensor, keys: Tensor) -> PlaceLogits:
     angles = int((sizes > _LOST * sizes[0]).sum())
     is_one = queries.shape[-1] >= _PAIRS and len(places_TE) >= _LEAST and angles == 2
     return "one turn" if is_one else "apart"
+
+
+def _are_uneven(logits_HQK: Tensor) -> bool:
+    """Whether to the key before its own a query is another step at one place than at others, in
+    attention that hides later keys: of pictures, places have two numbers.
+    """
+    own_HQ = logits_HQK.diagonal(dim1=-2, dim2=-1)
+    steps_HQ = logits_HQK.diagonal(offset=-1, dim1=-2, dim2=-1)
+    later_HQ = logits_HQK.diagonal(offset=1, dim1=-2, dim2=-1)
+    if bool((later_HQ > _HIDDEN).any()) or bool((steps_HQ <= _HIDDEN).any()):
+        return False
+    shown = logits_HQK[:, :_MOST, :_MOST]
+    spread = float(shown[shown > _HIDDEN].std())
+    own, step = own_HQ[:, :1], steps_HQ[:, :1]
+    # A bias for long texts may grow with the place; what turns keeps a token's logit with itself.
+    is_turned = float((own_HQ - own).abs().max()) <= _UNEVEN * spread
+    return is_turned and float((steps_HQ - step).abs().max()) > _UNEVEN * spread
 
 
 def _is_turned_by_place(x: Tensor) -> bool:
