@@ -287,6 +287,18 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutUnits:
+    """A feed-forward whose hidden units carry little."""
+
+    name: str
+    """Of the sub-layer."""
+    shared_by: int
+    """Units that a softmax over them shares 1 among; 0 where none does."""
+    cut: float
+    """Share of their values that a bound cuts off; 0 where that is not most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMeasurements:
     """What one forward and one backward pass in evaluation mode showed of the whole model."""
 
@@ -337,8 +349,10 @@ class ModelMeasurements:
     """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
     mean value.
     """
-    sendings: tuple["Sending", ...] = field(default=(), metadata=INNER)
+    sendings: tuple[Sending, ...] = field(default=(), metadata=INNER)
     """Choices of the experts that tokens are sent to, in the order in which they are made."""
+    cut_units: tuple[CutUnits, ...] = field(default=(), metadata=INNER)
+    """Feed-forwards whose hidden units carry little."""
     conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)

@@ -125,11 +125,12 @@ class Ahead(Decoder):
     def __init__(self) -> None:
         super().__init__()
         self.joins = nn.Linear(2 * WIDTH, WIDTH, bias=False)
-        self.joined_norm = nn.RMSNorm(2 * WIDTH)
+        self.joined_norm, self.ahead_norm = nn.RMSNorm(2 * WIDTH), nn.RMSNorm(WIDTH)
 
     def joined(self, hidden: Tensor, ids: Tensor) -> Tensor:
         following = self.embedding(ids.roll(-1, 1))
-        return hidden + self.joins(self.joined_norm(torch.cat([hidden, following], -1)))
+        joined = self.joins(self.joined_norm(torch.cat([hidden, following], -1)))
+        return self.ahead_norm(hidden + joined)
 
     def forward(self, ids: Tensor) -> dict[str, Tensor]:
         hidden = self.hidden(ids)

@@ -101,6 +101,8 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     # What only scales or shifts a norm is no memory that is attended to.
     if any(n in projected for value in meetings for n in value.inputs):
         kind = "cross_attention"
+    elif attends and _weighs_tokens(graph, region, reads):
+        kind = "attention"
     elif _mixes(graph, reads, output, attends):
         weighs = any(graph.values[n].op in SOFTMAX or FUSED in graph.values[n].op for n in region)
         kind = "attention" if attends and weighs else "mixer" if attends else "convolution"
@@ -183,6 +185,18 @@ def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
         mixes = None
     convolves = any(graph.values[n].op == "convolution" for n in graph.between(reads[0], output))
     return attends or convolves if mixes is None else mixes
+
+
+def _weighs_tokens(graph: Graph, region: list[int], reads: list[int]) -> bool:
+    """Whether a softmax has a weight for every pair of tokens. One token changes no other where
+    keys and values are those of an earlier block, or where a window shows each token itself alone.
+    """
+    read = graph.values[reads[0]]
+    tokens = read.shape[-2] if len(reads) == 1 and len(read.shape) > 2 else 0
+    pairs = (tokens, tokens)
+    return tokens > 2 and any(
+        graph.values[n].op in SOFTMAX and tuple(graph.values[n].shape[-2:]) == pairs for n in region
+    )
 
 
 def inner_norms(

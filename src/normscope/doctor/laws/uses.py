@@ -73,7 +73,7 @@ class _Asked:
     def unread(self) -> Iterator[str]:
         """Inputs that change nothing in another order, nor with other numbers."""
         for name, x in self._given.items():
-            if x.ndim < 2 or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
+            if not x.ndim or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
                 continue
             other = x.flip(-1) if x.dtype == torch.long else x.flip(-1) + 0.5 * x.std()
             if not torch.equal(other, x) and self._changes_nothing({name: other}):

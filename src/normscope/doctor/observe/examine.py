@@ -42,6 +42,7 @@ from .reach import positions_along, with_reach
 from .sending import sendings
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
+from .units import cut_units
 from .uses import with_uses
 
 _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
@@ -138,6 +139,7 @@ def _watched(
         shut_gates=shut_gates(graph.trace),
         conditioned_gates=conditioned_gates(graph, stacks),
         sendings=sendings(graph),
+        cut_units=cut_units(graph, streams, stacks),
         norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,

@@ -23,6 +23,7 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
     ordered = [site for site in attending(stack) if site[1].sees_later is not None]
     if ordered:
         yield from _blind_to_itself(ordered)
+        yield from _itself_alone(ordered)
         yield from _at_later(patient, stack, ordered)
 
 
@@ -40,6 +41,26 @@ def _blind_to_itself(ordered: Sequence[AttentionSite]) -> Iterator[Fault]:
                 "causal mask hides the diagonal too, and the first token sees nothing"
             ),
             fix="hide where key > query, triu(1) of a mask and not triu(0)",
+        )
+
+
+def _itself_alone(ordered: Sequence[AttentionSite]) -> Iterator[Fault]:
+    """Yields attention whose tokens look at themselves and at no other."""
+    alone = [
+        one
+        for one in ordered
+        if one[1].sees_itself and one[1].sees_earlier == 0 and one[1].sees_later == 0
+    ]
+    if alone:
+        yield Fault(
+            severity=Severity.WARNING,
+            where=[site for site, _ in alone],
+            message=(
+                f"{counted(alone, ordered)} tokens look at themselves alone: the softmax is 1 "
+                "whatever queries and keys are, which get no gradient"
+            ),
+            fix="let tokens look at earlier ones: a window counts the token itself, so that one of "
+            "1 shows nothing else",
         )
 
 
@@ -294,6 +315,7 @@ _PLACES: dict[str, tuple[str, str]] = {
     ),
 }
 """By what logits depend on: what is said, and what to do."""
+_OF_TURNS = ("unmatched", "uneven", "one turn")
 
 
 @stack_rule("misplaced-positions")
@@ -305,8 +327,8 @@ def misplaced_positions(patient: Patient, stack: Stack) -> Iterator[Fault]:
     kinds = [seen.place_logits for _, seen in sites]
     for kind, (told, fix) in _PLACES.items():
         found = [site for site, one in zip(sites, kinds, strict=True) if one == kind]
-        # Trained biases may have any order in a block.
-        if found and len(found) == len(sites):
+        # Trained biases may have any order in a block; a turn is computed, and not trained.
+        if found and (len(found) == len(sites) or kind in _OF_TURNS):
             yield Fault(
                 where=[site for site, _ in found], message=f"a logit of q·k {told}", fix=fix
             )

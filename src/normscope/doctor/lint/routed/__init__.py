@@ -1,4 +1,6 @@
-"""The rules of what only some tokens go through: experts, and who sends tokens to them."""
+"""The rules of what only a part of the model goes through: experts, who sends tokens to them, and
+hidden units that are cut off.
+"""
 
 # ruff: noqa: F401
-from . import experts
+from . import experts, units
