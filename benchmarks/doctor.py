@@ -54,19 +54,28 @@ def plain(model: Any, tokens: Any) -> None:
     model(input_ids=tokens, labels=tokens).loss.backward()
 
 
-def diagnosis(model: Any, tokens: Any) -> None:
+def diagnosis(model: Any, tokens: Any, *, laws: bool = True) -> None:
     """Everything that `normscope doctor` finds out."""
     import normscope
 
     found = normscope.diagnose(
-        model, {"input_ids": tokens, "labels": tokens}, optimizer="adamw", wanted_rate=6e-4
+        model,
+        {"input_ids": tokens, "labels": tokens},
+        optimizer="adamw",
+        wanted_rate=6e-4,
+        laws=laws,
     )
     assert found.stacks[0].blocks == model.config.num_hidden_layers
     assert found.advice is not None
     assert found.advice.wanted_place == "in range"
 
 
-SIDES = {"plain": plain, "diagnosis": diagnosis}
+def without_laws(model: Any, tokens: Any) -> None:
+    """The same with `--no-laws`: no copy of the model is tried."""
+    diagnosis(model, tokens, laws=False)
+
+
+SIDES = {"plain": plain, "diagnosis": diagnosis, "without-laws": without_laws}
 
 
 def measure(side: str, made: str, threads: int) -> None:

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from conftest import SHARED
 from labelled_toy import written
 from normscope.cli.main import command_line, main
 from normscope.data.toy import toy_pairs
-from normscope_studies.engine import planning
+from normscope_studies.engine import study as study_frame
 from normscope_studies.engine.discovery import studies
+from normscope_studies.engine.planning import plan_lines
 
 TABLE = tomllib.loads(Path(__file__).with_name("mission.toml").read_text(encoding="utf-8"))
 ROWS: list[dict[str, Any]] = TABLE["rows"]
@@ -77,8 +79,9 @@ def test_what_it_would_train_is_planned(
     if "corpora/" in command:
         pytest.skip("of a corpus that another command makes, and runs with --whole")
     require(command)
-    # A default is bound where a function is defined: a core is not timed for every command.
-    monkeypatch.setattr(planning.plan_lines, "__kwdefaults__", {"speed_of": lambda config: 1e9})
+    # A core is not timed for every command.
+    untimed = partial(plan_lines, speed_of=lambda config: 1e9)
+    monkeypatch.setattr(study_frame, "plan_lines", untimed)
     before = sorted(desk.rglob("*"))
     assert carried_out(f"{command} --dry-run", monkeypatch) == 0
     assert capsys.readouterr().out.strip()
@@ -112,7 +115,7 @@ def test_a_study_that_the_tables_name_is_one_that_claims_are_judged_by() -> None
     named = {understood(one)[0] for one in [*LARGE, *SMALL] if " study " in one}
     for text in ("paper.toml", "memo.toml"):
         listed = tomllib.loads(
-            (Path(planning.__file__).parents[1] / text).read_text(encoding="utf-8")
+            (Path(study_frame.__file__).parents[1] / text).read_text(encoding="utf-8")
         )
         for study in listed["studies"].values():
             assert understood(study["command"])[0] in named, study["command"]

@@ -77,6 +77,7 @@ MENU = {
         "Start": [
             "docs/doctor",
             "docs/predicting",
+            "docs/theory",
             "docs/choosing",
             "docs/comparing",
             "docs/studies",

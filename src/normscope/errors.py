@@ -6,6 +6,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -108,6 +109,12 @@ def error_line(error: BaseException) -> str:
     return f"{in_one_line(error)}{place_in_user_code(error)}{mend}"
 
 
+@cache
+def is_users_code(file: str) -> bool:
+    """Whether a file of code is of no installed package, no standard library, and not ours."""
+    return not file.startswith((*_NOT_THEIRS, "<")) and _OURS not in Path(file).parents
+
+
 def place_in_user_code(error: BaseException) -> str:
     """ " (file, line number)" of the innermost place in the user's code; "" where no such code was
     running.
@@ -115,8 +122,7 @@ def place_in_user_code(error: BaseException) -> str:
     theirs = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_NOT_THEIRS, "<"))
-        and _OURS not in Path(frame.filename).parents
+        if is_users_code(frame.filename)
     ]
     return f" ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else ""
 

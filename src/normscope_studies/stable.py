@@ -33,6 +33,7 @@ from .engine.judging import Answer, bigram_nats, holm
 from .engine.ladders import machines, sources
 from .engine.page import Claim, Findings, StudyFigure, StudyTable, table
 from .engine.pieces import Pieces
+from .engine.planning import PlanEnds, PlannedRuns, StudyPlan
 from .engine.study import Study, scales
 
 _SAID = (
@@ -103,7 +104,7 @@ def run(config: StableConfig, pieces: Pieces) -> Findings:
     found: dict[int, Sequence[PlacementEnding]] = {}
     cells: list[Cell] = []
     for blocks in config.depths:
-        found[blocks], more = trained(config.at(blocks), pieces, pieces.folder / f"blocks-{blocks}")
+        found[blocks], more = _trained_at(config, blocks, pieces)
         cells += more
     corpus = open_corpus(config.at(config.depths[0]).training(config.updates, 0.0).data)
     unigram = TRANSLATION.chance_nats(corpus)
@@ -122,6 +123,31 @@ def run(config: StableConfig, pieces: Pieces) -> Findings:
             "runs": made_by,
         },
     )
+
+
+def _trained_at(
+    config: StableConfig, blocks: int, pieces: Pieces
+) -> tuple[list[PlacementEnding], list[Cell]]:
+    """As `trained`, of one depth."""
+    return trained(config.at(blocks), pieces, pieces.folder / f"blocks-{blocks}")
+
+
+def planned(config: StableConfig, pieces: Pieces) -> StudyPlan:
+    """Returns the trainings of every depth that the folder lacks.
+
+    Raises UserError for text that is not there.
+    """
+    checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
+    stages: list[PlannedRuns] = []
+    ends = ""
+    for blocks in config.depths:
+        of_depth: list[PlannedRuns] = []
+        try:
+            _trained_at(config, blocks, replace(pieces, plan=of_depth))
+        except PlanEnds as end:
+            ends = end.words
+        stages += [replace(one, stage=f"{_depth(blocks)}, {one.stage}") for one in of_depth]
+    return StudyPlan(stages=stages, ends=ends)
 
 
 def claims(config: StableConfig, found: _Found, unigram_nats: float) -> list[Claim]:
@@ -280,6 +306,7 @@ STUDY = Study(
         more={"gpu": {"width": 256, "ffn_width": 512, "device": "cuda"}},
     ),
     run=run,
+    planned=planned,
 )  # fmt: skip
 """Cost: smoke takes a minute; cpu 50 runs of four to six minutes of one core and 18 of ten to
 fifteen, seven core-hours in all; paper as many runs of an hour of an accelerator; gpu, with

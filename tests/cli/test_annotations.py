@@ -105,7 +105,7 @@ def test_the_action_fails_annotates_and_keeps_the_page_where_a_model_is_wired_wr
     wrong = diagnosed(models, "without_the_last_norm")
     assert wrong.returncode == 1, wrong.stderr
     (line,) = re.findall(r"^::(?:warning|error) .*$", wrong.stdout, re.M)
-    assert line.startswith("::warning file=models.py,line=16,title=missing-final-norm")
+    assert line.startswith("::warning file=models.py,line=8,title=missing-final-norm")
     summary = (models / "summary.md").read_text()
     assert "missing-final-norm" in summary
     assert "::warning" not in summary

@@ -23,7 +23,11 @@ from normscope.choosing.rates import (
 from normscope.choosing.recommending import recommended
 from normscope.doctor import find_stacks
 from normscope.doctor.advise import advise, facts_of
-from normscope.doctor.lint.checks import optimizer
+from normscope.doctor.lint.failed_trainings import (
+    FAILED_TRAININGS,
+    FailedTraining,
+    failed_like,
+)
 from normscope.doctor.result import FAR
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import learning_rate
@@ -257,11 +261,35 @@ def test_a_rate_at_which_trainings_of_ours_learned_nothing(rate, warmup_updates,
     assert all(one.id == "rate-out-of-range" for one in told)
 
 
-def test_the_trainings_that_learned_nothing_are_those_of_the_results():
-    results = Path(__file__).parents[2] / "results/rates_at_size/results.json"
-    stored = json.loads(results.read_text(encoding="utf-8"))
-    model = stored["models"]["opt-post-ln-8x512"]
-    losses = {float(rate): loss for rate, loss in model["nats"].items()}
-    assert (min(losses), max(losses)) == (optimizer.FAILED_FROM, optimizer.FAILED_TO)
-    # Who knows how frequent each token is has this loss.
-    assert all(loss > stored["baselines"]["unigram_nats"] for loss in losses.values())
+def of_the_results(training: FailedTraining) -> tuple[dict[float, float], float]:
+    """Losses by rate, and that of who knows how frequent each token is."""
+    file = Path(__file__).parents[2] / training.source / "results.json"
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    size = f"{training.sublayers // 2}x{training.width}"
+    if "models" in stored:
+        nats = stored["models"][f"opt-post-ln-{size}"]["nats"]
+        return {float(rate): loss for rate, loss in nats.items()}, stored["baselines"][
+            "unigram_nats"
+        ]
+    ladder = next(one for one in stored["ladders"] if f"post-ln_{size}_256" in one["case"])
+    return {one["rate"]: one["nats"] for one in ladder["trainings"]}, ladder["unigram_nats"]
+
+
+@pytest.mark.parametrize(
+    "training", FAILED_TRAININGS, ids=lambda one: f"{one.sublayers}x{one.width}"
+)
+def test_the_trainings_that_learned_nothing_are_those_of_the_results(training):
+    losses, unigram_nats = of_the_results(training)
+    assert max(losses) == training.highest_rate
+    assert training.lowest_rate in losses
+    above = [loss for rate, loss in losses.items() if rate >= training.lowest_rate]
+    # Between 2.6 and 2.2 is what those that learn end at.
+    assert len(above) > 1
+    assert all(loss > unigram_nats - 0.01 for loss in above)
+
+
+def test_a_narrow_and_deep_post_ln_fails_at_rates_that_a_shallow_one_learns_at():
+    asked = {"width": 64, "rate": 1e-3}
+    assert failed_like(sublayers=32, **asked).source == "results/rate_transfer"
+    assert failed_like(sublayers=8, **asked) is None
+    assert failed_like(sublayers=16, width=512, rate=1e-3).source == "results/rates_at_size"

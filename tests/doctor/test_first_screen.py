@@ -15,9 +15,11 @@ from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditional
 from doctor.bugs import both
 from doctor.wired import WIDTH, F, post, pre, tokens
 from normscope.doctor.diagnose import diagnose
-from normscope.doctor.lint.linter import reasons
+from normscope.doctor.lint.linter import RULES, in_order_of_cost, reasons
 from normscope.doctor.lint.patient import listed
 from normscope.doctor.report.text import terminal_page
+from normscope.doctor.report.words import first_step, verdict_words
+from normscope.doctor.result import Finding, Severity
 
 IDS = torch.arange(32).view(2, 16) + 4
 
@@ -88,11 +90,20 @@ def test_the_first_screen_says_what_to_do(name: str) -> None:
     assert max(map(len, lines)) <= 80
     assert not any("…" in line for line in lines)
     flowing = " ".join(" ".join(lines).split())
-    assert all(flowing.count(" ".join(one.fix.split())) == 1 for one in found.findings[:1])
-    first = next(at for at, line in enumerate(lines, 1) if line.startswith("details "))
-    assert first <= 24
-    word = lines[0].partition(" ")[0]
     wrong = any(one.severity != "info" for one in found.findings)
+    # First and last: what stood first has scrolled away.
+    times = 2 if wrong else 1
+    assert all(flowing.count(" ".join(one.fix.split())) == times for one in found.findings[:1])
+    rates = next(at for at, line in enumerate(lines, 1) if line.startswith("learning rate with"))
+    first = next(at for at, line in enumerate(lines, 1) if line.startswith("details "))
+    if wrong:
+        found_at = lines.index(next(line for line in lines if line.startswith(("warn", "error"))))
+        assert found_at < rates < first
+        last = " ".join(" ".join(lines[len(lines) - lines[::-1].index("") :]).split())
+        assert last == f"{verdict_words(found)} {first_step(found)}"
+    else:
+        assert rates < first <= 24
+    word = lines[0].partition(" ")[0]
     assert word in (("mend", "check") if wrong else ("nothing", "lower", "warm", "try", "compare"))
     if name == "healthy":
         assert lines[0] == "nothing to do"
@@ -106,7 +117,40 @@ def test_the_first_screen_says_what_to_do(name: str) -> None:
         )
         assert "or lower the rate" not in first_lines
     if name == "a head of std 1":
-        assert lines[0].startswith("check loss-far-from-chance: draw the output matrix")
+        said = "check loss-far-from-chance: `shared.weight` has deviation 0.996; give it 0.125,"
+        assert flowing.startswith(said)
+
+
+def test_what_ends_a_training_is_told_before_what_costs_less() -> None:
+    worst_first = (
+        ("nonfinite-update", Severity.ERROR),
+        ("stuck-weights", Severity.ERROR),
+        ("rate-out-of-range", Severity.WARNING),
+        ("lost-residual", Severity.ERROR),
+        ("initialisation-unlike-placement", Severity.ERROR),
+        ("rounded-updates", Severity.WARNING),
+        ("misplaced-step", Severity.WARNING),
+        ("loss-far-from-chance", Severity.WARNING),
+        ("untied-head", Severity.WARNING),
+        ("nonfinite-weights", Severity.INFO),
+    )
+    findings = [
+        Finding(id=id, severity=severity, where="", message="", fix="")
+        for id, severity in worst_first
+    ]
+    places = [rule.id for rule in RULES]
+    asked_in_turn = sorted(findings, key=lambda one: places.index(one.id))
+    assert asked_in_turn != findings
+    assert in_order_of_cost(asked_in_turn) == tuple(findings)
+
+
+def test_a_first_line_names_what_it_is_about() -> None:
+    torch.manual_seed(0)
+    found = diagnose(both(onto_the_normed, final=1)(), tokens(both(pre, final=1)()), laws=False)
+    leading = found.findings[0]
+    assert leading.where
+    assert leading.where not in leading.fix
+    assert first_step(found).startswith(f"check {leading.id} of {leading.where} at ")
 
 
 def test_places_that_are_too_many_are_told_by_a_span_of_their_number() -> None:

@@ -59,12 +59,24 @@ def test_targets_that_a_loss_beside_the_logits_reads_are_read():
     assert told("input-unread", WithLoss(), (IDS, IDS.roll(-1, 1)), **given) == []
 
 
+class Everywhere(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
 class Around(Decoder):
     """change: of what the decoder's blocks make, (B, T, V)."""
 
-    def __init__(self, change: object) -> None:
+    def __init__(self, change: object, *, hides: bool = True) -> None:
         super().__init__()
         self.change = change
+        if not hides:
+            for block in self.blocks:
+                block.attention = Everywhere()
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.change(super().forward(ids))
@@ -83,8 +95,12 @@ def test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes():
     assert error.severity == "error"
     assert "the loss's targets are the inputs one place later" in error.message
     assert told("reads-ahead", Decoder(), loss=next_token) == []
-    # Without a loss of next tokens an output may know what comes.
-    assert told("reads-ahead", Around(over_the_sequence)) == []
+    # Whatever the loss: a model whose attention hides later tokens is not to know them.
+    (warning,) = told("reads-ahead", Around(over_the_sequence))
+    assert warning.severity == "warning"
+    assert "though every attention hides later tokens" in warning.message
+    assert told("reads-ahead", Decoder()) == []
+    assert told("reads-ahead", Around(over_the_sequence, hides=False)) == []
 
 
 def test_a_mean_over_the_batch_lets_sequences_know_each_other():
@@ -137,3 +153,40 @@ def test_tokens_that_happen_to_have_paddings_index_are_no_padding():
     ids = IDS.clone()
     ids[0, 3] = 0
     assert told("padding-read", Classifier(masked=False, counted=False), (ids,)) == []
+
+
+class Placed(nn.Module):
+    """An encoder whose positions are looked up at `places`, of all or of pooled tokens."""
+
+    def __init__(self, places: Tensor, *, pooled: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(9, WIDTH)
+        layers = {"batch_first": True, "norm_first": True, "dropout": 0.0}
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(WIDTH, 2, 32, **layers) for _ in range(2)
+        )
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 5)
+        self.places, self.pooled = places, pooled
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embedding(ids) + self.positions(self.places)
+        for layer in self.layers:
+            x = layer(x)
+        x = self.norm(x)
+        return self.head(x.mean(1) if self.pooled else x)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_positions_that_are_the_same_for_every_token_are_told(pooled):
+    length = IDS.shape[1]
+    alike, apart = torch.zeros(length, dtype=torch.long), torch.arange(length)
+    (warning,) = told("order-unread", Placed(alike, pooled=pooled))
+    assert warning.severity == "warning"
+    assert told("order-unread", Placed(apart, pooled=pooled)) == []
+
+
+def test_a_model_without_positions_may_read_a_set():
+    layers = nn.TransformerEncoderLayer(WIDTH, 2, 32, 0.0, batch_first=True)
+    model = nn.Sequential(nn.Embedding(VOCABULARY, WIDTH), layers, nn.Linear(WIDTH, 5))
+    assert told("order-unread", model) == []

@@ -21,16 +21,19 @@ from doctor import (
     test_laws_movement,
     test_laws_reach,
     test_laws_starts,
+    test_laws_targets,
     test_laws_uses,
     test_lint_numbers,
     test_lint_signal,
     test_lint_structure,
     test_nonfinite,
     test_not_misread,
+    test_peers,
     test_queries_keys,
     test_reported,
+    test_told,
 )
-from normscope.doctor.lint import checks, routed, tried
+from normscope.doctor.lint import checks, peers, routed, told, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -86,9 +89,21 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "condition-gate-open": test_laws_starts.test_gates_from_a_condition_that_start_open,
     "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,
     "reads-ahead": test_laws_uses.test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes,
+    "order-unread": test_laws_uses.test_positions_that_are_the_same_for_every_token_are_told,
     "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
     "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
     "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,
+    "start-unlike-others": test_peers.test_one_block_that_starts_otherwise_is_told,
+    "module-unlike-others": test_peers.test_one_block_with_a_number_a_class_or_a_mode_of_its_own,
+    "unnormed-unlike-others": test_peers.test_norms_lost_in_several_blocks_are_told,
+    "optimizer-numbers": test_told.test_numbers_of_the_optimiser_that_cannot_be_meant,
+    "swamped-gradient": test_told.test_an_epsilon_beside_which_the_gradient_is_nothing,
+    "group-rates-apart": test_told.test_a_group_outside_of_blocks_at_another_rate,
+    "schedule-fails": test_told.test_a_schedule_that_ends_a_training,
+    "warmup-unlike-told": (test_told.test_a_warm_up_of_the_log_that_is_not_the_one_that_was_told),
+    "targets-alike": test_laws_targets.test_labels_of_one_class_are_told,
+    "padding-in-loss": test_laws_targets.test_padding_that_the_loss_counts_is_told,
+    "few-targets": test_laws_targets.test_a_loss_of_one_token_in_a_hundred_is_a_note,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it
@@ -113,7 +128,7 @@ def test_what_has_tests_exists():
 def test_every_rule_of_every_file_is_listed_once():
     files = [
         importlib.import_module(f"{folder.__name__}.{found.name}")
-        for folder in (checks, routed, tried)
+        for folder in (checks, peers, routed, told, tried)
         for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]

@@ -16,6 +16,7 @@ from normscope.doctor.result import (
     RateRange,
     Severity,
 )
+from normscope.doctor.trace.code_places import CodePlace
 
 _SHARES = {"attention": 0.31, "cross_attention": 0.22, "feed_forward": 0.44}
 _MODULES = {"attention": "attention", "cross_attention": "crossattention", "feed_forward": "mlp"}
@@ -208,6 +209,11 @@ DILUTED = Finding(
     ),
     fix="scale the branches of late blocks, or norm their output as peri-ln does",
 )
+PLACED = replace(
+    DILUTED,
+    built_at=CodePlace(file="models/own.py", line=41),
+    called_at=CodePlace(file="models/own.py", line=57),
+)
 BETAS = Finding(
     id="large-second-moment-decay",
     severity=Severity.INFO,
@@ -262,7 +268,7 @@ def encoder_decoder() -> Diagnosis:
         encoder,
         decoder,
         parameters=60_506_624,
-        findings=(DILUTED, DILUTED, BETAS),
+        findings=(DILUTED, PLACED, BETAS),
         advice=advice(wanted=6e-3),
         silenced=("untied-embedding",),
     )

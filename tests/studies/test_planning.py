@@ -1,19 +1,24 @@
 """What a study would train is counted before anything is trained."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import in_process
+from normscope.data import opening
 from normscope.errors import UserError
 from normscope.tasks.registry import task_of
+from normscope.tasks.translation import TranslationRunConfig
 from normscope_studies.engine import ladders
 from normscope_studies.engine.discovery import studies
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.planning import (
+    Corpora,
     PlannedRuns,
     StudyPlan,
     core_flops,
@@ -48,9 +53,44 @@ def test_updates_tokens_and_operations_are_those_of_the_trainings(tmp_path: Path
 
 
 def test_accumulated_batches_count_each(tmp_path: Path) -> None:
-    one = tokens_per_update(SMOKE.training())
-    three = tokens_per_update(replace(SMOKE, accumulation=3).training())
+    config = SMOKE.training()
+    corpus = task_of(config).open(config)
+    one = tokens_per_update(config, corpus)
+    three = tokens_per_update(replace(SMOKE, accumulation=3).training(), corpus)
     assert 2 * one < three < 4 * one
+
+
+@pytest.mark.parametrize("name", ["deep", "amplification-trainings", "converged"])
+def test_a_plan_opens_no_corpus_for_each_of_its_models(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A study may open its corpus itself once more, before it plans what is trained on it."""
+    opened = []
+    for corpus in ("toy_corpus", "toy_documents"):
+        whole = getattr(opening, corpus)
+        monkeypatch.setattr(opening, corpus, counted(whole, opened))
+    study = studies()[name].load()
+    (first, *_) = study.plan(study.scales["smoke"], tmp_path / "out").stages
+    assert first.runs > 1
+    assert 1 <= len(opened) <= 2
+
+
+def counted(function: Callable[..., Any], calls: list[tuple[object, ...]]) -> Callable[..., Any]:
+    def called(*given: object) -> Any:
+        calls.append(given)
+        return function(*given)
+
+    return called
+
+
+def test_trainings_on_other_data_open_it_too() -> None:
+    corpora, config = Corpora(), TranslationRunConfig()
+    config = replace(config, data=replace(config.data, toy_pairs=100))
+    other = replace(config, data=replace(config.data, toy_pairs=50))
+    whole = corpora.of(config)
+    assert corpora.of(replace(config, seed=config.seed + 1)) is whole
+    assert len(corpora.of(other).splits["train"]) == 50
+    assert len(whole.splits["train"]) != 50
 
 
 def test_what_is_trained_is_not_counted_again(
@@ -135,3 +175,61 @@ def test_the_speed_of_a_core_is_what_a_product_takes_at_most() -> None:
     config = replace(SCALES["cpu"], corpus="toy", blocks=2).training()
     found = core_flops(config)
     assert 1e8 < found < 1e13
+
+
+def test_the_speed_of_a_core_takes_one_block_however_deep_the_model_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand wide ones with their optimiser would not fit into the memory of a machine."""
+    config = replace(SCALES["cpu"], corpus="toy", blocks=1000).training()
+    task = type(task_of(config))
+    build, built = task.build, []
+
+    def seen(self: Any, config: Any, codec: Any) -> Any:
+        built.append(config.model.blocks)
+        return build(self, config, codec)
+
+    monkeypatch.setattr(task, "build", seen)
+    assert core_flops(config) > 1e8
+    assert built == [1]
+
+
+LADDERS = {
+    # placements x warm-ups x rates, then one seed that judges, at one rate of each
+    "deep": [(6, 24), (6, 24)],
+    # two depths: 2 pairs x 1 rate of 10 updates, then the best of 2 placements for 20
+    "stable": [(2, 20), (2, 40), (2, 20), (2, 40)],
+    # 3 pairs x 2 rates of 10 updates, then the best of 2 placements with 2 seeds for 20
+    "converged": [(6, 60), (4, 80)],
+}
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_what_follows_a_ladder_is_counted_too(name: str, tmp_path: Path) -> None:
+    study = studies()[name].load()
+    plan = study.plan(study.scales["smoke"], tmp_path)
+    assert [(one.runs, one.updates) for one in plan.stages] == LADDERS[name]
+    assert all(one.flops > 0 for one in plan.stages)
+    assert "trainings" not in plan.ends
+
+
+def test_the_trainings_at_multiples_of_a_ladders_best_rate_are_counted(tmp_path: Path) -> None:
+    config = replace(FIGURE_6["smoke"], adam_ladder=(1e-3, 2e-3, 4e-3), peak_lr=1.0, small_lr=0.1)
+    ladder, arms = SIXTH.plan(config, tmp_path / "figure-6").stages
+    assert (ladder.stage, ladder.runs) == ("the ladder", 3)
+    assert (arms.stage, arms.runs) == ("the trainings", 5)
+    assert arms.updates > ladder.updates
+
+
+def test_what_a_finished_ladder_chose_is_what_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs at its best rate are seen to be finished, whichever rate that is."""
+    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    study = studies()["converged"].load()
+    config = replace(study.scales["smoke"], seeds=1)
+    run_study(study, config, Pieces(tmp_path), command="test")
+    again = study.plan(config, tmp_path)
+    assert [(one.runs, one.over) for one in again.stages] == [(6, 6), (2, 2)]
+    more = study.plan(replace(config, seeds=2), tmp_path)
+    assert [(one.runs, one.over) for one in more.stages] == [(6, 6), (4, 2)]

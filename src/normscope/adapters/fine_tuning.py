@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from ..errors import UserError, installation
 from .hugging_face import from_folder, load_transformers
 
+# AdamW's settings as BERT is fine-tuned (google-research/bert, optimization.py).
 BETAS = (0.9, 0.999)
 EPSILON = 1e-6
 WEIGHT_DECAY = 0.01
+"""Of matrices and embeddings: norms and biases do not decay, there and in Trainer."""
 CLIP_NORM = 1.0
-"""AdamW's as BERT is fine-tuned (google-research/bert, optimization.py). Norms and biases do not
-decay, there and in Trainer.
-"""
+"""The largest norm of all gradients together."""
 _LOGGED = 50
 """Means of the training loss that are kept of a run, at most about as many."""
 

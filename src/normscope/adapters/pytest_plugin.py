@@ -55,12 +55,15 @@ def norm_doctor(request: pytest.FixtureRequest) -> Callable[..., Diagnosis]:
 
 
 def _report(findings: Sequence[Finding], target: str) -> str:
+    from ..doctor.report.words import placed
+
     lines = [
         f"normscope's doctor finds {len(findings)} thing{'s' if len(findings) > 1 else ''} wrong "
         f"with {target}"
     ]
     for finding in findings:
-        where = f" at {finding.where}" if finding.where else ""
+        place = placed(finding)
+        where = f" at {place}" if place else ""
         lines += [
             f"{finding.severity}: {finding.id}{where}: {finding.message}",
             f"    {finding.fix}",

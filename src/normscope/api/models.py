@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..doctor.diagnose import Diagnosis, diagnose as diagnosed
 from ..doctor.lint.patient import Loading
@@ -39,6 +40,7 @@ def diagnose(
     loading: Loading | None = None,
     wanted_placement: str | None = None,
     clip_norm: float | None = None,
+    scheduler: LRScheduler | None = None,
     silenced: str | Collection[str] = (),
     target: str = "",
     advise: bool = True,
@@ -52,24 +54,22 @@ def diagnose(
     batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
     tensor), or a function that runs it and returns its output. Without it, random inputs of
     `sequences` sequences of `tokens` tokens are drawn from `seed`, as `normscope doctor` draws
-    them: for models of transformers, x-transformers, torch and timm, and others that take ids
-    alone. loss: maps the output to the mean loss per token in nats; without it the output's own
-    `loss`, or a loss on random targets. One with two arguments is given the batch as well.
-    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance over the model's parameters,
-    whose groups are linted too.
+    them: for models of known libraries, and others that take ids alone. loss: maps the output, or
+    output and batch, to the mean loss per token in nats; without it the output's own `loss`, or one
+    on random targets.
+    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance, whose groups are linted too.
     wanted_rate: a peak rate to judge; without it, that of an optimiser's instance.
-    wanted_warmup_updates: the length of the warm-up that rises to it, 0 for none; without it, none
-    is taken to be there. loading: what happened when a checkpoint was loaded; None for initial
-    weights. wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
-    configuration says. clip_norm: what the gradient's norm is clipped to. silenced: the id of a
-    rule to leave out, or several. laws: whether a copy of it is tried. watch: told of each stage
-    as it begins, with how many of its parts are done and how many it has.
-    A model with weights that are infinite or NaN is looked at with 0 in their place, without
-    gradients or advice, and the rule that finds them is the only one that is asked.
+    wanted_warmup_updates: of the warm-up that rises to it, 0 for none. scheduler: one of torch's
+    over `optimizer`, stepped once an update: its first rates are judged, and tell rate and warm-up
+    where these are not given. loading: of a checkpoint; None for initial weights. wanted_placement:
+    what the model is meant to be, such as pre-ln; without it, what its configuration says.
+    clip_norm: what the gradient's norm is clipped to. silenced: the id of a rule to leave out, or
+    several. laws: whether a copy of it is tried. watch: told of each stage as it begins, with how
+    many of its parts are done and how many it has.
+    Where weights are infinite or NaN, 0 is looked at in their place, and no other rule is asked.
 
-    Weights, gradients, buffers, modes and random states are bit for bit as they were. Raises
-    ValueError for a model that cannot be looked at or that no inputs can be drawn for, a loss that
-    is not finite, an unknown optimiser, placement or rule, or a rate that is not positive.
+    The model and random states stay bit for bit. Raises ValueError for a model or a loss that
+    cannot be looked at, and for an unknown optimiser, placement or rule.
     """
     batch, loss = _batch_and_loss(model, batch, loss, tokens, sequences, seed)
     return diagnosed(
@@ -82,6 +82,7 @@ def diagnose(
         loading=loading,
         wanted_placement=_name_of(wanted_placement) or configured_placement(model),
         clip_norm=clip_norm,
+        scheduler=scheduler,
         silenced=(silenced,) if isinstance(silenced, str) else silenced,
         target=target,
         advise=advise,

@@ -124,7 +124,7 @@ def _beside_its_training(
     """A target, what its training's log tells, and the rate that is in question: the one that is
     asked about, or that of a log which brings it in question.
     """
-    from ..history.joined import in_question, peak_of
+    from ..history.joined import in_question, peak_of, warmup_seen
     from ..targets import opened
     from ..targets.logs import beside_model, explained_log, explained_run
 
@@ -135,9 +135,12 @@ def _beside_its_training(
     )
     if history is not None:
         history = beside_model(history, classes=None, counting=found.counting)
-    if rate is None and log is not None and history is not None and in_question(history):
+    if history is None:
+        return found, history, rate
+    found = replace(found, logged_warmup_updates=warmup_seen(history.history))
+    if rate is None and log is not None and in_question(history):
         rate, warmup = peak_of(history.history)
-        if warmup is not None:
+        if warmup is not None and found.warmup_updates is None:
             found = replace(found, warmup_updates=warmup)
     return found, history, rate
 
@@ -196,6 +199,7 @@ def _structure(
             wanted_placement=found.wanted_placement,
             silenced=silenced,
             target=found.title,
+            built=found.built,
         )
     return _compared(diagnosis, found)
 
@@ -216,9 +220,12 @@ def _measured(
             wanted_warmup_updates=found.warmup_updates,
             loading=found.loading,
             clip_norm=found.clip_norm,
+            scheduler=found.scheduler,
+            logged_warmup_updates=found.logged_warmup_updates,
             wanted_placement=found.wanted_placement,
             silenced=silenced,
             target=found.title,
+            built=found.built,
             watch=watch,
             **asked,
         )

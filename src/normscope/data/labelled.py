@@ -293,7 +293,7 @@ def cut_lengths(lengths: Sequence[int], room: int) -> list[int]:
     """Returns how many tokens stay of one sentence or of two, so that they fit into `room`.
 
     Tokens are taken one by one from whichever is longer, the second of equal ones, as
-    `_truncate_seq_pair` of google-research/bert's run_classifier.py does.
+    google-research/bert cuts pairs in its run_classifier.py.
 
     >>> cut_lengths([9, 4], 10)
     [6, 4]

@@ -3,14 +3,16 @@ without weights.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..choosing.rates import BestOfSmaller
 from ..measure.autocast import without_autocast
+from ..optim.courses import RateCourse, course_of
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .laws.tried import LEFT_OUT, UNTRIED, Tried, tried
@@ -21,7 +23,8 @@ from .observe.examine import examined, examined_without_gradients
 from .observe.gradients import NoGradient
 from .predict import with_predictions
 from .record import Stack
-from .result import Record
+from .result import Advice, Record
+from .trace.code_places import NO_PLACES, CodePlaces, calls_noted
 from .trace.forward import (
     Inputs,
     NonfiniteWeight,
@@ -82,11 +85,14 @@ def diagnose(
     loading: Loading | None = None,
     wanted_placement: str | None = None,
     clip_norm: float | None = None,
+    scheduler: LRScheduler | None = None,
+    logged_warmup_updates: int | None = None,
     silenced: Collection[str] = (),
     target: str = "",
     advise: bool = True,
     laws: bool = True,
     smaller: BestOfSmaller | None = None,
+    built: CodePlaces = NO_PLACES,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
     """The whole diagnosis on a batch; `normscope.diagnose` explains every argument.
@@ -98,25 +104,14 @@ def diagnose(
     """
     watch("streams and gradients", 0, 1)
     trained = loading is not None or are_trained(model)
-    seen = _seen(model, batch, loss, trained=trained)
-    stacks = seen.stacks
-    advice = None
-    if advise and seen.learns:
-        advice = advised(
-            optimizer,
-            stacks=stacks,
-            wanted_rate=wanted_rate_of(optimizer) if wanted_rate is None else wanted_rate,
-            wanted_warmup_updates=wanted_warmup_updates,
-            trained=trained,
-            smaller=smaller,
-        )
+    told = _told(scheduler, optimizer, wanted_rate, wanted_warmup_updates)
+    seen = _seen(model, batch, loss, built, trained=trained)
+    asked = advise and seen.learns
+    advice = _advice(seen, optimizer, told, smaller, trained=trained) if asked else None
     watch("prediction", 0, 1)
-    # The theory is of random weights, and has nothing to say of others.
-    if seen.learns and not trained:
-        stacks = with_predictions(stacks, seen.measured)
     patient = Patient(
         model=model,
-        stacks=stacks,
+        stacks=seen.stacks if trained else seen.predicted,
         observed=seen.measured,
         dtype=_dtype(model),
         optimizer=optimizer if isinstance(optimizer, torch.optim.Optimizer) else None,
@@ -126,10 +121,48 @@ def diagnose(
         nonfinite=seen.nonfinite,
         no_gradient=seen.no_gradient,
         advice=advice,
-        tried=_tried(seen, model, batch, loss, optimizer, wanted_rate, watch, laws),
+        places=seen.places,
+        course=told.course,
+        no_course=told.no_course,
+        told_warmup_updates=wanted_warmup_updates,
+        logged_warmup_updates=logged_warmup_updates,
+        tried=_tried(seen, model, batch, loss, optimizer, told, watch, laws),
     )
     watch("rules", 0, 1)
     return _linted(patient, silenced, target, trained=trained)
+
+
+class _Told(NamedTuple):
+    """What is known of a training's rates."""
+
+    rate: float | None
+    """The peak that is in question; None where the user named none."""
+    warmup_updates: int | None
+    course: RateCourse | None
+    no_course: str
+    """Why there is no course, as a clause."""
+
+
+def _told(
+    scheduler: LRScheduler | None,
+    optimizer: str | torch.optim.Optimizer,
+    rate: float | None,
+    warmup_updates: int | None,
+) -> _Told:
+    """What the user named, and what the scheduler tells of what was not named."""
+    if scheduler is None:
+        return _Told(rate, warmup_updates, None, "no scheduler was given")
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        why = "a scheduler was given without the optimiser that it is over"
+        return _Told(rate, warmup_updates, None, why)
+    try:
+        course = course_of(scheduler, optimizer)
+    except ValueError as error:
+        return _Told(rate, warmup_updates, None, str(error))
+    if course.peak > 0:
+        rate = course.peak if rate is None else rate
+        warmup_updates = course.warmup_updates if warmup_updates is None else warmup_updates
+    return _Told(rate, warmup_updates, course, "")
 
 
 class _Seen(NamedTuple):
@@ -140,10 +173,36 @@ class _Seen(NamedTuple):
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     no_gradient: str = ""
     """Why no gradient can be taken; "" where one was."""
+    places: CodePlaces = NO_PLACES
 
     @property
     def learns(self) -> bool:
         return not self.nonfinite and not self.no_gradient
+
+    @property
+    def predicted(self) -> tuple[Stack, ...]:
+        """With theory's predictions, which are of random weights and have nothing to say of others,
+        where there are gradients to hold them to.
+        """
+        return with_predictions(self.stacks, self.measured) if self.learns else self.stacks
+
+
+def _advice(
+    seen: _Seen,
+    optimizer: str | torch.optim.Optimizer,
+    told: _Told,
+    smaller: BestOfSmaller | None,
+    *,
+    trained: bool,
+) -> Advice:
+    return advised(
+        optimizer,
+        stacks=seen.stacks,
+        wanted_rate=wanted_rate_of(optimizer) if told.rate is None else told.rate,
+        wanted_warmup_updates=told.warmup_updates,
+        trained=trained,
+        smaller=smaller,
+    )
 
 
 def _tried(
@@ -152,7 +211,7 @@ def _tried(
     batch: Inputs,
     loss: Callable[..., Tensor] | None,
     optimizer: str | torch.optim.Optimizer,
-    rate: float | None,
+    told: _Told,
     watch: Callable[[str, int, int], None],
     asked: bool,
 ) -> Tried:
@@ -164,28 +223,47 @@ def _tried(
         batch,
         loss,
         optimizer=optimizer,
-        rate=rate,
+        rate=told.rate,
+        peaks=() if told.course is None else told.course.peaks,
         seen=seen.measured,
+        is_causal=_is_causal(seen.stacks),
         watch=watch,
     )
 
 
+def _is_causal(stacks: tuple[Stack, ...]) -> bool:
+    """Whether every sub-layer that looks at other tokens looks at earlier ones, and at no later."""
+    inside = [one for stack in stacks for one in stack.sublayers]
+    known = [one.measured.attention for one in inside if one.kind.endswith("attention")]
+    hides = [one is not None and one.sees_later == 0 for one in known]
+    looks = any(one is not None and one.sees_earlier for one in known)
+    return looks and all(hides) and not any(one.measured.reads_later for one in inside)
+
+
 def _seen(
-    model: nn.Module, batch: Inputs, loss: Callable[..., Tensor] | None, *, trained: bool
+    model: nn.Module,
+    batch: Inputs,
+    loss: Callable[..., Tensor] | None,
+    built: CodePlaces,
+    *,
+    trained: bool,
 ) -> _Seen:
     """Measures a model on a batch, without gradients where none can be taken, and with 0 in the
     place of weights that are not finite.
     """
     nonfinite = nonfinite_weights(model)
     no_gradient = ""
-    if not nonfinite:
-        try:
-            return _Seen(*examined(model, batch, loss_of_output(loss, batch), rewire=trained))
-        except NoGradient as error:
-            no_gradient = str(error)
-    with read_as_zero(model, nonfinite):
-        stacks, measured = examined_without_gradients(model, batch)
-    return _Seen(stacks, measured, nonfinite, no_gradient)
+    with calls_noted(model) as called:
+        places = replace(built, called=called)
+        if not nonfinite:
+            try:
+                found = examined(model, batch, loss_of_output(loss, batch), rewire=trained)
+                return _Seen(*found, places=places)
+            except NoGradient as error:
+                no_gradient = str(error)
+        with read_as_zero(model, nonfinite):
+            found = examined_without_gradients(model, batch)
+    return _Seen(*found, nonfinite, no_gradient, places)
 
 
 @without_autocast()
@@ -196,6 +274,7 @@ def structure(
     wanted_placement: str | None = None,
     silenced: Collection[str] = (),
     target: str = "",
+    built: CodePlaces = NO_PLACES,
 ) -> Diagnosis:
     """What a model is wired like, from its operations alone; it may lie on the meta device, and
     have no weights at all.
@@ -204,7 +283,8 @@ def structure(
     asked for that reason. Scales that are parameters or buffers are unknown on the meta device.
     Raises ValueError as `find_stacks` does.
     """
-    _, streams = streams_in(model, batch)
+    with calls_noted(model) as called:
+        _, streams = streams_in(model, batch)
     patient = Patient(
         model=model,
         stacks=tuple(as_stacks(streams)),
@@ -212,6 +292,7 @@ def structure(
         dtype=_dtype(model),
         wanted_placement=wanted_placement,
         measured=False,
+        places=replace(built, called=called),
     )
     return _linted(patient, silenced, target)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from .loss_targets import LossTargets
+
 INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 """Of a field that `record.plain` leaves out: the doctor's own stages alone need it."""
 
@@ -363,6 +365,8 @@ class ModelMeasurements:
     """How many places later than a token the model is given its target, 0 to 2; None where that is
     not known.
     """
+    targets: LossTargets | None = field(default=None, metadata=INNER)
+    """What the user's loss asks for; None of other losses, and where that is not known."""
     scores_are: Literal["", "probabilities", "cut"] = field(default="", metadata=INNER)
     """What the loss takes for logits, where they sum to 1, or are cut off at 0."""
     powers: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from .measured import ModelMeasurements
 from .record import Stack, plain
+from .trace.code_places import CodePlace
 
 
 class Severity(StrEnum):
@@ -62,6 +63,11 @@ class Finding:
     """What was seen, with its numbers, and what was expected."""
     fix: str
     """What to change."""
+    built_at: CodePlace | None = None
+    """Where in the user's code what `where` names first was built or set; None where no code of the
+    user's that was watched did."""
+    called_at: CodePlace | None = None
+    """Where in the user's code that is called first, or the module around it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +174,7 @@ class Record:
     stacks: tuple[Stack, ...]
     measured: ModelMeasurements
     findings: tuple[Finding, ...]
-    """The worst first."""
+    """What ends a training first, then the worst; notes last."""
     silenced: tuple[str, ...] = ()
     """Ids of rules that were not asked because the user does not want to hear of them."""
     trained: bool = False

@@ -51,6 +51,23 @@ def peak_of(history: History) -> tuple[float | None, int | None]:
     return highest, 0 if rates.values[0] == highest else rates.updates[rates.values.index(highest)]
 
 
+def warmup_seen(history: History) -> int | None:
+    """Over how many updates a log's rate rises; None where it has too few points to tell, or rises
+    to its end.
+    """
+    rates = history.rate.finite()
+    _, warmup = peak_of(history)
+    if warmup is None or len(rates.updates) < _POINTS or warmup == rates.updates[-1]:
+        return None
+    # Between its first points a rate may have risen and fallen.
+    rising = sum(update <= warmup for update in rates.updates)
+    fine = rates.updates[0] <= 1 or rising >= _POINTS
+    return warmup if fine else None
+
+
+_POINTS = 4
+
+
 def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str, str]]:
     """What to do, and then what that stands on, each with its name; nothing where no episode lasts
     and no sign is seen.

@@ -90,10 +90,14 @@ class Plan:
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
-def plan(config: RunConfig) -> Plan:
-    """Raises UserError for a configuration or a corpus that cannot be trained."""
+def plan(config: RunConfig, opened: Any = None) -> Plan:
+    """Returns what a training takes.
+
+    opened: the corpus of the configuration, where it is open already. Raises UserError for a
+    configuration or a corpus that cannot be trained.
+    """
     task = task_of(config)
-    corpus = task.open(config)
+    corpus = task.open(config) if opened is None else opened
     codec = corpus.codec
     device = torch.device("cpu")
     prepare_machine(config, device)
@@ -137,6 +141,17 @@ def gradients_at_once(batches: int) -> int:
     return batches.bit_length()
 
 
+def blocks_of(config: Any) -> dict[str, int]:
+    """Returns the settings of a model that count its blocks; a user's own model has none."""
+    names = [field.name for field in fields(config.model) if field.name.endswith("blocks")]
+    return {name: getattr(config.model, name) for name in names}
+
+
+def with_blocks(config: Any, counts: dict[str, int]) -> Any:
+    """Returns the configuration of the same model with so many blocks."""
+    return replace(config, model=replace(config.model, **counts))
+
+
 def _carried_on(
     measure: Callable[[Any], tuple[float, float]],
     task: Any,
@@ -148,16 +163,11 @@ def _carried_on(
     few = task.in_smaller_batches(config, SLICE_TOKENS)
     tokens = [task.objective(one, corpus, device) for one in (config, few)]
     whole, part = (objective.target_tokens(objective.micro_batch(0)) for objective in tokens)
-    counts = {
-        f.name: getattr(config.model, f.name)
-        for f in fields(config.model)
-        if f.name.endswith("blocks")
-    }
-    ones = dict.fromkeys(counts, 1)
-    first = measure(replace(few, model=replace(config.model, **ones)))
+    counts = blocks_of(config)
+    first = measure(with_blocks(few, dict.fromkeys(counts, 1)))
     found = list(first)
     for name, count in counts.items():
-        more = measure(replace(few, model=replace(config.model, **{**ones, name: 2})))
+        more = measure(with_blocks(few, {**dict.fromkeys(counts, 1), name: 2}))
         for number in range(2):
             found[number] += (count - 1) * (more[number] - first[number])
     return [number * whole / part for number in found]

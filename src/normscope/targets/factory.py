@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
+from ..doctor.trace.code_places import PlacesOfBuilding
 from ..errors import UserError, error_line
 from ..optim import OPTIMIZERS
 from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
 from .target import SampleSettings
 
-_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates")
+_KEYS = ("model", "inputs", "loss", "optimizer", "clip_norm", "warmup_updates", "scheduler")
 _ALLOWED = (
     "a model, (model, inputs), (model, inputs, loss), or a mapping with the keys "
     f"{', '.join(_KEYS)}"
@@ -26,12 +28,18 @@ _ALLOWED = (
 
 
 def made_by(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> dict[str, Any]:
-    """Import the function, call it, and check what it returns: its `model`, and others of the
-    fields of `Target`.
+    """Import the function, call it, and check what it returns: its `model`, others of the fields
+    of `Target`, and as `built` where its modules were.
 
     The current folder is put on sys.path, and that of a file too, as Python does for a script.
     arguments: by keyword. Raises UserError.
     """
+    with PlacesOfBuilding() as places:
+        made = _made(text, arguments, drawing)
+    return {**made, "built": places.of(made["model"])}
+
+
+def _made(text: str, arguments: Mapping[str, Any], drawing: SampleSettings) -> dict[str, Any]:
     place, _, name = text.rpartition(":")
     function = _found(_imported(place, name), name, place)
     if isinstance(function, nn.Module):
@@ -181,6 +189,11 @@ _WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ),
     ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
     ("warmup_updates", "a number of updates", lambda value: type(value) is int and value >= 0),
+    (
+        "scheduler",
+        "a scheduler of torch.optim.lr_scheduler, over the optimizer",
+        lambda value: isinstance(value, LRScheduler),
+    ),
 )
 
 

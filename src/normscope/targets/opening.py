@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..adapters import hugging_face
+from ..doctor.trace.code_places import CodePlaces
 from ..errors import UserError, user_errors
 from ..measure.unchanged import random_state_kept
 from ..settings.files import factory_in, is_run
@@ -141,7 +142,7 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
     own = None if on_meta or not brings_batches(text) else _model_file(text)
     if inputs is None and own is not None:
         # An experiment calls the function without arguments.
-        return _on_own_batches(text, own, model, compared="" if settings else text)
+        return _on_own_batches(text, own, model, made["built"], compared="" if settings else text)
     if inputs is None:
         inputs, of_family = sampled(model, drawing)
         loss = loss or of_family
@@ -161,7 +162,9 @@ def _model_file(text: str) -> ModelFile:
     return ModelFile(path.resolve(), name)
 
 
-def _on_own_batches(text: str, file: ModelFile, model: nn.Module, *, compared: str) -> Target:
+def _on_own_batches(
+    text: str, file: ModelFile, model: nn.Module, built: CodePlaces, *, compared: str
+) -> Target:
     """A model whose file has the functions that experiments ask for, on its first batch and by its
     loss.
     """
@@ -171,6 +174,7 @@ def _on_own_batches(text: str, file: ModelFile, model: nn.Module, *, compared: s
         model=model,
         inputs=lambda model: file.output(model, value),
         loss=lambda output, _: file.loss(output, value),
+        built=built,
         compared=compared,
         counting=partial(counted_in, file),
         wanted_placement=wanted_placement(model),

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..adapters import hugging_face, hugging_face_inputs, x_transformers
 from ..doctor.lint.patient import Loading
+from ..doctor.trace.code_places import NO_PLACES, CodePlaces
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..measure.unchanged import restored
@@ -47,6 +49,10 @@ class Target:
     """None for a model with initial weights."""
     wanted_placement: str | None = None
     """A registered name, where the model's configuration says what its placement is meant to be."""
+    scheduler: LRScheduler | None = None
+    """Of its training, over `optimizer`; None where it brings none."""
+    logged_warmup_updates: int | None = None
+    """Over which the rate of its training's log rises; None where that is not known."""
     clip_norm: float | None = None
     """What its training clips the gradient's norm to; inf for no clipping, None where that is not
     known.
@@ -55,6 +61,8 @@ class Target:
     """What `normscope compare` is given to train the same model; "" where it takes it from no file
     as it is.
     """
+    built: CodePlaces = NO_PLACES
+    """Where in the user's code its modules were built."""
     counting: Counting | None = None
     """Counts how frequent its targets are; None where it brings no batches."""
 

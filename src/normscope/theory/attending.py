@@ -2,6 +2,8 @@
 their own moments.
 
 There it is linear algebra over places of queries and places of keys.
+
+The equations are T7 to T10 and T17 of docs/theory.md.
 """
 
 # K = places of queries, S = places of keys
@@ -66,6 +68,8 @@ class _Alike:
         q_i, and over all keys they add up to 0. Values and keys are made of the same tokens, of
         which m in so many directions are not orthogonal: the share `common` of (Σ_j w_j (1 - w_j))²
         is left on average.
+
+        Equation T9.
         """
         n, m, weights, wider = self.queries, self.keys, self.weights, self.differing.wider
         to_value = gradient_at_values(weights, n, m, factor)
@@ -93,6 +97,8 @@ def gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> Linear
 
     The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what
     is left of 1.
+
+    Equation T9.
     """
     one, two = weights.self_one, weights.self_two
     mine = factor * n / m
@@ -289,7 +295,9 @@ class _AtPlaces:
 
     @cached_property
     def _passing(self) -> Products:
-        """Of one query and of two, what `_apart` is for the weights as they are."""
+        """Of one query and of two, for the weights as they are: what `softmax_apart` is of
+        independent logits.
+        """
         passed, (_, square, plain, _) = self._passed, self._sharp
         together = self._values_by_keys
         gaps = _ratio(1 - square.one, 1 - plain.one, 0.0) * np.sqrt(

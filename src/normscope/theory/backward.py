@@ -2,6 +2,8 @@
 
 They begin with the gradient of the loss at the outputs (`loss.py`) and are added up at the parts of
 the stack's values (`flow.py`).
+
+The equations are T11, T12 and T15 of docs/theory.md.
 """
 
 from collections import defaultdict
@@ -53,6 +55,8 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
 
     at_output: of the loss's gradient at the output tokens. along: what of its E‖g‖² lies along the
     output itself.
+
+    Equation T12.
     """
     looped = bool(stack.atoms.related[0])
     flow = LoopedGradientFlow(stack.atoms) if looped else GradientFlow(stack.atoms)
@@ -210,6 +214,8 @@ def _crossed(
 
     back: the part of x, of a token's own and of each other one's. with_x: the gradient past F times
     x, of one token and of two.
+
+    Equation T15.
     """
     one, two = with_x.one, with_x.two
     whole = back.one + (tokens - 1) * back.two
@@ -222,7 +228,10 @@ def _crossed(
 def _crossed_by_place(
     x: Moments, back: Products, with_x: Products, normed: bool
 ) -> tuple[Products, Entry, Entry]:
-    """Returns the same where places have moments of their own."""
+    """Returns the same where places have moments of their own.
+
+    Equations T15 and T17.
+    """
     through, past = whole_of(back), whole_of(with_x)
     # What two tokens have of each other's x.
     share = x.p / np.sqrt(np.outer(x.q, x.q))

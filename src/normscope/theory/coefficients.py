@@ -3,6 +3,8 @@
 A stream grows by a part a sub-layer, and every norm divides all of its coefficients alike. Values
 therefore share *lanes*: a list of coefficients to which sums append, and a number that multiplies
 all of them.
+
+The equations are T1 and T3 of docs/theory.md.
 """
 
 from typing import Any

@@ -5,6 +5,8 @@ were drawn beside it (26 settings of placement, norm, activation and initial wei
 and 384, 6 to 36 blocks, 6 to 80 draws of each). One error of gradients of queries and keys follows
 from how much the tokens that keys are made of have in common, whatever the placement; up to 95 % of
 their square it is below 10 %.
+
+The equations are T3, T8, T9 and T16 of docs/theory.md.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,7 @@
-"""Gradients at the parts of a stack's values, added up over all ways on which they come back."""
+"""Gradients at the parts of a stack's values, added up over all ways on which they come back.
+
+The equations are T12 and T18 of docs/theory.md.
+"""
 
 from array import array
 from collections import defaultdict

@@ -1,5 +1,7 @@
 """What an activation does to the second moments of Gaussian pre-activations, and to gradients on
 their way back.
+
+The equations are T4 to T6 of docs/theory.md.
 """
 
 import math
@@ -44,6 +46,8 @@ def kernel(activation: Activation, variance: Entry, correlation: Entry) -> Kerne
     """By place: of the variances (K,) and the correlations (K, K).
 
     Raises ValueError for an activation that has no kernel here.
+
+    Equations T5 and T6.
     """
     correlation = between(-1.0, correlation, 1.0)
     if activation == "relu":
@@ -60,6 +64,8 @@ def kernel(activation: Activation, variance: Entry, correlation: Entry) -> Kerne
 def excess(activation: Activation, variance: float) -> float:
     """Var φ² / (E φ²)²: how much the square of one hidden unit varies about its mean. 5 for
     ReLU.
+
+    Equation T4.
     """
     if activation == "relu":
         return 5.0
@@ -93,7 +99,10 @@ def gate_slope(activation: Activation, z: Array, partner: Array) -> Array:
 
 
 def _relu(variance: Entry, correlation: Entry) -> Kernel:
-    """Cho & Saul 2009, eq. 1 and 6 (arc-cosine kernels of order 1 and 0)."""
+    """Cho & Saul 2009, eq. 1 and 6 (arc-cosine kernels of order 1 and 0).
+
+    Equations T5 and T6.
+    """
     if isinstance(variance, np.ndarray):
         angles, sizes = np.arccos(correlation), np.sqrt(np.outer(variance, variance))
         orders_1 = (np.sqrt(1 - correlation**2) + correlation * (math.pi - angles)) / (2 * math.pi)

@@ -2,6 +2,8 @@
 
 They are numbers until a place of a causal stack has another one than the rest, then arrays over
 places.
+
+The equation is T1 of docs/theory.md.
 """
 
 from array import array

@@ -6,6 +6,8 @@ made of u came into u' on the way, and on the way back the transpose of W is as 
 of it (Yang 2020, arXiv:2006.14548, for a last matrix that stands nowhere else). So a sub-layer maps
 covariances of two passes as it maps moments of one, and all that is new is that squares of sums
 have their products.
+
+The equation is T18 of docs/theory.md.
 """
 
 from typing import Any

@@ -1,4 +1,7 @@
-"""The gradient of the loss at the output of a stack, where the way back begins."""
+"""The gradient of the loss at the output of a stack, where the way back begins.
+
+The equations are T13 and T14 of docs/theory.md.
+"""
 
 import math
 from typing import NamedTuple
@@ -31,6 +34,8 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
     tokens have in common. (No norm further down takes anything off: F is homogeneous, so that the
     gradient stays orthogonal to the stream.) A text asks for the rows that its next places hold,
     which is the opposite sign. The second result is E‖α y‖².
+
+    Equation T13.
     """
     output = stack.output
     vocabulary = model.vocabulary
@@ -75,6 +80,8 @@ def _softmaxes(covariance: Entry, vocabulary: int, less: int) -> Entry:
     """Returns E Σ_v softmax_v softmax'_v of logits with that covariance.
 
     less: 1 where targets take away what it is without a covariance, 1 / V; else 0.
+
+    Equation T13.
     """
     if isinstance(covariance, np.ndarray):
         by_pair = [_softmaxes(one, vocabulary, less) for one in covariance.flat]
@@ -108,7 +115,10 @@ class _OwnRow(NamedTuple):
 
 
 def _own_row(stack: MomentStack, model: ModelSetting, row: float, scale: float) -> _OwnRow:
-    """Returns what a token's own input row, of that squared length, has at the output."""
+    """Returns what a token's own input row, of that squared length, has at the output.
+
+    Equation T14.
+    """
     output = stack.output
     # What is looked up is a multiple of the row, and dropout on it leaves its mean.
     looked_up = stack.atoms.products(0).one * (1 - model.dropout)

@@ -4,6 +4,8 @@ training.
 Where all places of a sequence are alike, moments are numbers. In a causal stack each place has
 moments of its own (`places.py`): then they are arrays, and what stands here of numbers holds of
 them too.
+
+The equations are T7 to T9 of docs/theory.md.
 """
 
 import math
@@ -103,6 +105,8 @@ class LinearMap(NamedTuple):
 def outer_square(g: Products, x: Products, width: int, tokens: int, sequences: int) -> float:
     """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of
     that width.
+
+    Equation T11.
     """
     per_token = (
         g.one * x.one + (tokens - 1) * g.two * x.two + (sequences - 1) * tokens * g.apart * x.apart
@@ -137,6 +141,8 @@ class Mixing:
     def forward(self, value: Products) -> Products:
         """Values of other sequences are mixed by other weights, which leaves their mean product as
         it is.
+
+        Equation T7.
         """
         one, two, apart = value
         gap = one - two
@@ -158,6 +164,8 @@ def sharpened(keys: int, variance: float, covariance: float = 0.0, common: float
     exact where their logits are the same, and of `self_two` where they are independent. Of two keys
     they vary together as much as values that are made of the same tokens do, whose products have
     the mean square `common`.
+
+    Equations T8 and T10.
     """
     plain = uniform(keys)
     if variance <= 0.0:
@@ -179,6 +187,8 @@ def softmax_square(keys: Entry, variance: Entry) -> Entry:
 
     Interpolated between variances for which the integral is solved, up to 64; the error is below a
     hundredth.
+
+    Equation T8.
     """
     return _softmax(0, keys, variance)
 
@@ -186,6 +196,8 @@ def softmax_square(keys: Entry, variance: Entry) -> Entry:
 def softmax_apart(keys: Entry, variance: Entry) -> Entry:
     """E Σ_j w_j² (1 - 2 w_j + Σ_k w_k²) of the same: how far values that have nothing in common lie
     from their mean.
+
+    Equation T9.
     """
     return _softmax(1, keys, variance)
 
@@ -236,6 +248,8 @@ def _solved(step: int, counts: tuple[int, ...]) -> tuple[Array, Array]:
 
     E Σ w² is n ∫ t E[e^(2z - t e^z)] E[e^(-t e^z)]^(n-1) dt; Σ w³ is made of the third power, and
     (Σ w²)² of n fourth powers and n (n-1) products of two second ones.
+
+    Equation T8.
     """
     z = np.linspace(-9, 9, 181)
     density = np.exp(-(z**2) / 2)

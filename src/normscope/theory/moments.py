@@ -9,6 +9,8 @@ too (`backward.py`); there a norm's has a correction of order 1/d, so they are k
 
 What costs as much as a value has atoms, a copy of its lane (`coefficients.py`), is done only where
 two values have atoms in common.
+
+The equations are T1 and T4 of docs/theory.md.
 """
 
 from collections.abc import Callable, Hashable
@@ -247,7 +249,10 @@ def _sum(left: Moments, right: Moments) -> Moments:
 
 
 def _sum_with_branch(stream: Moments, branch: Moments) -> Moments:
-    """Adds to a stream what came later than all its parts: no part in common, so squares add up."""
+    """Adds to a stream what came later than all its parts: no part in common, so squares add up.
+
+    Equations T1 and T4.
+    """
     if stream.normed:
         stream.atoms.past_norms.add(branch.size - 1)
     lane, scale, back = _lane_with_branch(stream, branch)

@@ -3,6 +3,8 @@ parameters.
 
 A formula's numbers are read here too: parameters at their initial values, numbers of a token at
 their means.
+
+The equations are T2 and T3 of docs/theory.md.
 """
 
 import math
@@ -192,6 +194,8 @@ def _divided(x: Moments, divisor: Entry) -> Moments:
     gradient that scatters from draw to draw. Half of that variance is taken here, which follows the
     root mean square of the norm over draws; in deep Post-LN stacks the mean of the norms lies below
     it.
+
+    Equations T2 and T3.
     """
     scatter = x.spread / (x.q * x.q * x.atoms.scatter_width)
     made = x.times(1 / divisor, root(1 + scatter / 2) / divisor, normed=True)

@@ -10,6 +10,8 @@ stands; all tokens of a memory, which are alike, are one place.
 What a softmax passes on to its logits is a sum over pairs of tokens of ⟨x̃, x̃'⟩², x̃ a token less
 their mean. It is as small as of random tokens only where they differ in as many directions as there
 are features, and grows with the variance of ‖x̃‖² over draws.
+
+The equations are T10 and T17 of docs/theory.md.
 """
 
 import math
@@ -103,7 +105,10 @@ def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
 
 @lru_cache(maxsize=16)
 def causal(tokens: int) -> Places:
-    """Of a sequence in which a token sees itself and those before it."""
+    """Of a sequence in which a token sees itself and those before it.
+
+    Equation T17.
+    """
     ends = (
         np.unique(np.rint(np.geomspace(1, tokens, 4 * MOST)))
         if tokens > MOST
@@ -195,6 +200,8 @@ class Differing(NamedTuple):
     def attended(self) -> "Differing":
         """What attention makes of it, by two random matrices; other tokens are mixed for each
         token.
+
+        Equation T10.
         """
         return make(Differing, (self.narrow + 2, self.wider, 0.0))
 
@@ -203,6 +210,8 @@ class Differing(NamedTuple):
 
         share: of the square of what comes out, what slopes make of what goes in. hidden: units for
         each feature, of which half are still.
+
+        Equation T10.
         """
         past = min(1.0, share) * math.sqrt(self.narrow)
         return make(Differing, (past * past + 1 + 2 / hidden, self.wider, past))
@@ -212,6 +221,8 @@ class Differing(NamedTuple):
         their square in common.
 
         E 1/s⁴ is 1 + 3 Var s², as far as tokens have one size.
+
+        Equation T10.
         """
         wider = self.wider * (1 + 1.5 * scatter * common * common)
         return make(Differing, (self.narrow, min(wider, _WIDEST), self.past))
@@ -274,6 +285,8 @@ def spread_in_common(left: tuple[Entry, Entry], right: tuple[Entry, Entry], q: E
 
     Between that of independent values and that of one value taken twice, by their squared
     correlation.
+
+    Equation T4.
     """
     (one, spread), (other, more) = left, right
     if vanishes(one) or vanishes(other):

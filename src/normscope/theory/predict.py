@@ -2,6 +2,8 @@
 before any training.
 
 Predictions of many placements run on as many cores as there are.
+
+The equations are T1 to T20 of docs/theory.md.
 """
 
 import gc

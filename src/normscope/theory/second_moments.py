@@ -3,6 +3,8 @@
 A value with the coefficients c has the square Σ_ab c_a c_b E⟨a, b⟩ / d over all parts a and b.
 Parts that come of different matrices are independent, so that only their squares stand in it; those
 that one matrix has made in several passes have a covariance as well.
+
+The equations are T1 and T18 of docs/theory.md.
 """
 
 from array import array
@@ -94,6 +96,8 @@ class SecondMoments:
     def weighed(self, coefficients: Array) -> Products:
         """The moments of a value with these coefficients: (size,) where all places have the same,
         else (size, K).
+
+        Equation T1.
         """
         if self.related[0]:
             return self.covariance(coefficients, coefficients)

@@ -1,5 +1,7 @@
 """The settings predictions are made in: initial weights and embedding as numbers, and the model
 they are for.
+
+The equations are T1 and T13 of docs/theory.md.
 """
 
 import math

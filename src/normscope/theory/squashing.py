@@ -1,5 +1,7 @@
 """Squashing norms, tanh(αx) or erf(αx), on moments: Gaussian features forward, and gradients on
 their way back.
+
+The equation is T16 of docs/theory.md.
 """
 
 import math

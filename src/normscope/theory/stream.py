@@ -1,5 +1,7 @@
 """A placement's formula over moments: the stream forward through one stack, and what the way back
 needs.
+
+The equations are T1 to T4 of docs/theory.md.
 """
 
 import math

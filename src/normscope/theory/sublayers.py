@@ -3,6 +3,8 @@ every matrix.
 
 Gradients have products as values have (`Products`), for the mean loss of all tokens. A matrix whose
 inputs are x_i and whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
+
+The equations are T4 to T9 and T11 of docs/theory.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,6 +60,8 @@ def gradient_square(
 ) -> float:
     """‖Σ_i g_i x_iᵀ‖² over all tokens of all sequences, g and x independent of each other and x of
     that width.
+
+    Equation T11.
     """
     if not isinstance(tokens, Places):
         return outer_square(g, x, width, tokens, sequences)
@@ -100,6 +104,8 @@ def feed_forward(
     """Returns the map F(x) = W₂ φ(W₁ x); SwiGLU has a second W₁, the gate's, drawn as the first.
 
     apart: False where tokens of other sequences are of no interest.
+
+    Equations T4, T5, T6.
     """
     places = tokens if isinstance(tokens, Places) else None
     into = width * ffn_in_std * ffn_in_std
@@ -201,6 +207,8 @@ def attention(
 ) -> Map:
     """Returns the map of softmax attention: queries made of x over keys and values made of
     `source`, a memory's in cross-attention.
+
+    Equations T7 and T9.
     """
     into_query = width * query_std * query_std
     into_key = width * key_std * key_std

@@ -268,7 +268,7 @@ class Trainer:
 
     def _stop_if_unfit(self) -> None:
         """Raise NonFinite where what would be validated or kept is not finite. Comes before
-        `_save`, once an update.
+        `_validate_and_save`, once an update.
         """
         reason = unfit_to_keep(self.model, self.optimizer)
         if reason is not None:

@@ -11,7 +11,7 @@ from normscope.data.parallel.corpus import Corpus
 from normscope.placement import named
 
 from ..engine.judging import learned
-from ..engine.ladders import LadderRun, mean_nats, train
+from ..engine.ladders import NOTHING_LATER, LadderRun, mean_nats, train
 from ..engine.pieces import Pieces
 from .config import AmplificationTrainingsConfig
 from .foretelling import MEASURED, PREDICTED, EndedTraining
@@ -152,7 +152,7 @@ def _trained(
     """The first seed of all models is trained first."""
     cells = [cell for model in models for cell in config.cells(pieces.folder, *model)]
     cells.sort(key=lambda cell: cell.seed)
-    done = {_key(one): one for one in train(cells, "the trainings", pieces)}
+    done = {_key(one): one for one in train(cells, "the trainings", pieces, later=NOTHING_LATER)}
     rows = {}
     for model in models:
         rows[model] = [

@@ -11,7 +11,7 @@ from normscope.compare.grid import Cell
 from normscope.placement import named
 
 from ..engine.judging import learned
-from ..engine.ladders import LadderRun, train
+from ..engine.ladders import NOTHING_LATER, LadderRun, train
 from ..engine.pieces import Pieces
 from .config import ConvergedConfig
 
@@ -112,20 +112,28 @@ def trained(
         for lr in config.peak_lrs
         for cell in config.cells(folder, pair, [lr], range(1, 2), config.ladder_updates)
     }
-    found = dict(zip(looking, train(list(looking.values()), "the rates", pieces), strict=True))
+    judges = range(2, config.seeds + 2)
+    any_rate = config.peak_lrs[:1]
+    later: list[Cell] = []
+    for pair in dict(config.pairs).items():
+        later += config.cells(folder, pair, any_rate, judges, config.updates)
+    runs = train(list(looking.values()), "the rates", pieces, later={"the best rates": later})
+    found = dict(zip(looking, runs, strict=True))
     looked = {
         placement: {(pair[1], lr): run for (pair, lr), run in found.items() if pair[0] == placement}
         for placement in config.placements
     }
     judging = {}
-    for placement, runs in looked.items():
-        share, lr = chosen(runs)
-        judging[placement] = config.cells(
-            folder, (placement, share), [lr], range(2, config.seeds + 2), config.updates
-        )
+    for placement, own_runs in looked.items():
+        share, lr = chosen(own_runs)
+        judging[placement] = config.cells(folder, (placement, share), [lr], judges, config.updates)
     cells = sorted((cell for own in judging.values() for cell in own), key=lambda cell: cell.seed)
     ended = train(
-        cells, "the best rates", pieces, lambda cell: cell.evaluation_commands(config.split or None)
+        cells,
+        "the best rates",
+        pieces,
+        lambda cell: cell.evaluation_commands(config.split or None),
+        later=NOTHING_LATER,
     )
     by_name = {run.cell.name: run for run in ended}
     endings = [

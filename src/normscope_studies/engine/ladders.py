@@ -25,10 +25,15 @@ from normscope.report.words import counted
 from .estimates import estimate
 from .judging import Answer, holm, learned
 from .pieces import Pieces, processor_seconds
-from .planning import PlanEnds, planned_cells
+from .planning import Corpora, PlanEnds, PlannedRuns, planned_cells
 
 _ArmKey = tuple[str, str, int]
 """Placement, optimiser and warm-up in updates."""
+LaterCells = Mapping[str, Sequence[Cell]]
+"""By stage: trainings that follow on others, at any of their rates, since which one the others
+choose changes neither their number nor what an update costs.
+"""
+NOTHING_LATER: LaterCells = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,26 +182,34 @@ def climb(
     judges it. Raises UserError for a training that failed, and Interrupted.
     """
 
-    def trained(
-        asked: Mapping[_ArmKey, Sequence[float]], seeds: range, stage: str
-    ) -> dict[tuple[_ArmKey, float, int], LadderRun]:
-        """By arm, rate and seed; the first seed of all is trained first."""
+    def cells_at(
+        asked: Mapping[_ArmKey, Sequence[float]], seeds: range
+    ) -> list[tuple[_ArmKey, Cell]]:
+        """With their arms; the first seed of all comes first."""
         cells = [(key, cell) for key, lrs in asked.items() for cell in cells_of(key, lrs, seeds)]
-        cells.sort(key=lambda one: one[1].seed)
-        runs = train([cell for _, cell in cells], stage, pieces)
+        return sorted(cells, key=lambda one: one[1].seed)
+
+    def trained(
+        asked: Mapping[_ArmKey, Sequence[float]], seeds: range, stage: str, later: LaterCells
+    ) -> dict[tuple[_ArmKey, float, int], LadderRun]:
+        """By arm, rate and seed."""
+        cells = cells_at(asked, seeds)
+        runs = train([cell for _, cell in cells], stage, pieces, later=later)
         return {
             (key, cell.arm.peak_lr, cell.seed): run
             for (key, cell), run in zip(cells, runs, strict=True)
         }
 
     first, others = range(1, climbing + 1), range(climbing + 1, climbing + seeds + 1)
-    climbed = trained(rates, first, "the ladder")
+    any_rates = {key: lrs[:best_rates] for key, lrs in rates.items()}
+    later = {"the best rates": [cell for _, cell in cells_at(any_rates, others)]}
+    climbed = trained(rates, first, "the ladder", later)
     rows = {
         key: [[climbed[key, lr, seed] for lr in lrs] for seed in first]
         for key, lrs in rates.items()
     }
     best = {key: lowest_rates(rows[key], lrs, best_rates) for key, lrs in rates.items()}
-    again = trained(best, others, "the best rates")
+    again = trained(best, others, "the best rates", NOTHING_LATER)
     return {
         key: Ladder(
             warmup_updates=key[-1],
@@ -242,13 +255,16 @@ def train(
     stage: str,
     pieces: Pieces,
     evaluate: Callable[[Cell], list[list[str]]] | None = None,
+    *,
+    later: LaterCells | None = None,
 ) -> list[LadderRun]:
     """Train what the folder lacks, and say where each of the cells went.
 
-    stage: what the trainings are called while they run. evaluate: as of `run_cells`. Raises
-    UserError for a training that failed, and Interrupted.
+    stage: what the trainings are called while they run. evaluate: as of `run_cells`. later: what is
+    trained after them, for a plan; None where that is not known. Raises UserError for a training
+    that failed, and Interrupted.
     """
-    train_all(cells, stage, pieces, evaluate)
+    train_all(cells, stage, pieces, evaluate, later=later)
     return [_run(cell) for cell in cells]
 
 
@@ -257,13 +273,15 @@ def train_all(
     stage: str,
     pieces: Pieces,
     evaluate: Callable[[Cell], list[list[str]]] | None = None,
+    *,
+    later: LaterCells | None = None,
 ) -> None:
     """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one
-    on a device. Raises PlanEnds where they are only to be planned.
+    on a device. Raises PlanEnds where they are only to be planned and some are not finished.
     """
     if pieces.plan is not None:
-        pieces.plan.append(planned_cells(stage, cells))
-        raise PlanEnds("trainings that hang on what these find, if there are any")
+        _planned(cells, stage, pieces.plan, later)
+        return
     total = sum(int(cell.config.train.duration) for cell in cells)
 
     def watch(states: Iterable[CellState]) -> None:
@@ -283,6 +301,23 @@ def train_all(
     ]
     if failed:
         raise UserError("\n".join(failed))
+
+
+def _planned(
+    cells: Sequence[Cell], stage: str, plan: list[PlannedRuns], later: LaterCells | None
+) -> None:
+    """Notes trainings in a plan; of finished ones alone, what they chose is known, and a plan goes
+    on. Raises PlanEnds where it does not.
+    """
+    corpora = Corpora()
+    now = planned_cells(stage, cells, corpora)
+    plan.append(now)
+    if now.over == now.runs:
+        return
+    if later is None:
+        raise PlanEnds("trainings that hang on what these find, if there are any")
+    plan += [planned_cells(name, others, corpora) for name, others in later.items()]
+    raise PlanEnds("what is measured of models once they are trained, if anything")
 
 
 _COST = SealedJson(

@@ -17,7 +17,7 @@ from normscope.compare.grid import Cell
 from normscope.compare.state import looked_at
 from normscope.optim import make_optimizer
 from normscope.report.words import counted, significant
-from normscope.runs.machine import counting, plan, prepare_machine
+from normscope.runs.machine import blocks_of, counting, plan, prepare_machine, with_blocks
 from normscope.tasks.registry import task_of
 from normscope.tasks.run_config import RunConfig
 
@@ -69,8 +69,26 @@ class PlanEnds(Exception):
         self.words = words
 
 
-def planned_cells(stage: str, cells: Sequence[Cell]) -> PlannedRuns:
-    """Counts what is left of some runs. Raises UserError for a corpus that is not there."""
+class Corpora:
+    """Of the trainings of a plan, each opened once: models share them, and some take seconds."""
+
+    def __init__(self) -> None:
+        self._opened: dict[str, Any] = {}
+
+    def of(self, config: RunConfig) -> Any:
+        """Returns the corpus of a training. Raises UserError where it cannot be opened."""
+        # A model of the user's own brings its data in a file that is imported.
+        key = repr((config.task, config.data, config.imports))
+        if key not in self._opened:
+            self._opened[key] = task_of(config).open(config)
+        return self._opened[key]
+
+
+def planned_cells(stage: str, cells: Sequence[Cell], corpora: Corpora) -> PlannedRuns:
+    """Counts what is left of some runs.
+
+    corpora: those that the plan has opened so far. Raises UserError for one that is not there.
+    """
     updates, tokens, flops = 0, 0.0, 0.0
     states = looked_at(cells, None, None)
     known: dict[str, tuple[float, float]] = {}
@@ -79,7 +97,8 @@ def planned_cells(stage: str, cells: Sequence[Cell]) -> PlannedRuns:
         # Seeds, rates and warm-ups change no operation of an update.
         alike = repr((config.task, config.model, config.data, config.train))
         if alike not in known:
-            known[alike] = tokens_per_update(config), plan(config).flops_per_update
+            corpus = corpora.of(config)
+            known[alike] = tokens_per_update(config, corpus), plan(config, corpus).flops_per_update
         left = 0 if state.over else max(0, (state.total_updates or 0) - state.update)
         updates += left
         tokens += left * known[alike][0]
@@ -95,12 +114,13 @@ def planned_cells(stage: str, cells: Sequence[Cell]) -> PlannedRuns:
     )
 
 
-def tokens_per_update(config: RunConfig) -> float:
+def tokens_per_update(config: RunConfig, corpus: Any) -> float:
     """Returns how many tokens the first update reads, of both sides of a pair; NaN where its
     batches do not tell.
+
+    corpus: of the configuration.
     """
-    task = task_of(config)
-    objective: Any = task.objective(config, task.open(config), torch.device("cpu"))
+    objective: Any = task_of(config).objective(config, corpus, torch.device("cpu"))
     total = 0
     for number in range(config.train.accumulation):
         batch = objective.micro_batch(number)
@@ -114,11 +134,13 @@ def tokens_per_update(config: RunConfig) -> float:
 def core_flops(config: RunConfig) -> float:
     """Returns operations a second of one core, in updates of a small batch of a training.
 
-    By the time of this process alone: others on the machine do not slow it down.
+    By the time of this process alone: others on the machine do not slow it down. One block of each
+    stack does, as all are alike: a thousand of them would take more memory than there is.
     """
     task = task_of(config)
     corpus, device = task.open(config), torch.device("cpu")
-    few = task.in_smaller_batches(config, _TRIAL_TOKENS)
+    shallow = with_blocks(config, dict.fromkeys(blocks_of(config), 1))
+    few = task.in_smaller_batches(shallow, _TRIAL_TOKENS)
     few = dataclasses.replace(few, train=dataclasses.replace(few.train, device="cpu", threads=1))
     prepare_machine(few, device)
     model = task.build(few, corpus.codec)

@@ -8,7 +8,7 @@ from normscope.data.opening import open_documents
 from normscope.runs.machine import plan
 
 from ..engine.pieces import Pieces
-from ..engine.planning import PlannedRuns, StudyPlan, planned_cells, tokens_per_update
+from ..engine.planning import Corpora, PlannedRuns, StudyPlan, planned_cells, tokens_per_update
 from .config import Figure5Config, check_inputs
 from .pretraining import cells_of
 from .tuning import files_of
@@ -21,9 +21,11 @@ def planned(config: Figure5Config, pieces: Pieces) -> StudyPlan:
     """
     check_inputs(config)
     cells = cells_of(config, pieces)
-    first = planned_cells("pre-training", cells)
+    corpora = Corpora()
+    first = planned_cells("pre-training", cells, corpora)
     one = config.training()
-    per_token = plan(one).flops_per_update / tokens_per_update(one)
+    corpus = corpora.of(one)
+    per_token = plan(one, corpus).flops_per_update / tokens_per_update(one, corpus)
     tuned = [_planned_task(config, task, per_token, pieces) for task in config.tasks]
     return StudyPlan(stages=[first, *tuned])
 

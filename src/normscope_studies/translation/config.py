@@ -14,7 +14,7 @@ from normscope.train import TrainConfig
 
 from ..engine.checks import check_least, settings_of
 from ..engine.study import scales
-from .arms import EN_DE, PAIRS
+from .arms import EN_DE, PAIRS, TranslationArm
 
 
 def _times(best_lr: float, multiples: float | tuple[float, ...]) -> float | tuple[float, ...]:
@@ -120,6 +120,10 @@ class RunsConfig:
                 )
         for pair in PAIRS:
             self.training(pair, ScheduleConfig(), self.updates)
+
+    def arms(self) -> list[TranslationArm]:
+        """Returns the trainings of the figure, each once."""
+        raise NotImplementedError
 
     def ladders(self) -> dict[str, tuple[float, ...]]:
         """Returns the ladders that are to be climbed first, by optimiser."""

@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from normscope.compare.grid import Cell
+
 from ..engine.pieces import Pieces
 from .arms import TranslationArm, coupled
 from .config import RunsConfig
-from .runs import Trained, trained
+from .runs import Trained, cells_of, folder_of, trained
 
 _Runs = TypeVar("_Runs", bound=RunsConfig)
 
@@ -65,8 +67,23 @@ def climbed(config: RunsConfig, pieces: Pieces) -> list[RateLadder]:
     arms = [arm for name, rates in ladders.items() for arm in _arms(config, name, rates)]
     if not arms:
         return []
-    found = trained(config, arms, pieces, seeds=range(config.seeds + 1, config.seeds + 2))
+    found = trained(
+        config,
+        arms,
+        pieces,
+        seeds=range(config.seeds + 1, config.seeds + 2),
+        stage="the ladder",
+        later={"the trainings": _at_first_rates(config, pieces)},
+    )
     return [_came_to(name, found) for name in ladders]
+
+
+def _at_first_rates(config: RunsConfig, pieces: Pieces) -> list[Cell]:
+    """What is trained once the ladders are climbed, as if the first rate of each were the best."""
+    rates = {name: ladder[0] for name, ladder in config.ladders().items()}
+    chosen = config.with_rates(rates)
+    found = cells_of(chosen, chosen.arms(), folder_of(chosen, pieces))
+    return [cell for runs in found.values() for cell in runs]
 
 
 def _arms(config: RunsConfig, optimizer: str, rates: tuple[float, ...]) -> list[TranslationArm]:

@@ -22,7 +22,7 @@ from normscope.tasks.translation import TRANSLATION
 from ..engine.checks import refuse_missing
 from ..engine.estimates import estimate
 from ..engine.judging import Answer, between
-from ..engine.ladders import sources, train_all
+from ..engine.ladders import NOTHING_LATER, LaterCells, sources, train_all
 from ..engine.pieces import Pieces
 from .arms import EN_DE, PAIRS, TranslationArm
 from .config import RunsConfig
@@ -195,17 +195,19 @@ def trained(
     pieces: Pieces,
     *,
     seeds: range | None = None,
+    stage: str = "the trainings",
+    later: LaterCells = NOTHING_LATER,
 ) -> Trained:
     """Trains what the folder of the runs lacks, the first seed of all arms first.
 
-    seeds: those that the configuration names, where it is None. Raises UserError for text that is
-    not there, and for a training that fails.
+    seeds: those that the configuration names, where it is None. stage, later: as of
+    `ladders.train`. Raises UserError for text that is not there, and for a training that fails.
     """
     cells = cells_of(config, arms, folder_of(config, pieces), seeds=seeds)
     pairs = {arm.pair: config.training(arm.pair, ScheduleConfig(), config.updates) for arm in cells}
     corpora = {pair: open_corpus(one.data) for pair, one in pairs.items()}
     every = sorted((cell for runs in cells.values() for cell in runs), key=lambda cell: cell.seed)
-    train_all(every, "the trainings", pieces)
+    train_all(every, stage, pieces, later=later)
     return Trained(
         curves={arm: [curve_of(cell) for cell in runs] for arm, runs in cells.items()},
         unigram_nats={pair: TRANSLATION.chance_nats(corpus) for pair, corpus in corpora.items()},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from draws import mean_and_error
-from normscope.theory.change.carried import activated, own
+from normscope.theory.change.inner import activated, own
 from normscope.theory.change.rules import Hidden, UpdatedMatrix, first_step, square_of
 from normscope.theory.change.tokens import Alike, over_tokens
 from normscope.theory.kernels import activated as curve, slope

@@ -6,7 +6,7 @@ was drawn, and an update below half the step of its dtype rounds back to what wa
 
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,16 +103,22 @@ class _FirstUpdates:
 _Updater = torch.optim.Optimizer | _FirstUpdates
 
 
-def movement(trial: Trial, optimizer: torch.optim.Optimizer | str, rate: float | None) -> Movement:
+def movement(
+    trial: Trial,
+    optimizer: torch.optim.Optimizer | str,
+    rate: float | None,
+    peaks: Sequence[float] = (),
+) -> Movement:
     """Updates the trial's model, which is another one afterwards.
 
     optimizer: an instance over the original's parameters, or a name. rate: the user's peak rate;
-    None for an instance's own, or a usual one. Raises Untried.
+    None for an instance's own, or a usual one. peaks: of an instance's groups, where its scheduler
+    told them. Raises Untried.
     """
     weights = {name: w for name, w in trial.model.named_parameters() if w.requires_grad}
     if not weights:
         raise Untried("no parameter of the model asks for a gradient")
-    mine = _optimizer_of(trial, optimizer, rate)
+    mine = _optimizer_of(trial, optimizer, rate, peaks)
     known = rate is not None or isinstance(optimizer, torch.optim.Optimizer)
     with calm_training(trial.model):
         try:
@@ -315,7 +321,10 @@ def _changes(trial: Trial, weights: list[nn.Parameter], before: Tensor) -> bool:
 
 
 def _optimizer_of(
-    trial: Trial, optimizer: torch.optim.Optimizer | str, rate: float | None
+    trial: Trial,
+    optimizer: torch.optim.Optimizer | str,
+    rate: float | None,
+    peaks: Sequence[float],
 ) -> _Updater:
     """The user's optimiser over the copy, at its peak rates. Raises Untried."""
     if isinstance(optimizer, str):
@@ -325,8 +334,10 @@ def _optimizer_of(
         made = copy.deepcopy(optimizer, trial.copies)
     except Exception as error:
         raise Untried(f"the optimiser cannot be copied ({said(error)})") from error
-    for group in made.param_groups:
+    for number, group in enumerate(made.param_groups):
         _at_its_peak(group)
+        if len(peaks) == len(made.param_groups):
+            group["lr"] = peaks[number]
     if not any(group.get("lr") for group in made.param_groups):
         raise Untried("the rate of every group is 0 at present")
     return made

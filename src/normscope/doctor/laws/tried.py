@@ -1,6 +1,6 @@
 """What the laws found: each asked in turn of one trial, or the reason why it was not."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,13 +49,17 @@ def tried(
     *,
     optimizer: torch.optim.Optimizer | str,
     rate: float | None,
+    peaks: Sequence[float] = (),
     seen: ModelMeasurements | None = None,
+    is_causal: bool = False,
     limits: TrialLimits | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Tried:
     """Every law of a model that runs and has finite weights and a loss. The model is only read.
 
-    seen: what one pass showed. watch: told what the trial costs before it starts.
+    peaks: the largest rates of the optimiser's groups, where its scheduler told them. seen: what
+    one pass showed. is_causal: whether every attention hides later tokens. watch: told what
+    the trial costs before it starts.
     """
     found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
@@ -67,8 +71,8 @@ def tried(
             asked: tuple[tuple[str, Callable[[], Any]], ...] = (
                 ("reach", lambda: _reach(trial, seen or ModelMeasurements())),
                 ("modes", lambda: modes_apart(trial)),
-                ("movement", lambda: movement(trial, optimizer, rate)),
-                ("uses", lambda: input_uses(trial, predicts_next=next_token)),
+                ("movement", lambda: movement(trial, optimizer, rate, peaks)),
+                ("uses", lambda: input_uses(trial, predicts_next=next_token, is_causal=is_causal)),
             )
             for name, ask in asked:
                 try:

@@ -9,7 +9,7 @@ another one knows, and padding that real tokens know: whatever computes it, the 
 import inspect
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,11 @@ class InputUses:
     """By how much outputs change with the tokens after them, as a share of their size."""
     rows: float = 0.0
     """The same with the other rows of the batch."""
+    order: float | None = None
+    """The same of the outputs at other places once two tokens have changed theirs; None of a model
+    that hides later tokens, and so knows their order, or that is given no tokens."""
+    has_positions: bool = False
+    """Whether modules, weights or buffers are called after positions."""
     padding: float | None = None
     """The same of outputs at tokens with what stands at padding; None without any."""
     padding_is_asked_by: str = ""
@@ -39,11 +44,15 @@ class InputUses:
 _ROUNDED = 1e-4
 """Of an output's size: what another order of sums leaves, and more."""
 _ROUNDED_IN_HALF = 0.02
+_REORDERED = 3e-6
+"""The same of one sum in another order; what positions do at first, with weights that are small,
+may be a thousandth of what a token does."""
 
 
 @torch.no_grad()
-def input_uses(trial: Trial, *, predicts_next: bool) -> InputUses:
-    """predicts_next: whether the targets are known to be the tokens one place later.
+def input_uses(trial: Trial, *, predicts_next: bool, is_causal: bool = False) -> InputUses:
+    """predicts_next: whether the targets are known to be the tokens one place later. is_causal:
+    whether every attention hides later tokens.
 
     Raises Untried where the inputs have no names and places that could be changed one by one.
     """
@@ -55,7 +64,9 @@ def input_uses(trial: Trial, *, predicts_next: bool) -> InputUses:
     padding, by = asked.padding()
     return InputUses(
         unread=tuple(asked.unread()),
-        later=asked.later() if predicts_next else 0.0,
+        later=asked.later() if predicts_next or is_causal else 0.0,
+        order=None if is_causal else asked.order(),
+        has_positions=_has_positions(trial.model),
         rows=asked.rows(),
         padding=padding,
         padding_is_asked_by=by,
@@ -101,6 +112,42 @@ class _Asked:
         other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
         after = self._after({self._ids: other_BT})
         return self._changed(after, slice(None), slice(0, half))
+
+    def order(self) -> float | None:
+        """At all places but two, whose tokens are exchanged, or of what has no places; None where
+        these are alike.
+        """
+        ids_BT = self._given.get(self._ids)
+        if ids_BT is None or len(self._scores) != len(ids_BT) or ids_BT.shape[1] < _LEAST:
+            return None
+        if self._scores.dtype != torch.float32:
+            return None
+        one, other = ids_BT.shape[1] // 4, ids_BT.shape[1] // 2
+        differ_B = ids_BT[:, one] != ids_BT[:, other]
+        swapped_BT = ids_BT.clone()
+        swapped_BT[:, one], swapped_BT[:, other] = ids_BT[:, other], ids_BT[:, one]
+        after = self._after({self._ids: swapped_BT})
+        if after is None or not bool(differ_B.any()):
+            return None
+        others = [place for place in range(ids_BT.shape[1]) if place not in (one, other)]
+        has_places = self._scores.shape[:2] == ids_BT.shape
+        asked = (differ_B, others) if has_places else (differ_B,)
+        # What tokens do not know of each other, order is nothing to.
+        changed_BT = ids_BT.clone()
+        changed_BT[:, one] = ids_BT[:, other]
+        elsewhere = self._after({self._ids: changed_BT})
+        if elsewhere is None or self._changed_in(elsewhere, *asked) < _ROUNDED:
+            return None
+        share = self._changed_in(after, *asked)
+        return share if share > _REORDERED else 0.0
+
+    def _changed_in(
+        self, after: Tensor, rows_B: Tensor, places: Sequence[int] | None = None
+    ) -> float:
+        before, after = self._scores[rows_B], after[rows_B]
+        if places is not None:
+            before, after = before[:, places], after[:, places]
+        return _size_of_change(before, after)
 
     def rows(self) -> float:
         """At the first sequence, with other numbers in the second."""
@@ -168,14 +215,30 @@ class _Asked:
         return scores if scores is not None and scores.shape == self._scores.shape else None
 
 
+_LEAST = 4
+"""Tokens, of which two are exchanged and others look on."""
+_POSITIONS = re.compile(r"pos(?!t)|rotary|rope|inv_freq|alibi|relative", re.IGNORECASE)
+
+
+def _has_positions(model: nn.Module) -> bool:
+    modules = [f"{path} {type(module).__name__}" for path, module in model.named_modules()]
+    tensors = [name for name, _ in (*model.named_parameters(), *model.named_buffers())]
+    return any(_POSITIONS.search(name) for name in (*modules, *tensors))
+
+
 _SAYS_OF_OTHERS = re.compile(r"mask|label|target|cache|past|position|length|^y$")
 """In the names of inputs that say something of others, or that the loss alone reads."""
 
 
-def _share(before: Tensor, after: Tensor) -> float:
-    """Norm of the change over that of what changes; 0 where it is rounding."""
+def _size_of_change(before: Tensor, after: Tensor) -> float:
+    """Norm of the change over that of what changes."""
     size = float(before.double().norm())
-    share = float((after.double() - before.double()).norm()) / size if size > 0 else 0.0
+    return float((after.double() - before.double()).norm()) / size if size > 0 else 0.0
+
+
+def _share(before: Tensor, after: Tensor) -> float:
+    """The same; 0 where it is rounding."""
+    share = _size_of_change(before, after)
     half = before.dtype in (torch.float16, torch.bfloat16)
     return share if share > (_ROUNDED_IN_HALF if half else _ROUNDED) else 0.0
 

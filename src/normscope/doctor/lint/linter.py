@@ -3,20 +3,20 @@ pyproject.toml.
 """
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ...limits.reading import read_toml
-from ..result import AskedRule, Finding
-from . import checks, routed, tried
+from ..result import AskedRule, Finding, Severity
+from . import checks, peers, routed, told, tried
 from .patient import Patient
 from .rule import WORDS, Rule
 
 _FILES = [
     file
-    for folder in (checks, routed, tried)
+    for folder in (checks, peers, routed, told, tried)
     for file in vars(folder).values()
     if isinstance(file, ModuleType)
 ]
@@ -25,34 +25,46 @@ RULES: tuple[Rule, ...] = tuple(_MADE[id] for id in WORDS)
 """In the order in which findings of one severity are listed."""
 
 
-_ENDS_TRAINING = (
-    # Nothing is finite,
-    "nonfinite-weights",
-    "nonfinite-update",
-    "nonfinite-gradient",
-    # nothing, or not what is meant, is learnt,
+_NOT_FINITE = ("nonfinite-weights", "nonfinite-update", "nonfinite-gradient")
+_LEARNS_NOTHING = (
     "no-gradient",
     "stuck-weights",
     "reads-ahead",
     "targets-misplaced",
-    "scores-not-logits",
     "dead-gate",
     "dead-sublayer",
+)
+"""Nothing, or not what is meant."""
+_RATE_FAILS = ("rate-out-of-range",)
+_PARTLY = (
+    "scores-not-logits",
     "unused-in-optimizer",
     "cut-off-weights",
     "rounded-updates",
     "modes-differ",
-    # and the rate is one at which trainings fail.
-    "rate-out-of-range",
-    "uneven-updates",
 )
-"""What is told before all others of its severity, for it is what ends a training or costs most."""
+"""Some weights learn nothing, or another model is trained."""
+_COSTS: tuple[tuple[str, ...], ...] = (_NOT_FINITE, _LEARNS_NOTHING, _RATE_FAILS)
+_FIRST_OF_EQUALS = (*_PARTLY, "uneven-updates")
+_LAST_OF_EQUALS = ("untied-head",)
+"""Wiring that trains no worse for it."""
 
 
-def _cost(finding: Finding) -> int:
-    """The place of a finding among those of its severity, of what it costs."""
-    known = finding.id in _ENDS_TRAINING
-    return _ENDS_TRAINING.index(finding.id) if known else len(_ENDS_TRAINING)
+def _cost(finding: Finding) -> tuple[bool, int, int, int]:
+    """What orders findings: notes last; what ends a training before what only costs; the worst; and
+    among equals weights that do not learn.
+
+    A rate at which trainings fail is told before a wrong wiring, which trains, though worse. Rules
+    in their order go on from there: wiring, initialisation, the rest.
+    """
+    ends = [finding.id in some for some in _COSTS]
+    rank = ends.index(True) if any(ends) else len(_COSTS)
+    place = len(_FIRST_OF_EQUALS)
+    if finding.id in _FIRST_OF_EQUALS:
+        place = _FIRST_OF_EQUALS.index(finding.id)
+    elif finding.id in _LAST_OF_EQUALS:
+        place += 1
+    return finding.severity is Severity.INFO, rank, -finding.severity.rank, place
 
 
 def reasons() -> dict[str, str]:
@@ -61,14 +73,19 @@ def reasons() -> dict[str, str]:
 
 
 def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...]:
-    """What the rules find, the worst first; of equals what ends a training, then in the order of
-    `RULES`.
+    """What the rules find: what ends a training first, then the worst, then in the order of
+    `RULES`, and notes last.
 
     silenced: ids of rules that are not asked; raises ValueError on one that does not exist.
     """
     asked = {rule.id for rule in asked_rules(patient, silenced) if rule.asked}
     found = [finding for rule in RULES if rule.id in asked for finding in rule.check(patient)]
-    return tuple(sorted(found, key=lambda finding: (-finding.severity.rank, _cost(finding))))
+    return in_order_of_cost(found)
+
+
+def in_order_of_cost(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings, given in the order of `RULES`, with what ends a training first and notes last."""
+    return tuple(sorted(findings, key=_cost))
 
 
 def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[AskedRule, ...]:

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...optim.courses import RateCourse
 from ...placement.printing import ranges
 from ..laws.tried import UNTRIED, Tried
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer
 from ..result import Advice
+from ..trace.code_places import NO_PLACES, CodePlaces
 from ..trace.forward import NonfiniteWeight, are_trained, joined, norm_parameters
 
 
@@ -51,6 +53,14 @@ class Patient:
     not known.
     """
 
+    course: RateCourse | None = None
+    """The first rates of the user's scheduler."""
+    no_course: str = "no scheduler was given"
+    """Why there are none, as a clause."""
+    told_warmup_updates: int | None = None
+    """That the user told, whatever a log says."""
+    logged_warmup_updates: int | None = None
+    """Over which the rate of the training's log rises."""
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their
     place.
@@ -61,6 +71,8 @@ class Patient:
     """On its learning rate; None where it was not asked for."""
     tried: Tried = UNTRIED
     """What the laws found."""
+    places: CodePlaces = NO_PLACES
+    """Where in the user's code its modules are built and called."""
     measured: bool = True
     """False where the structure alone is known: `observed` has no numbers then."""
     weights: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
@@ -84,6 +96,15 @@ class Patient:
     def groups(self) -> list[dict[str, Any]]:
         """Parameter groups of the optimiser; none without one."""
         return [] if self.optimizer is None else self.optimizer.param_groups
+
+    @property
+    def peaks(self) -> list[float]:
+        """The largest rate of each of these groups; a scheduler that is not given keeps what it
+        multiplies beside the present one.
+        """
+        if self.course is not None and len(self.course.peaks) == len(self.groups):
+            return [*self.course.peaks]
+        return [float(group.get("initial_lr", group.get("lr") or 0.0)) for group in self.groups]
 
     @property
     def held(self) -> set[int]:
@@ -158,11 +179,16 @@ def _is_trained_zero(parameter: nn.Parameter) -> bool:
     return parameter.requires_grad and not bool(parameter.detach().any())
 
 
-def listed(named: Iterable[Any], shown: int = 3) -> str:
+def named(of: Iterable[Any]) -> list[str]:
+    """The names, or those of what has one, each once."""
+    return list(dict.fromkeys(one if isinstance(one, str) else one.name for one in of))
+
+
+def listed(of: Iterable[Any], shown: int = 3) -> str:
     """Names for a report, each once; several that are too many and differ in one number alone are
     told by a span of it, as "layers.[0–3, 7].mlp", and what is still too much as "a, b, c and 4
     more"."""
-    several = list(dict.fromkeys(one if isinstance(one, str) else one.name for one in named))
+    several = named(of)
     if len(several) > shown:
         several = _spanned(several)
     rest = len(several) - shown
@@ -209,17 +235,34 @@ def _need(has: Callable[[Patient], bool], reason: str) -> Callable[[Patient], st
 an_optimizer = _need(
     lambda of: of.optimizer is not None, "no optimiser with its parameter groups was given"
 )
+two_warmups = _need(
+    lambda of: (
+        sum(
+            one is not None for one in (of.course, of.told_warmup_updates, of.logged_warmup_updates)
+        )
+        > 1
+    ),
+    "not two of these are known: the warm-up that is meant, the scheduler, and a log of the rate",
+)
 a_clip = _need(
     lambda of: of.clip_norm is not None, "no norm was given that gradients are clipped to"
 )
 gradients = _need(lambda of: bool(of.observed.gradient_norms), "no gradients were taken")
 logits = _need(lambda of: of.observed.classes is not None, "the output is not known to be logits")
+a_known_loss = _need(
+    lambda of: of.observed.targets is not None,
+    "no cross-entropy of logits with targets of the user's was given",
+)
 a_checkpoint = _need(lambda of: of.loading is not None, "no checkpoint was loaded")
 a_configured_placement = _need(
     lambda of: of.wanted_placement is not None, "no configuration names a placement"
 )
 initial_weights = _need(lambda of: not of.trained, "the weights have been trained")
 trained_weights = _need(lambda of: of.trained, "the weights are as they were drawn")
+
+
+def a_course(patient: Patient) -> str:
+    return patient.no_course if patient.course is None else ""
 
 
 def a_judged_rate(patient: Patient) -> str:

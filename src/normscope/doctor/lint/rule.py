@@ -10,7 +10,8 @@ from typing import Any
 
 from ..record import Stack
 from ..result import Finding, Severity
-from .patient import Patient, listed
+from ..trace.code_places import NO_PLACES
+from .patient import Patient, listed, named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class Fault:
     """"" for the rule's own."""
     severity: Severity | None = None
     """None for the rule's own."""
+    in_code: bool = True
+    """Whether a place in the user's code makes it; False for what the optimiser is told alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +69,15 @@ class Rule:
     def check(self, patient: Patient) -> Iterator[Finding]:
         """What it finds; nothing where it cannot be asked."""
         for fault in [] if self.lacking(patient) else self.faults(patient):
+            names = [fault.where] if isinstance(fault.where, str) else named(fault.where)
+            first = names[0] if names else ""
+            places = patient.places if fault.in_code else NO_PLACES
             yield Finding(
                 id=self.id,
                 severity=fault.severity or self.severity,
-                where=fault.where if isinstance(fault.where, str) else listed(fault.where),
+                where=fault.where if isinstance(fault.where, str) else listed(names),
+                built_at=places.built_at(first),
+                called_at=places.called_at(first),
                 message=fault.message,
                 fix=fault.fix or self.fix,
             )

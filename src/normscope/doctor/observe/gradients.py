@@ -16,6 +16,7 @@ from ...measure.unchanged import left_unchanged
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
+from .targets import loss_targets
 
 # N = tokens, V = classes
 
@@ -81,7 +82,10 @@ def backward(
         measured, loss_nats=nats, loss_is_stand_in=is_stand_in, gradient_norms=norms
     )
     at_scores = found[0] if found else None
-    return _with_scores(completed, scores, at_scores, logits, tokens), places
+    completed = _with_scores(completed, scores, at_scores, logits, tokens)
+    if scores is None or at_scores is None or is_stand_in or completed.classes is None:
+        return completed, places
+    return replace(completed, targets=loss_targets(model, scores, at_scores)), places
 
 
 def _with_scores(

@@ -2,12 +2,14 @@
 as lines, which are annotations of GitHub's workflows or what gcc's readers know."""
 
 import ast
+import sys
 from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
 from ... import __version__
 from ..result import Finding, Health, Record
+from ..trace.code_places import CodePlace, seen_from_here
 from .words import stack_title, stack_words, summary, verdict_words
 
 _COLOURS = {
@@ -90,21 +92,22 @@ _LEVELS = {"info": "notice", "warning": "warning", "error": "error"}
 
 
 def annotations(findings: Iterable[Finding], target: str, form: str) -> list[str]:
-    """A line for each finding, at the function that `target` names, as file.py:function does; at no
-    place for others.
+    """A line for each finding, at the user's line that built what it names, or called it; where
+    neither is known at the function that `target` names, and at no place for others.
 
     form: "github" for the commands of a workflow's log, "gcc" for `file:line: severity: message
     [rule]`, which editors and problem matchers read.
     """
-    place = _place_of(target)
-    return [
-        _github(finding, place) if form == "github" else _gcc(finding, target, place)
-        for finding in findings
-    ]
+    of_target = _place_of(target)
+    lines = []
+    for finding in findings:
+        place = finding.built_at or finding.called_at or of_target
+        lines.append(_github(finding, place) if form == "github" else _gcc(finding, target, place))
+    return lines
 
 
-def _github(finding: Finding, place: tuple[str, int] | None) -> str:
-    properties = {} if place is None else {"file": place[0], "line": str(place[1])}
+def _github(finding: Finding, place: CodePlace | None) -> str:
+    properties = {} if place is None else {"file": place.file, "line": str(place.line)}
     properties["title"] = f"{finding.id} at {finding.where}" if finding.where else finding.id
     named = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
     return (
@@ -122,19 +125,20 @@ def _escaped(text: str, more: str = "") -> str:
     return text
 
 
-def _gcc(finding: Finding, target: str, place: tuple[str, int] | None) -> str:
-    at = target if place is None else f"{place[0]}:{place[1]}"
+def _gcc(finding: Finding, target: str, place: CodePlace | None) -> str:
+    at = target if place is None else str(place)
     severity = "note" if finding.severity == "info" else str(finding.severity)
     where = f"{finding.where}: " if finding.where else ""
     return f"{at}: {severity}: {where}{' '.join(finding.message.split())} [{finding.id}]"
 
 
-def _place_of(target: str) -> tuple[str, int] | None:
+def _place_of(target: str) -> CodePlace | None:
     """File and line of the function; line 1 where the file defines it in another way, such as by an
     import.
     """
-    file, _, function = target.rpartition(":")
-    if not file.endswith(".py"):
+    place, _, function = target.rpartition(":")
+    file = place if place.endswith(".py") else _file_of(place)
+    if not file:
         return None
     body = ast.parse(Path(file).expanduser().read_text(encoding="utf-8")).body
     lines = [
@@ -142,4 +146,10 @@ def _place_of(target: str) -> tuple[str, int] | None:
         for one in body
         if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name == function
     ]
-    return file, lines[-1] if lines else 1
+    return CodePlace(file=file, line=lines[-1] if lines else 1)
+
+
+def _file_of(module: str) -> str:
+    """The file of a module that was imported, as seen from here; "" for any other text."""
+    file = getattr(sys.modules.get(module), "__file__", None) or ""
+    return seen_from_here(file) if file.endswith(".py") else ""

@@ -49,7 +49,10 @@ def _pieces(found: Record) -> Iterator[str]:
         yield from (notebook.paragraph(f"note: {note}") for note in found.advice.notes)
     if found.findings:
         heads = ("severity", "finding", "where", "what", "fix")
-        listed = [(one.severity, one.id, one.where, one.message, one.fix) for one in found.findings]
+        listed = [
+            (one.severity, one.id, words.placed(one), one.message, one.fix)
+            for one in found.findings
+        ]
         yield notebook.table(heads, listed)
     for stack in found.stacks:
         yield notebook.heading(

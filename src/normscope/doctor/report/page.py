@@ -77,7 +77,12 @@ def render_doctor(
     of the training, where the model comes from one.
     """
     jinja = environment()
-    jinja.filters |= {"figures": words.figures, "rate": learning_rate, "tone": _TONES.__getitem__}
+    jinja.filters |= {
+        "figures": words.figures,
+        "rate": learning_rate,
+        "tone": _TONES.__getitem__,
+        "code": words.code_words,
+    }
     asked = "" if history is None else history.first
     verdict, rate = words.headline(diagnosis, diverged=bool(asked))
     explored = {

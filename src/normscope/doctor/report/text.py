@@ -130,8 +130,8 @@ def terminal_page(
 ) -> RenderableType:
     """A page of about 40 lines at 100 columns and no wider than the console.
 
-    Written in ASCII where the console's encoding is none of Unicode. Findings for which there is no
-    room are counted.
+    Written in ASCII where the console's encoding is none of Unicode. Notes for which there is no
+    room are counted; every error and warning is shown.
 
     why: reasons why findings matter, by the rule's id. first: what a training's log asks for before
     the model, which stands above the page; then the model is not called healthy.
@@ -153,8 +153,10 @@ class _TerminalPage:
         yield from self._parts()
 
     def _parts(self) -> Iterator[RenderableType]:
-        above = [self._head(), *self._advice()]
         leading = words.leading_findings(self.d)
+        # Of a model that has something to mend a usual rate is not what is asked first.
+        advice = [*self._advice()]
+        above = [self._head()] if leading else [self._head(), *advice]
         later: list[RenderableType] = []  # reasons that the first screen has no room for
         for number, finding in enumerate(leading):
             rows = self._rows(finding, said=not number and not self.first)
@@ -170,13 +172,17 @@ class _TerminalPage:
                         )
                     ]
             above += [*gap, self._grid(rows)]
+        if leading:
+            above += advice
         details = Text.assemble(
             self._say("details  ", "bold"), self._say(words.facts(self.d), "dim")
         )
         above += [Text(""), details]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
         more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
-        below = [Text(""), self._say(words.rules_count(self.d) + more, "dim")]
+        below: list[RenderableType] = [Text(""), self._say(words.rules_count(self.d) + more, "dim")]
+        # What stood first has scrolled away.
+        below += [Text(""), *self._last()] if leading else []
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))
         yield from above
         yield from self._further(later, len(leading), _LINES - taken)
@@ -203,6 +209,15 @@ class _TerminalPage:
         lines = [] if self.first else [self._say(words.first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
         return Group(*lines, *([self._say(what)] if rate else []))
+
+    def _last(self) -> Iterator[RenderableType]:
+        """The verdict, and what to do, once more; not the latter where a log asks for something
+        else.
+        """
+        style = _STYLES[words.headline_severity(self.d) or Severity.INFO]
+        yield self._say(words.headline(self.d)[0], style)
+        if not self.first:
+            yield self._say(words.first_step(self.d), style)
 
     def _stack(self, stack: Stack) -> Iterator[RenderableType]:
         yield Text("")
@@ -242,10 +257,13 @@ class _TerminalPage:
             room -= 2  # this gap, and the line that counts the rest
         for number, part in enumerate(parts):
             room -= self._lines(part)
-            if room >= 0 or number < len(later) or not (number or shown):
+            # Notes alone may wait for another place: they stand last.
+            place = number - len(later)
+            is_note = place >= 0 and findings[place].severity is Severity.INFO
+            if room >= 0 or not is_note or not (number or shown):
                 yield part
             else:
-                left = words.tally(findings[number - len(later) :])
+                left = words.tally(findings[place:])
                 yield self._say(f"and {left} more, which --html and --json show", "dim")
                 return
 
@@ -266,7 +284,7 @@ class _TerminalPage:
         seen = Text.assemble(self._say(finding.id, "bold"), self._say(f": {finding.message}"))
         fix = "" if said else finding.fix
         rows = [
-            ("  where", finding.where, "dim"),
+            ("  where", words.placed(finding), "dim"),
             ("  fix", fix, "green"),
             (_WHY, self.why.get(finding.id, ""), "dim"),
         ]

@@ -27,8 +27,13 @@ def first_step(diagnosis: Record) -> str:
     """The one thing to do, in the imperative, or "nothing to do"."""
     leading = leading_findings(diagnosis)
     if leading:
-        verb = "mend" if leading[0].severity is Severity.ERROR else "check"
-        return f"{verb} {leading[0].id}: {leading[0].fix or leading[0].message}"
+        first = leading[0]
+        verb = "mend" if first.severity is Severity.ERROR else "check"
+        place = first.built_at or first.called_at
+        at = f" at {place}" if place else ""
+        told = first.fix or first.message
+        named = f" of {first.where}" if _is_to_be_named(first.where, told) else ""
+        return f"{verb} {first.id}{named}{at}: {told}"
     advice = diagnosis.advice
     if advice is not None and (step := rate_step(advice, diagnosis.compared)):
         return step
@@ -40,6 +45,29 @@ def first_step(diagnosis: Record) -> str:
         )
     step = "" if advice is None else warmup_step(advice)
     return step if step and any(map(_norms_every_sum, diagnosis.stacks)) else "nothing to do"
+
+
+_SHORT = 60
+"""Letters of names that a first line has room for."""
+
+
+def _is_to_be_named(where: str, told: str) -> bool:
+    """Whether a line that says what to do needs the name of what it is about: it has none of it."""
+    first = where.split(",")[0].split(" and ")[0]
+    return bool(where) and len(where) <= _SHORT and first not in told
+
+
+def code_words(finding: Finding) -> str:
+    """Where in the user's code what was found was built and called; "" where neither is known."""
+    built, called = finding.built_at, finding.called_at
+    told = [f"built at {built}"] if built else []
+    told += [f"called at {called}"] if called and called != built else []
+    return ", ".join(told)
+
+
+def placed(finding: Finding) -> str:
+    """Path in the model and place in the code in one line; "" where neither is known."""
+    return ", ".join(filter(None, [finding.where, code_words(finding)]))
 
 
 def _norms_every_sum(stack: Stack) -> bool:

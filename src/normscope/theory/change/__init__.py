@@ -1,4 +1,7 @@
-"""The change of a stack's values by one update, predicted: how far every block's output moves."""
+"""The change of a stack's values by one update, predicted: how far every block's output moves.
+
+The equations are T19 and T20 of docs/theory.md.
+"""
 
 import math
 from dataclasses import dataclass

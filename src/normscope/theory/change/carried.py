@@ -10,23 +10,21 @@ independent of everything above. A matrix W that has made h = Wᵀg of a gradien
 hᵀ / ‖h‖²·(‖h‖²/‖g‖²) and otherwise drawn anew: it turns h into g times its gain, and the whole
 change into fresh randomness as large as its mean square gain says.
 
-`_InnerChange` is the change inside F: at the outputs of its first matrices, on its way to what F
-gives.
+What moves inside F is in `inner.py`.
+
+The equation is T20 of docs/theory.md.
 """
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from ..backward import Arrived, StackGradients
-from ..kernels import Activation
-from ..mixing import Array, Entry, LinearMap, Products
+from ..mixing import Array, Products
 from ..moments import Moments
-from ..places import Factors, whole_of
 from ..stream import Applied, MomentStack
-from ..sublayers import Map, Projection, correlation
+from ..sublayers import correlation
+from .inner import UNMOVED, InnerChange, activated, attended, met, own
 from .rules import (
     STILL,
     Hidden,
@@ -38,209 +36,12 @@ from .rules import (
     square_of,
     together,
 )
-from .signs import Slopes, rounded, slope_squares, slopes, through_units
 from .tokens import (
-    NONE,
-    Alike,
     Tokens,
-    Whole,
-    forward,
     ledger_of,
     over_tokens,
-    sandwich,
-    solved,
     trace,
-    whole,
 )
-
-
-class _InnerChange(NamedTuple):
-    """What moves at the outputs of a first matrix."""
-
-    coefficients: Tokens
-    """Of the gradients there."""
-    rest: Tokens
-    """An entry's square and two tokens' product, of what has no covariance with gradients."""
-    sign: float = 0.0
-    """So much times the response to the gradients' sign (`signs.py`), which no linear guess is as
-    good as where an activation lets only some tokens through."""
-    scatter: float = 0.0
-    """And the variance of what single inputs add to that, for independent responses. Both for
-    inputs of variance 1 where all tokens are alike, and else for inputs as they are."""
-
-    def plus(self, other: "_InnerChange") -> "_InnerChange":
-        return _InnerChange(
-            self.coefficients.plus(other.coefficients),
-            self.rest.plus(other.rest),
-            self.sign + other.sign,
-            self.scatter + other.scatter,
-        )
-
-
-UNMOVED = _InnerChange(NONE, NONE)
-
-
-def own(
-    rule: UpdateRule,
-    projection: Projection,
-    gradient: Tokens,
-    fan_in: int,
-    fan_out: int,
-    *,
-    activated: bool,
-) -> _InnerChange:
-    """What the matrix's own update moves."""
-    inputs = over_tokens(projection.inputs)
-    if rule == "sign" and activated:
-        square = 1.0 if isinstance(inputs, Whole) else inputs.one
-        return (
-            _InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square)
-            if gradient.one > 0
-            else UNMOVED
-        )
-    step = first_step(rule, UpdatedMatrix(inputs, gradient, fan_in, fan_out), projection.length)
-    return _InnerChange(step.coefficients, step.rest)
-
-
-def attended(
-    projection: Projection,
-    moved: _InnerChange,
-    gradient: Tokens,
-    width: int,
-    *,
-    last_is_drawn: bool,
-    more: Entry,
-) -> MatrixStep:
-    """Through attention's mixing and its last matrix.
-
-    more: what `_met` says. last_is_drawn: False where the identity stands for the last matrix, and
-    scatters nothing.
-    """
-    tokens = projection.length
-
-    def onward(matrix: Tokens) -> Tokens:
-        return forward(projection.back, matrix, tokens)
-
-    scatter = onward(moved.rest)
-    if last_is_drawn:
-        fresh = onward(sandwich(moved.coefficients, gradient.scaled(1 / width), tokens))
-        scatter = scatter.plus(fresh.scaled(more))
-    return MatrixStep(onward(moved.coefficients), scatter)
-
-
-def _met(applied: Applied, projection: Projection) -> Entry:
-    """By how much more what moves along gradients scatters than as many fresh vectors would.
-
-    A query's gradient is made of the very keys that it meets, and a key's of the queries. To a
-    logit both add its own gradient times the other's square: twice the same, which is counted with
-    queries. Of random logits over 4 to 64 keys Σ w⁴ is about so much of (Σ w²)²: one over the keys,
-    and a ninth of the logits' variance.
-    """
-    if projection.name != "query":
-        return 1.0
-    (one, two, _), places = applied.input.mean, applied.input.atoms.places
-    twice = 1 + one / max(one - two, 1e-9 * one)
-    keys = projection.length if places is None else places.keys
-    more = 1 + applied.site.stack.width_of_head * twice**2 * (1 / keys + applied.map.variance / 9)
-    return more if places is None else np.maximum.outer(more, more)
-
-
-def activated(
-    projection: Projection,
-    moved: _InnerChange,
-    made: Map,
-    gradients: tuple[Tokens, Tokens],
-    fan_out: int,
-    activation: Activation,
-) -> MatrixStep:
-    """Through the activation and the last matrix.
-
-    gradients: at F's output, and at the outputs of this matrix.
-
-    What a token's gradient has moved passes the very slopes that the gradient came through, which
-    is why second moments of slopes alone do not do.
-    """
-    above, below = gradients
-    tokens, inputs, back_map = projection.length, over_tokens(projection.inputs), projection.back
-    if below.one <= 0 or not (moved.sign or np.any(whole(moved.coefficients, tokens))):
-        return MatrixStep(NONE, forward(back_map, moved.rest, tokens))
-    if isinstance(back_map, Factors):
-        return _activated_by_place(
-            projection, back_map, moved, made, gradients, fan_out, activation
-        )
-    assert isinstance(back_map, LinearMap)
-    found = _slopes(projection, made, above, activation)
-    back = back_map.one_one
-    entry = below.one / fan_out
-    apart, every = moved.coefficients.one - moved.coefficients.two, moved.coefficients.two
-    gram = found.own.scaled(apart * apart * entry).plus(found.all_, every * every * entry)
-    gram = gram.plus(found.own_with_all, apart * every * entry)
-    coefficients = forward(back_map, moved.coefficients, tokens)
-    if moved.sign:
-        gram = gram.plus(found.sign, moved.sign**2)
-        gram = gram.plus(found.sign_with_own, moved.sign * apart * math.sqrt(entry))
-        gram = gram.plus(found.sign_with_all, moved.sign * every * math.sqrt(entry))
-        correlation = inputs.two / inputs.one
-        single = Alike(found.slope.one, found.slope.two * correlation)
-        gram = gram.plus(single.plus(found.sign, -1.0), moved.scatter)
-        of_gradients = Alike(1.0, above.two / above.one)
-        guess = solved(of_gradients, found.sign_with_gradient, tokens)
-        coefficients = coefficients.plus(guess, back * moved.sign / math.sqrt(entry))
-    return MatrixStep(coefficients, forward(back_map, moved.rest, tokens).plus(gram, back))
-
-
-def _activated_by_place(
-    projection: Projection,
-    back: Factors,
-    moved: _InnerChange,
-    made: Map,
-    gradients: tuple[Tokens, Tokens],
-    fan_out: int,
-    activation: Activation,
-) -> MatrixStep:
-    """The same with slopes as they are, place by place."""
-    above = whole(gradients[0], projection.length)
-    inputs = whole_of(projection.inputs)
-    size = np.sqrt(np.diag(inputs))
-    z = inputs * np.outer(np.sqrt(made.variance) / size, np.sqrt(made.variance) / size)
-    # Between the slopes and F's output is the last matrix: gradients above the slopes are so many
-    # times those there.
-    slopes = slope_squares(activation, gate=projection.name == "ffn_gate", z=z)
-    last = back.one / slopes
-    lengths = np.sqrt(last / fan_out)
-    found = through_units(
-        activation,
-        gate=projection.name == "ffn_gate",
-        z=z,
-        gradients=above * np.outer(lengths, lengths),
-        inputs=inputs,
-        coefficients=whole(moved.coefficients, projection.length),
-        sign=moved.sign,
-    )
-    factors = np.sqrt(np.outer(last, last))
-    tokens = projection.length
-    guess = solved(Whole(above * np.outer(lengths, lengths)), found.with_gradient, tokens)
-    coefficients = forward(back, moved.coefficients, tokens).plus(
-        Whole(whole(guess, tokens) * factors)
-    )
-    gram = found.gram.plus(found.single, moved.scatter)
-    return MatrixStep(
-        coefficients, forward(back, moved.rest, tokens).plus(Whole(gram.matrix * factors))
-    )
-
-
-def _slopes(projection: Projection, made: Map, above: Tokens, activation: Activation) -> Slopes:
-    inputs = over_tokens(projection.inputs)
-    # ReLU's slopes do not depend on the size of what it reads.
-    variance = 1.0 if activation == "relu" else float(f"{made.variance:.3g}")
-    return slopes(
-        projection.length,
-        activation,
-        projection.name == "ffn_gate",
-        variance,
-        rounded(inputs.two / inputs.one),
-        rounded(above.two / above.one),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +115,7 @@ class Carried:
         owns = self._owns(applied, at)
         # A matrix is random but for what it has made of gradients on their way back.
         onward = [projection.onward for projection in applied.map.projections]
-        brought = [_InnerChange(at_input.scaled(factor), gram.scaled(factor)) for factor in onward]
+        brought = [InnerChange(at_input.scaled(factor), gram.scaled(factor)) for factor in onward]
         last = self._last(applied, at)
         both = [one.plus(other) for one, other in zip(owns, brought, strict=True)]
         total = together(self._through(applied, at, both), last)
@@ -330,7 +131,7 @@ class Carried:
             total=square(total),
         )
 
-    def _owns(self, applied: Applied, at: Arrived) -> list[_InnerChange]:
+    def _owns(self, applied: Applied, at: Arrived) -> list[InnerChange]:
         activates = applied.site.kind == "feed_forward"
         return [
             own(
@@ -362,7 +163,7 @@ class Carried:
             self.tokens,
         )
 
-    def _through(self, applied: Applied, at: Arrived, moved: list[_InnerChange]) -> MatrixStep:
+    def _through(self, applied: Applied, at: Arrived, moved: list[InnerChange]) -> MatrixStep:
         """To F's output."""
         total, outputs = STILL, self._outputs(applied)
         for projection, one, g in zip(applied.map.projections, moved, at.projections, strict=True):
@@ -374,7 +175,7 @@ class Carried:
                     projection, one, applied.map, gradients, outputs, self.stack.setting.activation
                 )
             else:
-                drawn, more = self.last_is_drawn, _met(applied, projection)
+                drawn, more = self.last_is_drawn, met(applied, projection)
                 step = attended(
                     projection, one, over_tokens(g), outputs, last_is_drawn=drawn, more=more
                 )

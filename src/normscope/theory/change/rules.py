@@ -1,6 +1,8 @@
 """What the first update of an optimiser makes of one matrix, to first order and for a rate of 1.
 
 The numbers that the formula itself trains have steps too: gates, scales of branches and of skips.
+
+The equation is T19 of docs/theory.md.
 """
 
 import math
@@ -96,6 +98,8 @@ def first_step(rule: UpdateRule, matrix: UpdatedMatrix, tokens: int) -> MatrixSt
 def _gradient(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """δW = -η Σ_t g_t u_tᵀ: δW u_s = -η Σ_t g_t (u_t·u_s), and inner products of finite vectors
     scatter.
+
+    Equation T19.
     """
     u, k = matrix.inputs, matrix.gradient
     scatter = u.scaled(trace(k, u, tokens)).plus(sandwich(u, k, tokens))
@@ -105,6 +109,8 @@ def _gradient(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
 def _orthogonal(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
     """δW = -η s (G Gᵀ)^(-1/2) G, G = Γ Uᵀ of rank `tokens`: Γ K^(-1/2) (Uᵀ U)^(1/2) at the inputs,
     K = Γᵀ Γ.
+
+    Equation T19.
     """
     scale = MUON_SCALE * math.sqrt(max(matrix.fan_in, matrix.fan_out))
     return MatrixStep(
@@ -113,7 +119,10 @@ def _orthogonal(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
 
 
 def _sign(matrix: UpdatedMatrix, tokens: int) -> MatrixStep:
-    """δW = -η sign G: every output moves by a sum over inputs."""
+    """δW = -η sign G: every output moves by a sum over inputs.
+
+    Equation T19.
+    """
     fan_in, entry = matrix.fan_in, matrix.gradient.scaled(1 / matrix.fan_out)
     responses, with_gradient = _response(matrix, entry, tokens)
     gram = responses.scaled(fan_in * fan_in).plus(matrix.inputs.plus(responses, -1.0), fan_in)

@@ -9,6 +9,8 @@ Expectations over Gaussians that the tokens of a sequence share in part are mean
 There is one set of points for a number of tokens, whatever the correlation, so that curves over
 depth are smooth and the same every time. A mean over points is one over tokens too: its error is
 below a hundredth.
+
+The equation is T19 of docs/theory.md.
 """
 
 import math
@@ -78,7 +80,10 @@ class Response(NamedTuple):
 @lru_cache(maxsize=4096)
 def to_gaussian(tokens: int, inputs: float, gradients: float) -> Response:
     """Of Gaussian inputs and gradients of variance 1 and those correlations: √(2/π) Σg / √(gᵀ Σ g),
-    Σ the inputs' covariance."""
+    Σ the inputs' covariance.
+
+    Equation T19.
+    """
     g = normals(tokens, gradients, _GRADIENT)
     found = _to_gaussian(g, inputs)
     return Response(mean_product(found, found), mean_product(g, found))

@@ -5,6 +5,8 @@ A Gram matrix of values is E⟨x_s, x_t⟩ / d, one of gradients E⟨g_s, g_t⟩
 has the sum over tokens t of entry (t, s) times a vector of token t. Where all places are alike two
 numbers say it (`Alike`), and such matrices commute; where each has moments of its own, it is the
 whole matrix (`Whole`).
+
+The equations are T19 and T20 of docs/theory.md.
 """
 
 import math

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from ...measured import OutputMatrix
+from ...measured import ModelMeasurements, OutputMatrix
 from ...observe.parameters import size_of
 from ...record import Stack
 from ...result import Severity
@@ -54,8 +54,8 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     if _is_output(patient, _large_tables(patient.model)):
         # The rule about embeddings says why: the output is tied to one.
         return
-    message, fix, severity = "", _SMALLER, Severity.WARNING
     head = next((one for one in seen.output_matrices if one.outputs == seen.classes), None)
+    message, fix, severity = "", _smaller(head), Severity.WARNING
     chance = f"ln {seen.classes} = {math.log(seen.classes):.2f}"
     if seen.loss_nats is None or seen.loss_is_stand_in:
         if seen.logit_deviation is not None and seen.logit_deviation > LARGEST_DEVIATION:
@@ -71,7 +71,9 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
             f"the loss before training is {seen.loss_nats:.2f} nats a token, {abs(excess):.2f} "
             f"{side} {chance}"
         )
-        if excess > SURPRISE_NATS:
+        if _is_no_mean(seen):
+            message, fix = f"{told}: {_no_mean_words(seen)}", _MEAN
+        elif excess > SURPRISE_NATS:
             message = (
                 f"{told}: the model is sure of what it cannot know{_logits(seen.logit_deviation)}"
             )
@@ -103,6 +105,38 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
             fix = _LEAK
     if message:
         yield Fault(severity=severity, where=head.name if head else "", message=message, fix=fix)
+
+
+_MEAN = "take the mean over the tokens that count (reduction='mean'), and no sum of parts of it"
+_OFF_MEAN = 0.3
+"""Smoothed targets, which cannot be told from a smaller weight at the start, are off by a tenth."""
+_SAME = 0.05
+
+
+def _is_no_mean(seen: ModelMeasurements) -> bool:
+    """Whether the loss is near chance at a token, and far from it because it is no mean of them."""
+    targets = seen.targets
+    if targets is None or seen.loss_nats is None or seen.classes is None:
+        return False
+    times = targets.times_mean
+    if abs(times - 1) < _OFF_MEAN:
+        return False
+    excess = seen.loss_nats / times - math.log(seen.classes)
+    far = abs(seen.loss_nats - math.log(seen.classes)) > LEAK_NATS
+    return far and -LEAK_NATS <= excess <= SURPRISE_NATS
+
+
+def _no_mean_words(seen: ModelMeasurements) -> str:
+    targets = seen.targets
+    if targets is None or seen.loss_nats is None:
+        return ""
+    times = targets.times_mean
+    said = f"it is {times:.3g} times the mean over the {targets.counted} tokens that count"
+    if math.isclose(times, targets.counted, rel_tol=_SAME):
+        said = f"it is a sum over the {targets.counted} tokens that count"
+    elif math.isclose(times, targets.counted / targets.places, rel_tol=_SAME):
+        said = f"it is divided by all {targets.places} places, and {targets.counted} of them count"
+    return f"{said}, of which the mean is {seen.loss_nats / times:.2f} nats"
 
 
 _ABOVE = 1.5
@@ -138,6 +172,26 @@ _SMALLER = (
     "draw the output matrix, or the embedding that it is tied to, at a deviation of at most "
     "1/√width, or scale logits down"
 )
+
+
+def _smaller(head: OutputMatrix | None) -> str:
+    """What makes logits smaller, with the matrix and its number where these are known."""
+    if head is None:
+        return _SMALLER
+    wanted = head.inputs**-0.5
+    if head.size > _ABOVE * wanted:
+        return (
+            f"`{head.name}` has deviation {head.size:.3g}; give it {wanted:.3g}, or scale logits "
+            "down by as much"
+        )
+    if head.reads_size > _ABOVE:
+        return (
+            f"norm what `{head.name}` reads, which has deviation {head.reads_size:.3g}, or scale "
+            "logits down by as much"
+        )
+    return _SMALLER
+
+
 _LEAK = (
     "see that targets are shifted by one, that attention masks the future, and that padding is not "
     "counted among the tokens that the loss is a mean of"

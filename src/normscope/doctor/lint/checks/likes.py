@@ -13,11 +13,10 @@ from ....placement import named
 from ...trace.forward import norm_parameters
 from .. import likes
 from ..patient import Patient, an_optimizer, gradients, initial_weights
+from ..peers.starts import SIZE_APART
 from ..rule import Fault, rule
 from ..structure import explained, in_blocks
 
-_WEIGHT = 1.5
-"""Factor beyond which a weight's size is no draw of the others' scheme."""
 _FACTOR = 1.2
 """The same of what multiplies a stream or a branch, which is not drawn."""
 _BRANCH = 5.0
@@ -40,7 +39,7 @@ def uneven_blocks(patient: Patient) -> Iterator[Fault]:
     gains = {gain.name for gain in patient.observed.norm_gains}
     weights = [
         one
-        for one in likes.odd_weights(patient.model, apart=_WEIGHT)
+        for one in likes.odd_weights(patient.model, apart=SIZE_APART)
         if one.value or one.name in gains
     ]
     yield from _uneven(weights, "weights")
@@ -190,8 +189,8 @@ def precision_unlike_others(patient: Patient) -> Iterator[Fault]:
 
 @rule("optimizer-unlike-others", an_optimizer)
 def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
-    """Weights of one block in no group, or decayed otherwise, beside likes that are held and
-    decayed alike.
+    """Weights of one block in no group, or decayed otherwise, at another rate or with other means,
+    beside likes that are held and treated alike.
     """
     # A rate of 0 is none at all; others may fall from the last block to the first.
     decays = {
@@ -207,7 +206,38 @@ def optimizer_unlike_others(patient: Patient) -> Iterator[Fault]:
         return decays.get(id(weight), "in no parameter group" if weight.requires_grad else _FROZEN)
 
     odd = likes.odd_parameters(patient.model, state)
-    yield from _in_states([one for one in odd if _FROZEN not in (one.value, one.usual)])
+    odd = [one for one in odd if _FROZEN not in (one.value, one.usual)]
+    yield from _in_states(odd)
+    told = {one.name for one in odd}
+    for treated in (_at_rates(patient), _with_means(patient)):
+
+        def treatment(weight: torch.nn.Parameter, known: dict[int, str] = treated) -> str:
+            return known.get(id(weight), "")
+
+        unlike = likes.odd_parameters(patient.model, treatment)
+        known = [one for one in unlike if one.value and one.usual and one.name not in told]
+        yield from _in_states(known)
+
+
+def _at_rates(patient: Patient) -> dict[int, str]:
+    """The rate of every weight that is held, in words; that which a scheduler multiplies."""
+    return {
+        id(weight): f"updated at the rate {rate:.4g}"
+        for group, rate in zip(patient.groups, patient.peaks, strict=True)
+        if rate
+        for weight in group["params"]
+    }
+
+
+def _with_means(patient: Patient) -> dict[int, str]:
+    """What an optimiser's means go by, in words."""
+    names = ("betas", "momentum", "eps", "alpha")
+    return {
+        id(weight): "updated with "
+        + ", ".join(f"{name} {group[name]}" for name in names if name in group)
+        for group in patient.groups
+        for weight in group["params"]
+    }
 
 
 def _in_states(odd: Iterable[likes.OddOne[str]], said: str = "{}") -> Iterator[Fault]:

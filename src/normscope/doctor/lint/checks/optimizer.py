@@ -12,6 +12,7 @@ from ....report.words import counted, learning_rate
 from ...record import Stack
 from ...result import Advice, Severity
 from ...trace.forward import norm_parameters
+from ..failed_trainings import WARMUP_UPDATES, FailedTraining, failed_like
 from ..patient import Patient, a_clip, a_judged_rate, an_optimizer, gradients
 from ..rule import Fault, rule
 
@@ -173,7 +174,7 @@ def _left_out(patient: Patient, others: Sequence[nn.Parameter]) -> Iterator[Faul
 
 def _at_rest(patient: Patient) -> Iterator[Fault]:
     """Weights in groups with a rate of 0, beside others with a rate."""
-    peaks = [float(group.get("initial_lr", group.get("lr", 1.0))) for group in patient.groups]
+    peaks = patient.peaks
     if not any(peaks):
         return
     resting = [
@@ -231,6 +232,7 @@ def _clipped(clipping: Clipping, optimizer: str) -> Fault:
     if clipping.hides_rate:
         return Fault(
             where="",
+            in_code=False,
             message=(
                 f"{told}. The first update of {optimizer} at a rate of {clipping.rate:.3g} is the "
                 f"one that a rate of {clipping.effective_rate:.2g} makes without clipping"
@@ -242,6 +244,7 @@ def _clipped(clipping: Clipping, optimizer: str) -> Fault:
     return Fault(
         severity=Severity.INFO,
         where="",
+        in_code=False,
         message=(
             f"{told}. {optimizer} divides by the gradient's size, so that this hides no rate, but "
             "every update weighs the same, whatever its gradient"
@@ -259,8 +262,9 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     advice = patient.advice
     if advice is None or advice.wanted_rate is None:
         return
-    if _has_failed(patient, advice):
-        yield _failed(advice.wanted_rate, advice.wanted_warmup_updates)
+    beside = _failed_like(patient, advice)
+    if beside is not None:
+        yield _failed(advice.wanted_rate, advice.wanted_warmup_updates, beside)
         return
     if advice.best_interval is None or advice.wanted_place not in ("below", "above"):
         return
@@ -273,7 +277,7 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     if advice.wanted_place == "below":
         fix = f"nothing, or compare it with {usual}; in doubt the lower rate is the safer one"
     elif advice.is_too_high and not advice.wanted_warmup_updates:
-        yield Fault(where="", message=message, fix=f"take a rate near {usual}")
+        yield Fault(where="", in_code=False, message=message, fix=f"take a rate near {usual}")
         return
     else:
         # A rate a little above what is known of others, or one with a warm-up, is not certain to be
@@ -282,50 +286,46 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
             own = counted(advice.wanted_warmup_updates, "update")
             message += f"; whether your warm-up of {own} carries it is not known"
         fix = f"compare it with {usual}, or watch the loss where the rate comes to its peak"
-    yield Fault(severity=Severity.INFO, where="", message=message, fix=fix)
+    yield Fault(severity=Severity.INFO, where="", in_code=False, message=message, fix=fix)
 
 
-FAILED_FROM, FAILED_TO = 5e-4, 4e-3
-"""Rates of `results/rates_at_size`: at none of the four between them did Post-LN learn ..."""
-FAILED_WIDTH, FAILED_SUBLAYERS, FAILED_WARMUP = 512, 16, 80
-"""... with this width and these sub-layers, after a warm-up of so many updates with Adam."""
-
-
-def _has_failed(patient: Patient, advice: Advice) -> bool:
-    """Whether trainings of ours of such a shape learned nothing at such a rate: every sum is
-    normed, nothing makes its skip the larger part, and it is as deep and half as wide or more.
+def _failed_like(patient: Patient, advice: Advice) -> FailedTraining | None:
+    """The training of ours of such a shape that learned nothing at such a rate: every sum is
+    normed, nothing makes its skip the larger part, and the model is as deep and half as wide or
+    more.
     """
     inside = [one for one in patient.sublayers() if one.block > 0]
     plain = all(
         one.formula.sum_is_normed and one.skip_scale == one.branch_scale == 1 for one in inside
     )
-    return (
-        plain
-        and not patient.trained
-        and advice.optimizer in ("adam", "adamw")
-        and len(inside) >= FAILED_SUBLAYERS
-        and 2 * max(stack.width for stack in patient.stacks) >= FAILED_WIDTH
-        and (advice.wanted_rate or 0.0) >= FAILED_FROM
-        and (advice.wanted_warmup_updates or 0) <= FAILED_WARMUP
+    long = (advice.wanted_warmup_updates or 0) > WARMUP_UPDATES
+    if not plain or long or patient.trained or advice.optimizer not in ("adam", "adamw"):
+        return None
+    return failed_like(
+        sublayers=len(inside),
+        width=max((stack.width for stack in patient.stacks), default=0),
+        rate=advice.wanted_rate or 0.0,
     )
 
 
-def _failed(rate: float, warmup_updates: int | None) -> Fault:
+def _failed(rate: float, warmup_updates: int | None, beside: FailedTraining) -> Fault:
     said = (
         "without a warm-up" if not warmup_updates else f"after {warmup_updates} updates of warm-up"
     )
     unknown = warmup_updates is None
+    if unknown:
+        said = "(of whose warm-up nothing is known)"
     return Fault(
         severity=Severity.INFO if unknown else Severity.WARNING,
         where="",
+        in_code=False,
         message=(
-            f"your rate {learning_rate(rate, 2)} "
-            + ("(of whose warm-up nothing is known)" if unknown else said)
-            + f" stands where a Post-LN of ours learned nothing: {FAILED_SUBLAYERS} sub-layers of "
-            f"width {FAILED_WIDTH} stayed at the frequencies of tokens at every rate from "
-            f"{learning_rate(FAILED_FROM, 2)} to {learning_rate(FAILED_TO, 2)}, after "
-            f"{FAILED_WARMUP} updates of warm-up (results/rates_at_size)"
+            f"your rate {learning_rate(rate, 2)} {said} stands where a Post-LN of ours learned "
+            f"nothing: {beside.sublayers} sub-layers of width {beside.width} stayed at the "
+            f"frequencies of tokens at every rate from {learning_rate(beside.lowest_rate, 2)} to "
+            f"{learning_rate(beside.highest_rate, 2)}, after {WARMUP_UPDATES} updates of warm-up "
+            f"({beside.source})"
         ),
-        fix="rise to it over some thousand updates (4,000 in Vaswani et al. 2017), or take a rate "
-        "five to ten times lower",
+        fix=f"rise to {learning_rate(rate, 2)} over some thousand updates (4,000 in Vaswani et al. "
+        "2017), or take a rate five to ten times lower",
     )

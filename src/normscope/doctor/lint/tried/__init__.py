@@ -1,6 +1,6 @@
-"""The rules of what becomes of weights and inputs once a model is tried: what the laws found, and
-adapters, whose start says whether they will move.
+"""The rules of what becomes of weights and inputs once a model is tried: what the laws found, what
+the loss asks for, and adapters, whose start says whether they will move.
 """
 
 # ruff: noqa: F401
-from . import adapters, modes, reach, updates, uses
+from . import adapters, modes, reach, targets, updates, uses

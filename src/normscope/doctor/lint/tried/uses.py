@@ -36,13 +36,38 @@ def reads_ahead(patient: Patient) -> Iterator[Fault]:
         for one in patient.sublayers()
     )
     # What is seen in a sub-layer is told with its name.
-    if uses is not None and uses.later and not told:
+    if uses is None or not uses.later or told:
+        return
+    message = (
+        "other tokens in the second half of a sequence change the outputs of the first by "
+        f"{_of(uses.later)}, "
+    )
+    if patient.observed.predicts_next:
+        message += (
+            "and the loss's targets are the inputs one place later: each output can know what it "
+            "has to predict"
+        )
+    else:
+        message += (
+            "though every attention hides later tokens: something beside attention mixes them"
+        )
+    yield Fault(
+        severity=Severity.ERROR if patient.observed.predicts_next else Severity.WARNING,
+        where="",
+        message=message,
+    )
+
+
+@rule("order-unread", a_law("uses"))
+def order_unread(patient: Patient) -> Iterator[Fault]:
+    """Outputs that are the same whatever the order of the tokens, of a model that has positions."""
+    uses = patient.tried.uses
+    if uses is not None and uses.order == 0 and uses.has_positions:
         yield Fault(
             where="",
             message=(
-                f"other tokens in the second half of a sequence change the outputs of the first by "
-                f"{_of(uses.later)}, and the loss's targets are the inputs one place later: each "
-                "output can know what it has to predict"
+                "two tokens that change places change nothing at all others, though the model has "
+                "positions: it reads a set of tokens, and no sequence"
             ),
         )
 

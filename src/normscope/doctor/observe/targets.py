@@ -1,0 +1,101 @@
+"""A loss's targets, read from its gradient at the logits.
+
+A cross-entropy's gradient at a token's logits is w (p - y): p their softmax, y 1 at the class that
+is wanted, w the token's weight in the loss. Its only negative entry names that class, and w is
+-g_y / (1 - p_y).
+"""
+
+# B = sequences, T = tokens, N = B T, V = classes
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ..loss_targets import LossTargets
+
+_ROWS_CHECKED = 64
+_PLAIN = 0.02
+"""Of a gradient's size, by which it may differ from that of a plain cross-entropy."""
+_RUN = 3
+"""Places in a row that are padding, and no token that happens to have its index."""
+_LEAST_CLASSES = 32
+"""Of fewer, one is the same three times in a row by chance."""
+
+
+@torch.no_grad()
+def loss_targets(model: nn.Module, scores: Tensor, gradient: Tensor) -> LossTargets | None:
+    """Returns what the loss asks for; None where it depends on no logits, or pulls none up.
+
+    scores, gradient: (B, T, V) or (B, V).
+    """
+    classes = scores.shape[-1]
+    gradient_NV = gradient.detach().reshape(-1, classes)
+    least_N, wanted_N = gradient_NV.min(-1)
+    counted_N = least_N < 0
+    counted = int(counted_N.sum())
+    if not counted:
+        return None
+    times_V = torch.bincount(wanted_N[counted_N], minlength=classes)
+    return LossTargets(
+        places=len(counted_N),
+        counted=counted,
+        weight=_weight(scores.detach().reshape(-1, classes), gradient_NV, least_N, wanted_N),
+        commonest=int(times_V.argmax()),
+        commonest_times=int(times_V.max()),
+        padding=_padding(model, wanted_N, counted_N, scores),
+    )
+
+
+def _weight(scores_NV: Tensor, gradient_NV: Tensor, least_N: Tensor, wanted_N: Tensor) -> float:
+    """The weights of all tokens together; NaN of a loss that is no plain cross-entropy."""
+    counted_N = least_N < 0
+    right_N = scores_NV.gather(1, wanted_N[:, None])[:, 0].float()
+    right_N = (right_N - scores_NV.float().logsumexp(-1)).exp()
+    weight_N = torch.where(counted_N, -least_N.float() / (1 - right_N), torch.zeros_like(right_N))
+    some = counted_N.nonzero()[:_ROWS_CHECKED, 0]
+    expected = scores_NV[some].float().softmax(-1)
+    expected.scatter_add_(1, wanted_N[some, None], -torch.ones(len(some), 1).to(expected))
+    given = gradient_NV[some].float()
+    apart = (given - weight_N[some, None] * expected).norm() / given.norm()
+    return float(weight_N.double().sum()) if float(apart) < _PLAIN else math.nan
+
+
+def _padding(model: nn.Module, wanted_N: Tensor, counted_N: Tensor, scores: Tensor) -> int:
+    """How many places count whose target is padding, in runs at the ends of sequences."""
+    if scores.ndim != 3 or scores.shape[-1] < _LEAST_CLASSES:
+        return 0
+    sequences = scores.shape[0]
+    wanted_BT = wanted_N.reshape(sequences, -1)
+    counted_BT = counted_N.reshape(sequences, -1)
+    most = 0
+    for index in _padding_indices(model, scores.shape[-1]):
+        runs = 0
+        for wanted_T, counted_T in zip(wanted_BT, counted_BT, strict=True):
+            is_padding_T = wanted_T[counted_T] == index
+            # A sequence of nothing else has no end.
+            if not bool(is_padding_T.all()):
+                runs += max(_run(is_padding_T.flip(0)), _run(is_padding_T))
+        most = max(most, runs)
+    return most
+
+
+def _run(is_padding_T: Tensor) -> int:
+    """How many are True before the first that is not; 0 where these are too few to tell."""
+    length = int((~is_padding_T).int().argmax())
+    return length if length >= _RUN else 0
+
+
+def _padding_indices(model: nn.Module, classes: int) -> set[int]:
+    """Indices that stand for padding in a vocabulary of so many classes."""
+    found = {
+        one.padding_idx
+        for one in model.modules()
+        if isinstance(one, nn.Embedding)
+        and one.padding_idx is not None
+        and one.num_embeddings == classes
+    }
+    told = getattr(getattr(model, "config", None), "pad_token_id", None)
+    if type(told) is int and 0 <= told < classes:
+        found.add(told)
+    return found
