@@ -76,12 +76,13 @@ class NormUse:
 
 
 PlaceLogits = Literal[
-    "", "none", "queries", "sums", "farther", "heads", "unmatched", "uneven", "one turn", "apart"
+    "", "none", "queries", "sums", "farther", "heads", "unmatched", "uneven", "one turn",
+    "one pair", "apart"
 ]
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
 with which they grow, no place but the head, by which queries are turned, the place where queries
 and keys are one, in which both are turned otherwise, steps between neighbours that are not alike,
-one angle that all channels are turned by, places in any other way; "" where that is not known."""
+one angle that all channels are turned by, one pair of channels alone that turns, places in any other way; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,6 +356,14 @@ class ModelMeasurements:
     """Choices of the experts that tokens are sent to, in the order in which they are made."""
     cut_units: tuple[CutUnits, ...] = field(default=(), metadata=INNER)
     """Feed-forwards whose hidden units carry little."""
+    detached_products: tuple[str, ...] = field(default=(), metadata=INNER)
+    """Trained parameters that are multiplied with data somewhere without a gradient of their own,
+    while what they are multiplied with has one."""
+    dropped_products: tuple[str, ...] = field(default=(), metadata=INNER)
+    """Trained matrices whose products with data make nothing of the output."""
+    growing_along: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
+    """Sub-layers without attention that add many times more at the end of a sequence than in its
+    first half, with that number."""
     conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)

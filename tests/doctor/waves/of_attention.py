@@ -116,6 +116,10 @@ class OverTokens(Attention):
 class ScaledTwice(Attention):
     """Unit queries and keys, whose product lies within 1, are divided by √d all the same."""
 
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.q_norm = self.k_norm = None
+
     def normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         return functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
 

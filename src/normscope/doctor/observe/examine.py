@@ -29,6 +29,7 @@ from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
 from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
+from .growing import growing_along
 from .norms import norm_gains, powers
 from .parameters import (
     flat_gates,
@@ -43,6 +44,7 @@ from .sending import sendings
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
 from .units import cut_units
+from .untaught import detached_products, dropped_products
 from .uses import with_uses
 
 _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
@@ -140,6 +142,9 @@ def _watched(
         conditioned_gates=conditioned_gates(graph, stacks),
         sendings=sendings(graph),
         cut_units=cut_units(graph, streams, stacks),
+        detached_products=detached_products(model, graph),
+        dropped_products=dropped_products(model, graph),
+        growing_along=growing_along(graph, stacks),
         norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,

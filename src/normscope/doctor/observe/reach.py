@@ -306,6 +306,10 @@ def _order(logits_HQK: Tensor) -> PlaceLogits:
 
 _PAIRS = 8
 """Channels of a head from which on there are four angles of a rotation, and more."""
+_MOST_TURNED = 256
+"""Places by which a channel that turns slowly has moved."""
+_OF_ONE_ANGLE = 2
+"""Dimensions that a vector moves in as it is turned."""
 _LOST = 1e-3
 """Of the largest singular value: what rounding and channels that hardly turn leave."""
 
@@ -321,11 +325,16 @@ def _by_turns(logits_HQK: Tensor, queries: Tensor, keys: Tensor) -> PlaceLogits:
     spread = float(logits_HQK[logits_HQK > _HIDDEN].std())
     if float((own_HQ - own_HQ[:, :1]).abs().max()) > _UNEVEN * spread:
         return "unmatched"
-    places_TE = queries.flatten(0, -3)[0, :_MOST].double()
+    places_TE = queries.flatten(0, -3)[0, :_MOST_TURNED].double()
+    if queries.shape[-1] < _PAIRS or len(places_TE) < _LEAST:
+        return "apart"
     sizes = torch.linalg.svdvals(places_TE)
     angles = int((sizes > _LOST * sizes[0]).sum())
-    is_one = queries.shape[-1] >= _PAIRS and len(places_TE) >= _LEAST and angles == 2
-    return "one turn" if is_one else "apart"
+    if angles == _OF_ONE_ANGLE:
+        return "one turn"
+    # What stands still is one vector more; heads with a quarter turned have two pairs that are.
+    is_one = queries.shape[-1] >= 2 * _PAIRS and angles == _OF_ONE_ANGLE + 1
+    return "one pair" if is_one else "apart"
 
 
 def _are_uneven(logits_HQK: Tensor) -> bool:

@@ -313,9 +313,15 @@ _PLACES: dict[str, tuple[str, str]] = {
         "give pair i of d channels an angle of its own, base ** (-2 * i / d): in Python i / d // 2 "
         "is (i / d) // 2, which is 0",
     ),
+    "one pair": (
+        "comes back after every full turn: one pair of channels is turned by places, and all others "
+        "stand still, so that places a turn apart look alike",
+        "give pair i of d channels the angle base ** (-2 * i / d) a place: without the division by "
+        "d the others turn by next to nothing",
+    ),
 }
 """By what logits depend on: what is said, and what to do."""
-_OF_TURNS = ("unmatched", "uneven", "one turn")
+_OF_TURNS = ("unmatched", "uneven", "one turn", "one pair")
 
 
 @stack_rule("misplaced-positions")

@@ -18,7 +18,7 @@ _OPEN = 0.5
 @rule("adapters-open")
 def open_adapters(patient: Patient) -> Iterator[Fault]:
     """Pairs of trained factors beside a frozen matrix, none of which starts at 0."""
-    pairs = [*_pairs(patient.model)]
+    pairs = [*low_rank_pairs(patient.model)]
     found = [
         second
         for first, second in pairs
@@ -84,7 +84,7 @@ def _bottlenecks(model: nn.Module) -> Iterator[tuple[str, float]]:
             yield joined(path, name), shrunk * size_of(second) * rank**0.5
 
 
-def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
+def low_rank_pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
     """The names of the two factors, that which reads the input first, of every frozen matrix that
     has such a pair beside it.
     """
