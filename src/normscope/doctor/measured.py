@@ -357,8 +357,7 @@ class ModelMeasurements:
     cut_units: tuple[CutUnits, ...] = field(default=(), metadata=INNER)
     """Feed-forwards whose hidden units carry little."""
     detached_products: tuple[str, ...] = field(default=(), metadata=INNER)
-    """Trained parameters that are multiplied with data somewhere without a gradient of their own,
-    while what they are multiplied with has one."""
+    """Trained parameters that are multiplied with data somewhere as a detached view of them."""
     dropped_products: tuple[str, ...] = field(default=(), metadata=INNER)
     """Trained matrices whose products with data make nothing of the output."""
     growing_along: Mapping[str, float] = field(default_factory=dict, metadata=INNER)

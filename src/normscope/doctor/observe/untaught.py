@@ -5,25 +5,29 @@ from collections.abc import Iterator
 from torch import nn
 
 from ..trace.graph import Graph
-from ..trace.operations import TracedValue
+from ..trace.operations import REARRANGING, TracedValue
 
 
 def detached_products(model: nn.Module, graph: Graph) -> tuple[str, ...]:
-    """Trained parameters that are multiplied with data whose gradient is kept, while their own is
-    not: something detaches them there, and there alone.
+    """Trained parameters that are multiplied with data as a detached view of them, rearranged at
+    most.
     """
     weights = dict(model.named_parameters())
     found: dict[str, None] = {}
     for value in graph.values:
-        if not value.tensor.requires_grad or not graph.is_weight_product(value):
+        if not graph.is_weight_product(value):
             continue
         for number in value.inputs:
-            given = graph.values[number]
-            if given.is_data or given.tensor.requires_grad:
-                continue
-            names = _names(graph, number)
-            found |= {name: None for name in names if _is_trained(weights, name)}
+            if not graph.values[number].is_data and _is_detached(graph, number):
+                names = _names(graph, number)
+                found |= {name: None for name in names if _is_trained(weights, name)}
     return tuple(found)
+
+
+def _is_detached(graph: Graph, number: int) -> bool:
+    while (value := graph.values[number]).op in REARRANGING and value.op != "detach":
+        number = value.inputs[0]
+    return value.op == "detach"
 
 
 def dropped_products(model: nn.Module, graph: Graph) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ def detached_weights(patient: Patient) -> Iterator[Fault]:
             where=found,
             message=(
                 f"{len(found)} trained matrices are read without their gradient where data is "
-                "multiplied with them, though the data's gradient passes: what this product asks "
-                "of them is lost, as of a tied head that is detached"
+                "multiplied with them, as a tied head that is detached: what this product asks of "
+                "them is lost"
             ),
         )
 
