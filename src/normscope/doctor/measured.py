@@ -138,6 +138,10 @@ class AttentionMeasurements:
     """By tokens that are all alike; None where that was not looked for, or is not understood."""
     places_in_values: bool = False
     """Whether what is weighed depends on its place."""
+    unread_groups: int = 0
+    """Of keys and of values that several heads share, groups that no head reads."""
+    groups_apart: bool = False
+    """Whether heads that share their keys share their values with others."""
 
 
 MatrixPart = Literal["", "query", "key", "value", "output", "ffn_in", "ffn_out"]

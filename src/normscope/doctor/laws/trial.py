@@ -40,7 +40,7 @@ class TrialLimits:
 
 WEIGHTS_BESIDE = 4
 """Times the weights that a trial takes beside them: a copy, its gradient, and Adam's two means."""
-PASSES = 18.0
+PASSES = 22.0
 """That all laws make of the slice at most, in forward passes; one update counts for three."""
 
 

@@ -30,7 +30,7 @@ class InputUses:
     later: float = 0.0
     """By how much outputs change with the tokens after them, as a share of their size."""
     rows: float = 0.0
-    """The same with the other rows of the batch."""
+    """The same with other rows of the batch."""
     answers: tuple[int, ...] = ()
     """Of outputs beside one another, how many places later the token stands that each is asked for,
     of those that know it."""
@@ -167,15 +167,30 @@ class _Asked:
         return _size_of_change(before, after)
 
     def rows(self) -> float:
-        """At the first sequence, with other numbers in the second."""
+        """At the first sequence, with other numbers in all others; or at these, with others in the
+        first.
+        """
         sizes = {x.shape[0] for x in self._given.values() if x.ndim}
-        if sizes != {2} or self._scores.ndim != 3 or len(self._scores) != 2:
+        rows = len(self._scores)
+        if sizes != {rows} or rows < 2 or self._scores.ndim != 3:
             return 0.0
+        first, others = slice(0, 1), slice(1, None)
+        return max(
+            self._changed(self._after(self._changed_rows(others)), first, slice(None)),
+            self._changed(self._after(self._changed_rows(first)), others, slice(None)),
+        )
+
+    def _changed_rows(self, which: slice) -> dict[str, Tensor]:
+        """The inputs with other numbers in some rows: what each holds in another order, and of one
+        number a row what the next row has.
+        """
         changed = {}
         for name, x in self._given.items():
-            if x.ndim > 1 and not _SAYS_OF_OTHERS.search(name) and x.dtype != torch.bool:
-                changed[name] = torch.cat((x[:1], x[1:].flip(-1)))
-        return self._changed(self._after(changed), slice(0, 1), slice(None))
+            if _SAYS_OF_OTHERS.search(name) or x.dtype == torch.bool:
+                continue
+            changed[name] = x.clone()
+            changed[name][which] = (x.flip(-1) if x.ndim > 1 else x.roll(1))[which]
+        return changed
 
     def padding(self) -> tuple[float | None, str]:
         ids_BT = self._given.get(self._ids)

@@ -221,7 +221,7 @@ def places_of(
     operands: numbers of the queries and keys. logits_of: gives (..., Q, K) with other values for
     some numbers.
     """
-    made = [_made(graph, n) for n in (*operands, *(() if values is None else (values,)))]
+    made = [made_by(graph, n) for n in (*operands, *(() if values is None else (values,)))]
     width = graph.values[operands[0]].shape[-1]
     alike: dict[int, Tensor] = {}
     for number in made:
@@ -252,7 +252,7 @@ def places_of(
     return {"place_logits": found, "places_in_values": by_place}
 
 
-def _made(graph: Graph, number: int) -> int | None:
+def made_by(graph: Graph, number: int) -> int | None:
     """The product with weights that a value is made by, with its shift, behind a norm too; None of
     anything else.
     """

@@ -312,3 +312,27 @@ def softmax_axis(patient: Patient, stack: Stack) -> Iterator[Fault]:
                 "a query's weights do not sum to 1"
             ),
         )
+
+
+@stack_rule("key-groups")
+def key_groups(patient: Patient, stack: Stack) -> Iterator[Fault]:
+    """Grouped queries of which some groups are read by no head, or keys and values by other ones."""
+    sites = attending(stack)
+    unread = [site for site in sites if site[1].unread_groups]
+    if unread:
+        yield Fault(
+            where=[site for site, _ in unread],
+            message=(
+                f"{counted(unread, sites)} {unread[0][1].unread_groups} groups of keys or values "
+                "are computed that no head reads: their weights get no gradient"
+            ),
+        )
+    apart = [site for site in sites if site[1].groups_apart]
+    if apart:
+        yield Fault(
+            where=[site for site, _ in apart],
+            message=(
+                f"{counted(apart, sites)} heads that share one group of keys share their values "
+                "with other heads: one is repeated head by head, the other group by group"
+            ),
+        )

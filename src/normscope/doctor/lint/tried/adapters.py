@@ -37,6 +37,33 @@ def open_adapters(patient: Patient) -> Iterator[Fault]:
         )
 
 
+@rule("adapted-trained")
+def trained_beside_adapters(patient: Patient) -> Iterator[Fault]:
+    """Matrices that are trained beside their low-rank adapters, in a model of which others are
+    frozen.
+    """
+    if all(weight.requires_grad for weight in patient.model.parameters()):
+        return
+    found = {}
+    for path, module in patient.model.named_modules():
+        weights = [pair for pair in module.named_parameters() if pair[1].ndim == 2]
+        if len(weights) != 3 or not all(one.requires_grad for _, one in weights):
+            continue
+        for name, weight in weights:
+            others = [pair for pair in weights if pair[0] != name]
+            first, _ = _factors(weight, others)
+            if first and 2 * dict(others)[first].shape[0] <= min(weight.shape):
+                found[joined(path, name)] = first
+    if found:
+        yield Fault(
+            where=found,
+            message=(
+                f"{len(found)} matrices are adapted by two factors of low rank and are not frozen, "
+                "as others of the model are: they are trained beside their adapters"
+            ),
+        )
+
+
 _ADDED = 0.2
 """Size of what two factors make of a vector of size 1: adapters start next to nothing."""
 _FROZEN = 0.5

@@ -94,8 +94,8 @@ def rows_mixed(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where="",
             message=(
-                f"another second sequence changes the outputs of the first by {_of(uses.rows)}, in "
-                "evaluation mode"
+                "other numbers in one row of the batch change the outputs of others by "
+                f"{_of(uses.rows)}, in evaluation mode"
             ),
         )
 
