@@ -26,16 +26,26 @@ def detached_weights(patient: Patient) -> Iterator[Fault]:
 def dropped_products(patient: Patient) -> Iterator[Fault]:
     """Trained matrices whose product with data is computed, and makes nothing of the output."""
     found = patient.observed.dropped_products
-    inside = [one for one in found if any(part.isdigit() for part in one.split("."))]
-    blocks = {next(int(part) for part in one.split(".") if part.isdigit()) for one in inside}
-    # The last block of two streams may end in what nobody reads.
-    at_end = len(blocks) < 2
-    if inside:
+    if not found:
+        return
+    read = [
+        name
+        for one in patient.sublayers()
+        for name in one.measured.matrices
+        if name not in found and one.measured.reaches_output
+    ]
+    beside = {name.rpartition(".")[0].rpartition(".")[0] for name in read}
+    # What waits for more tokens, as what compresses old ones, waits as a whole.
+    alone = [name for name in found if name.rpartition(".")[0].rpartition(".")[0] in beside]
+    blocks = {part for name in alone for part in name.split(".") if part.isdigit()}
+    if alone:
         yield Fault(
-            severity=Severity.INFO if at_end else Severity.WARNING,
-            where=inside,
+            # The last block of two streams may end in what nobody reads.
+            severity=Severity.WARNING if len(blocks) > 1 else Severity.INFO,
+            where=alone,
             message=(
-                f"{len(inside)} trained matrices are multiplied with data, and nothing of the "
-                "output is made from the product: they get no gradient"
+                f"{len(alone)} trained matrices are multiplied with data, and nothing of the "
+                "output is made from the product, while it is of those beside them: they get no "
+                "gradient"
             ),
         )
