@@ -76,8 +76,17 @@ class NormUse:
 
 
 PlaceLogits = Literal[
-    "", "none", "queries", "sums", "farther", "heads", "unmatched", "uneven", "one turn",
-    "one pair", "apart"
+    "",
+    "none",
+    "queries",
+    "sums",
+    "farther",
+    "heads",
+    "unmatched",
+    "uneven",
+    "one turn",
+    "one pair",
+    "apart",
 ]
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
 with which they grow, no place but the head, by which queries are turned, the place where queries

@@ -29,7 +29,9 @@ def cut_units(
             shared = max(_shared_out(graph, inside), default=0)
             share = max(_shares_cut(graph, inside), default=0.0)
             if shared or share > _CUT:
-                found.append(CutUnits(name=one.name, shared_by=shared, cut=share if share > _CUT else 0.0))
+                found.append(
+                    CutUnits(name=one.name, shared_by=shared, cut=share if share > _CUT else 0.0)
+                )
     return tuple(found)
 
 

@@ -323,8 +323,8 @@ def key_groups(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             where=[site for site, _ in unread],
             message=(
-                f"{counted(unread, sites)} {unread[0][1].unread_groups} groups of keys or values "
-                "are computed that no head reads: their weights get no gradient"
+                f"{counted(unread, sites)} groups of keys or values that no head reads: "
+                f"{unread[0][1].unread_groups}. They are computed, and their weights get no gradient"
             ),
         )
     apart = [site for site in sites if site[1].groups_apart]

@@ -11,7 +11,7 @@ _WIDE = 0.5
 """Of a deviation: 1/√(inputs) is less with more than four of them."""
 _INPUTS = 16
 """Of which the sum is 8 times as large as one."""
-_ADDED = 10.0
+_ADDED = 4.0
 """Size of what such a branch adds; a norm or a factor behind its matrices keeps it near 1."""
 
 
