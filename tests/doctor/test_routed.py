@@ -1,5 +1,5 @@
-"""What only a part of a model goes through, and what no loss teaches: other members of the kinds that
-the waves of faults showed, each beside what is right.
+"""What only a part of a model goes through, and what no loss teaches: further members of the kinds
+that the waves of faults showed, each beside what is right.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""Forty-eight faults of the blocks of 2026, dealt into four waves before the first was run, and what
-waves/README.md says of them.
+"""Forty-eight faults of the blocks of 2026, dealt into four waves before the first was run, and
+what waves/README.md says of them.
 """
 
 import re

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from .loss_targets import LossTargets
+from .partly_used import PartlyUsed
 
 INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 """Of a field that `record.plain` leaves out: the doctor's own stages alone need it."""
@@ -91,7 +92,8 @@ PlaceLogits = Literal[
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
 with which they grow, no place but the head, by which queries are turned, the place where queries
 and keys are one, in which both are turned otherwise, steps between neighbours that are not alike,
-one angle that all channels are turned by, one pair of channels alone that turns, places in any other way; "" where that is not known."""
+one angle that all channels are turned by, one pair of channels that turns alone, places in any
+other way; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,31 +292,6 @@ class OutputMatrix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
-    """A choice of some out of several, such as experts, for every token by scores."""
-
-    name: str
-    """Of the innermost module that ran."""
-    tokens: int
-    among: int
-    chosen: tuple[int, ...]
-    """Those that every token is sent to, where a difference that is one for all tokens decides;
-    none where it is the tokens that do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutUnits:
-    """A feed-forward whose hidden units carry little."""
-
-    name: str
-    """Of the sub-layer."""
-    shared_by: int
-    """Units that a softmax over them shares 1 among; 0 where none does."""
-    cut: float
-    """Share of their values that a bound cuts off; 0 where that is not most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMeasurements:
     """What one forward and one backward pass in evaluation mode showed of the whole model."""
 
@@ -365,17 +342,8 @@ class ModelMeasurements:
     """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
     mean value.
     """
-    sendings: tuple[Sending, ...] = field(default=(), metadata=INNER)
-    """Choices of the experts that tokens are sent to, in the order in which they are made."""
-    cut_units: tuple[CutUnits, ...] = field(default=(), metadata=INNER)
-    """Feed-forwards whose hidden units carry little."""
-    detached_products: tuple[str, ...] = field(default=(), metadata=INNER)
-    """Trained parameters that are multiplied with data somewhere as a detached view of them."""
-    dropped_products: tuple[str, ...] = field(default=(), metadata=INNER)
-    """Trained matrices whose products with data make nothing of the output."""
-    growing_along: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
-    """Sub-layers without attention that add many times more at the end of a sequence than in its
-    first half, with that number."""
+    partly: PartlyUsed = field(default=PartlyUsed(), metadata=INNER)
+    """What not all of the model goes through, and what no loss teaches."""
     conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)

@@ -22,6 +22,7 @@ from ...measure.unchanged import left_unchanged
 from ..find.streams import Stream
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
+from ..partly_used import PartlyUsed
 from ..record import Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
@@ -29,7 +30,6 @@ from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
 from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
-from .growing import growing_along
 from .norms import norm_gains, powers
 from .parameters import (
     flat_gates,
@@ -38,13 +38,14 @@ from .parameters import (
     unregistered_parameters,
     unused_parameters,
 )
+from .partly.growing import growing_along
+from .partly.sending import sendings
+from .partly.units import cut_units
+from .partly.untaught import detached_products, dropped_products
 from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
-from .sending import sendings
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
-from .units import cut_units
-from .untaught import detached_products, dropped_products
 from .uses import with_uses
 
 _Examination = tuple[tuple[Stack, ...], ModelMeasurements]
@@ -140,11 +141,13 @@ def _watched(
         flat_gates=flat_gates(graph.trace),
         shut_gates=shut_gates(graph.trace),
         conditioned_gates=conditioned_gates(graph, stacks),
-        sendings=sendings(graph),
-        cut_units=cut_units(graph, streams, stacks),
-        detached_products=detached_products(model, graph),
-        dropped_products=dropped_products(model, graph),
-        growing_along=growing_along(graph, stacks),
+        partly=PartlyUsed(
+            sendings=sendings(graph),
+            cut_units=cut_units(graph, streams, stacks),
+            detached_products=detached_products(model, graph),
+            dropped_products=dropped_products(model, graph),
+            growing_along=growing_along(graph, stacks),
+        ),
         norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,

@@ -14,4 +14,4 @@ from . import (
     placements,
     repeats,
 )
-from . import schemes, signal, steps, streams, sums, training, unused, wide, wiring
+from . import schemes, signal, steps, streams, sums, training, unused, wiring

@@ -316,7 +316,7 @@ def softmax_axis(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 @stack_rule("key-groups")
 def key_groups(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Grouped queries of which some groups are read by no head, or keys and values by other ones."""
+    """Grouped queries: groups that no head reads, or keys and values that other heads share."""
     sites = attending(stack)
     unread = [site for site in sites if site[1].unread_groups]
     if unread:
@@ -324,7 +324,8 @@ def key_groups(patient: Patient, stack: Stack) -> Iterator[Fault]:
             where=[site for site, _ in unread],
             message=(
                 f"{counted(unread, sites)} groups of keys or values that no head reads: "
-                f"{unread[0][1].unread_groups}. They are computed, and their weights get no gradient"
+                f"{unread[0][1].unread_groups}. They are computed, and their weights get no "
+                "gradient"
             ),
         )
     apart = [site for site in sites if site[1].groups_apart]

@@ -314,8 +314,8 @@ _PLACES: dict[str, tuple[str, str]] = {
         "is (i / d) // 2, which is 0",
     ),
     "one pair": (
-        "comes back after every full turn: one pair of channels is turned by places, and all others "
-        "stand still, so that places a turn apart look alike",
+        "comes back after every full turn: one pair of channels is turned by places, and all "
+        "others stand still, so that places a turn apart look alike",
         "give pair i of d channels the angle base ** (-2 * i / d) a place: without the division by "
         "d the others turn by next to nothing",
     ),

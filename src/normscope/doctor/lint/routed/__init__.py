@@ -4,4 +4,4 @@ taught.
 """
 
 # ruff: noqa: F401
-from . import experts, states, units, untaught
+from . import experts, states, units, untaught, wide

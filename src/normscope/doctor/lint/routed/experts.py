@@ -13,7 +13,7 @@ from ..rule import Fault, rule
 @rule("experts-without-tokens", initial_weights)
 def experts_without_tokens(patient: Patient) -> Iterator[Fault]:
     """Choices of experts that are one for all tokens, whatever these are."""
-    every = patient.observed.sendings
+    every = patient.observed.partly.sendings
     found = [one for one in every if one.chosen]
     # A batch may leave out an expert here and there; half of all choices are no chance.
     if not found or 2 * len(found) < len(every):

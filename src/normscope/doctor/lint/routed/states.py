@@ -9,7 +9,7 @@ from ..rule import Fault, rule
 @rule("growing-state", initial_weights)
 def growing_state(patient: Patient) -> Iterator[Fault]:
     """Scans and other mixers that add ever more from token to token."""
-    seen = patient.observed.growing_along
+    seen = patient.observed.partly.growing_along
     if seen:
         yield Fault(
             where=seen,

@@ -9,7 +9,7 @@ from ..rule import Fault, rule
 @rule("units-cut-off", initial_weights)
 def units_cut_off(patient: Patient) -> Iterator[Fault]:
     """Feed-forwards whose units share 1 among them, or lie at a bound for nearly every token."""
-    seen = patient.observed.cut_units
+    seen = patient.observed.partly.cut_units
     shared = [one for one in seen if one.shared_by]
     if shared:
         units = shared[0].shared_by

@@ -10,7 +10,7 @@ from ..rule import Fault, rule
 @rule("detached-weights")
 def detached_weights(patient: Patient) -> Iterator[Fault]:
     """Trained matrices that are detached where data is multiplied with them."""
-    found = patient.observed.detached_products
+    found = patient.observed.partly.detached_products
     if found:
         yield Fault(
             where=found,
@@ -25,7 +25,7 @@ def detached_weights(patient: Patient) -> Iterator[Fault]:
 @rule("dropped-products")
 def dropped_products(patient: Patient) -> Iterator[Fault]:
     """Trained matrices whose product with data is computed, and makes nothing of the output."""
-    found = patient.observed.dropped_products
+    found = patient.observed.partly.dropped_products
     if not found:
         return
     read = [

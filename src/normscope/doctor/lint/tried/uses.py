@@ -42,8 +42,8 @@ def reads_ahead(patient: Patient) -> Iterator[Fault]:
             where="",
             message=(
                 f"{len(answers)} of the outputs over the tokens' places change with the very token "
-                f"that the loss asks each for, {listed([str(one) for one in answers])} later: it is "
-                "told what it has to predict"
+                f"that the loss asks each for, {listed([str(one) for one in answers])} later: it "
+                "is told what it has to predict"
             ),
             fix="give a head that reads the next token's embedding the target after that token, "
             "two places later and not one",

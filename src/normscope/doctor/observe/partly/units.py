@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..find.streams import Stream
-from ..identify.stacks import branches_of
-from ..measured import CutUnits
-from ..record import Stack
-from ..trace.graph import Graph
-from ..trace.operations import SOFTMAX, TracedValue
+from ...find.streams import Stream
+from ...identify.stacks import branches_of
+from ...partly_used import CutUnits
+from ...record import Stack
+from ...trace.graph import Graph
+from ...trace.operations import SOFTMAX, TracedValue
 
 _LEAST_UNITS = 32
 """Of fewer a softmax may be a choice, as among experts."""

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from ...measure.passes import has_arithmetic
-from ..measured import Sending
-from ..trace.graph import Graph
+from ....measure.passes import has_arithmetic
+from ...partly_used import Sending
+from ...trace.graph import Graph
 
 # N = tokens, E = experts
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ..trace.graph import Graph
-from ..trace.operations import REARRANGING, TracedValue
+from ...trace.graph import Graph
+from ...trace.operations import REARRANGING, TracedValue
 
 
 def detached_products(model: nn.Module, graph: Graph) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from ...measure.passes import has_arithmetic
-from ..record import Stack
-from ..trace.graph import Graph
+from ....measure.passes import has_arithmetic
+from ...record import Stack
+from ...trace.graph import Graph
 
 _LEAST = 12
 """Places of a sequence that growth can be told in."""
