@@ -26,7 +26,7 @@ test-all: $(STAMP)
 # Grids on a Ray cluster of two machines and on a Slurm of one, all on this machine, whose parts are killed meanwhile; a
 # part that is not installed is skipped with its reason.
 test-cluster: $(VENV)/cluster
-	env NORMSCOPE_CLUSTER=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines --whole
+	env NORMSCOPE_CLUSTER=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines tests/train/together --whole --timeout=1800
 
 # The wheel and the source distribution of the commit, with the same bytes wherever they are built.
 dist: $(STAMP)
@@ -81,6 +81,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/doctor.py
 	$(BIN)/python benchmarks/corpora.py
 	$(BIN)/python benchmarks/grid.py
+	$(BIN)/python benchmarks/cell.py
+	$(BIN)/python benchmarks/engines.py local 1000
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/predict.py
 

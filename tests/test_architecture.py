@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "doctor": {"choosing", "files", "measure", "theory", "placement", "optim", "report"},
     # What is followed is what the doctor found, and what is added is what our own models have.
     "transplant": {"doctor", "files", "measure", "model", "placement"},
-    "train": {"files", "processes", "provenance", "signals", "optim", "settings"},
+    "train": {"files", "measure", "processes", "provenance", "signals", "optim", "settings"},
     "decode": {"data", "model"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained,
     # decoded and loaded.
@@ -116,6 +116,7 @@ MAY_IMPORT = {
     "finetune": {
         "adapters",
         "data",
+        "engines",
         "files",
         "measure",
         "model",
@@ -124,6 +125,7 @@ MAY_IMPORT = {
         "report",
         "runs",
         "settings",
+        "signals",
         "tasks",
         "train",
     },

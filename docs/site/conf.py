@@ -90,7 +90,8 @@ MENU = {
         ],
         "Training": [
             *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/run-folders"),
-            *("docs/finetuning", "docs/gpu", "docs/clusters", "docs/exchange", "docs/trust"),
+            *("docs/finetuning", "docs/gpu", "docs/one-large-run", "docs/clusters"),
+            *("docs/exchange", "docs/trust"),
         ],
         "Python": ["docs/python", REFERENCE, "docs/doctor-json"],
         "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],

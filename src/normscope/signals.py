@@ -56,11 +56,14 @@ class StopRequest:
     """Context in which the first signal of HANDLED is noted in `signal_number`; a second one acts
     as outside of it.
 
-    Only the main thread can handle signals: in another one nothing is noted.
+    Only the main thread can handle signals: in another one nothing is noted. passed_on_seconds: for
+    so long a further signal counts as the first one, passed on: a launcher of several processes
+    sends them what the terminal has sent to all of them already.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, passed_on_seconds: float = 0.0) -> None:
         self.signal_number: int | None = None
+        self._passed_on_seconds, self._noted_at = passed_on_seconds, 0.0
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -68,8 +71,14 @@ class StopRequest:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal_number = number
-        self._restore()
+        now = time.monotonic()
+        if self.signal_number is None:
+            self.signal_number, self._noted_at = number, now
+            if not self._passed_on_seconds:
+                self._restore()
+        elif now - self._noted_at > self._passed_on_seconds:
+            self._restore()
+            os.kill(os.getpid(), number)
 
     def _restore(self) -> None:
         _put_back(self._previous)

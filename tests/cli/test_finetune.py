@@ -120,6 +120,20 @@ def test_a_search_that_was_killed_goes_on(call: Call, run: Path, tmp_path: Path)
     assert not list(out.rglob(".unfinished-*"))
 
 
+def test_the_engine_is_asked_for_as_of_a_comparison(
+    call: Call, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, out = written(tmp_path), tmp_path / "out"
+    monkeypatch.setenv("PATH", "")
+    code, _, told = call(run, *options(files, out), "--engine", "slurm")
+    assert code == 2
+    assert "calls sbatch, squeue, srun" in told or "the engine slurm needs submitit" in told
+    code, _, told = call(run, *options(files, out), "--engine-set", "gpu_per_run=1")
+    assert code == 2
+    assert "did you mean 'gpus_per_run'" in told
+    assert not (out / "cells").exists()
+
+
 def mistakes(tmp_path: Path) -> dict[str, tuple[list[object], str]]:
     """By what is wrong: the words to type, and what is said."""
     train, dev = written(tmp_path)

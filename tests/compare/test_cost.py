@@ -83,7 +83,8 @@ def test_what_is_not_known_is_said_to_be_unknown(
 
     monkeypatch.setattr(cost, "plan", some)
     made = cells(tmp_path)
-    assert sweep_cost([(cell, 1) for cell in made], None).endswith("of 2 runs neither is known")
+    said = sweep_cost([(cell, 1) for cell in made], None)
+    assert said.endswith("what the machines have is not known here; of 2 runs neither is known")
     only = [(cell, 1) for cell in made if cell.arm.placement == "pre-ln"]
     assert sweep_cost(only, None).endswith("is not known")
 
@@ -105,7 +106,7 @@ def test_a_long_sweep_with_a_run_too_large_begins_nothing(
 ) -> None:
     """Of what is over nothing is asked."""
     small = Room(memory_bytes=1000, share=1.0, together=1, name="this machine")
-    monkeypatch.setattr(comparing, "room_on", lambda *asked, **how: small)
+    monkeypatch.setattr(cost, "room_on", lambda *asked, **how: small)
     made = cells(tmp_path / "out", LONG)
     said: list[str] = []
     options = PoolOptions(command="compare", processes=1, say=said.append)
@@ -131,7 +132,7 @@ def test_a_sweep_of_a_minute_is_not_planned(
     def none(*given: Any, **how: Any) -> Any:
         raise UserError("begun")
 
-    monkeypatch.setattr(comparing, "room_on", refuse)
+    monkeypatch.setattr(cost, "room_on", refuse)
     monkeypatch.setattr(comparing, "train_all", none)
     with pytest.raises(UserError, match="begun"):
         run_comparison(

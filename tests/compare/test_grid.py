@@ -3,6 +3,8 @@
 import errno
 import os
 import tomllib
+import typing
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -196,3 +198,17 @@ def test_scores_that_the_disk_does_not_give_are_not_taken_for_none(
     monkeypatch.setattr("normscope.limits.ours.read_text", failing)
     with pytest.raises(UserError, match="cannot be read") if told else nullcontext():
         assert cell.evaluations() == {}
+
+
+def test_types_of_configurations_are_read_once_however_many_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, read, asked = tiny(), typing.get_type_hints, Counter[str]()
+
+    def counting(made: object, **options: object) -> dict[str, object]:
+        asked[str(made)] += 1
+        return read(made, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(typing, "get_type_hints", counting)
+    assert len(grid(seeds=20).cells(base, tmp_path)) == 80
+    assert all(count <= 2 for count in asked.values()), asked

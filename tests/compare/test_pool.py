@@ -21,6 +21,7 @@ from normscope.compare import pool
 from normscope.compare.grid import Cell, Grid, alone
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
+from normscope.engines import driving
 from normscope.engines.local import OnThisMachine
 from normscope.processes import surroundings
 from normscope.signals import Interrupted
@@ -33,7 +34,7 @@ Cells = Callable[..., list[Cell]]
 def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
     """Runs of two updates whose training is a script for Python; the pool looks at them often."""
     for name in ("_POLL_SECONDS", "_WATCH_SECONDS"):
-        monkeypatch.setattr(pool, name, 0.01)
+        monkeypatch.setattr(driving, name, 0.01)
 
     def make(script: str, seeds: int = 1) -> list[Cell]:
         monkeypatch.setattr(

@@ -15,17 +15,24 @@ LENGTH = (
     "train.checkpoint_every=10",
 )
 LAST = 60
+SEEDS, RATES = 4, 3
+"""Of a grid of 24."""
 
 
-def grid_cells(folder: Path, *settings: str, seeds: int = 1, rates: int = 1) -> list[Cell]:
-    """Runs of two placements, at so many rates and seeds, written down."""
+def named_cells(folder: Path, *settings: str, seeds: int = 1, rates: int = 1) -> list[Cell]:
+    """Runs of two placements, at so many rates and seeds."""
     grid = Grid(
         placements_and_warmups=(("post-ln", 0), ("pre-ln", 0)),
         peak_lrs=(1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3)[:rates],
         optimizers=("adam",),
         seeds=seeds,
     )
-    made = grid.cells(tiny(*LENGTH, *settings), folder, elsewhere=True)
+    return grid.cells(tiny(*LENGTH, *settings), folder, elsewhere=True)
+
+
+def grid_cells(folder: Path, *settings: str, seeds: int = 1, rates: int = 1) -> list[Cell]:
+    """The same, written down."""
+    made = named_cells(folder, *settings, seeds=seeds, rates=rates)
     write_configs(made)
     return made
 
@@ -35,6 +42,11 @@ def trained(made: list[Cell], engine: Engine) -> list[str]:
     with closing(engine):
         states = run_cells(made, engine=engine, watch=lambda states: None)
     return [state.status for state in states]
+
+
+def grid_of_24(folder: Path) -> list[Cell]:
+    """Runs of two placements at three rates and four seeds, written down."""
+    return grid_cells(folder, seeds=SEEDS, rates=RATES)
 
 
 def bits(made: list[Cell]) -> dict[str, tuple[str, bytes]]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from normscope.engines.opening import opened
 from normscope.engines.seam import Future, Job, process_of
 from normscope.engines.worker import Worker
 from normscope.errors import UserError
+from normscope.finetune import pool as finetuning
 from tiny import SHORT, result, tiny
 
 MakeJob = Callable[..., Job]
@@ -117,7 +119,7 @@ def test_runs_of_a_worker_that_is_killed_save_and_end_and_the_next_has_another(
     engine = OnThisMachine(2)
     future = engine.start(training(first))
     until(first.folder.metrics_file.exists)
-    engine._workers[1]._process.kill()
+    engine._workers[1, ()]._process.kill()
     until(lambda: future.code() is not None)
     assert future.code() == -signal.SIGKILL
     until(lambda: "stopped by SIGTERM after update" in first.log_file.read_text())
@@ -165,7 +167,7 @@ def test_a_run_of_other_threads_has_a_worker_of_its_own(tmp_path: Path) -> None:
     engine = OnThisMachine(2)
     states = run_cells([one[0], two[0]], engine=engine, watch=lambda states: None)
     assert [state.status for state in states] == ["finished", "finished"]
-    assert sorted(engine._workers) == [1, 2]
+    assert sorted(engine._workers) == [(1, ()), (2, ())]
     assert [cell.folder.environment()["threads"] for cell in (one[0], two[0])] == [1, 2]
     engine.close()
 
@@ -249,7 +251,7 @@ def test_a_mistake_names_what_is_allowed(name: str, given: dict[str, object], me
 
 
 UNASKED = """
-import importlib
+import importlib, sys
 import torch
 
 def asked(*given):
@@ -258,11 +260,13 @@ def asked(*given):
 for name in ("is_available", "device_count", "current_device", "init", "_lazy_init"):
     setattr(torch.cuda, name, asked)
 from normscope.engines import forking
-for name in forking._NEEDED:
+for name in (*forking._NEEDED, *sys.argv[1:]):
     importlib.import_module(name)
 """
 
 
 def test_a_worker_asks_no_gpu_for_anything_as_a_forked_process_could_use_none_then() -> None:
-    done = subprocess.run([sys.executable, "-c", UNASKED], capture_output=True, check=False)
+    asked = [sys.executable, "-c", UNASKED]
+    modules = [name for name in finetuning._MODULES if find_spec(name.partition(".")[0])]
+    done = subprocess.run([*asked, *modules], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -5,23 +5,26 @@ ones.
 """
 
 import contextlib
+import hashlib
+import json
 import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engines.grids import bits, grid_cells, trained, updates
+from engines.grids import bits, grid_cells, grid_of_24, trained, updates
 from normscope.compare.grid import Cell
 from normscope.engines.choosing import RaySettings, engine_settings
 from normscope.engines.local import OnThisMachine
 from normscope.engines.ray import OnRay
+from normscope.engines.sharing import SharedFolder, SharedPlace
 from normscope.errors import UserError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed")
@@ -78,13 +81,10 @@ def test_a_grid_has_the_bytes_of_a_local_one_and_a_failed_training_is_not_tried_
 
 @on_a_cluster
 def test_a_grid_of_24_has_the_bytes_of_a_local_one_whoever_is_killed(
-    cluster: Any, tmp_path: Path
+    cluster: Any, local_24: dict[str, tuple[str, bytes]], tmp_path: Path
 ) -> None:
     """A worker, then a machine, then the driver, whose command is given again."""
-    here = grid_cells(tmp_path / "local", seeds=4, rates=3)
-    assert len(here) == 24
-    assert trained(here, OnThisMachine(2)) == ["finished"] * 24
-    there = grid_cells(tmp_path / "ray", seeds=4, rates=3)
+    there = grid_of_24(tmp_path / "ray")
     driver = _driver(cluster, tmp_path / "ray")
     for share, fault in ((0.2, _kill_a_worker), (0.4, _kill_a_machine), (0.6, None)):
         _until_trained(there, share, driver)
@@ -98,18 +98,86 @@ def test_a_grid_of_24_has_the_bytes_of_a_local_one_whoever_is_killed(
         driver = _driver(cluster, tmp_path / "ray")
     _until_trained(there, math.inf, driver)
     assert driver.returncode == 0, (tmp_path / "ray" / "driver.txt").read_text()
-    assert bits(there) == bits(here)
+    assert bits(there) == local_24
     # What had finished was not run again.
     assert before == [cell.folder.metrics_file.stat().st_mtime_ns for cell in finished]
+
+
+PRIVATE = """
+import hashlib, json, sys
+from pathlib import Path
+from engines.grids import bits, grid_cells, trained
+from normscope.engines.choosing import RaySettings
+from normscope.engines.ray import OnRay
+out, address, storage, report = sys.argv[1:]
+cells = grid_cells(Path(out) / "grid", seeds=2)
+settings = RaySettings(address=address, retries=20, storage=storage)
+ends = trained(cells, OnRay(settings))
+found = {name: [one, hashlib.sha256(two).hexdigest()] for name, (one, two) in bits(cells).items()}
+Path(report).write_text(json.dumps([ends, found]))
+"""
+"""A driver whose disk, which is one of memory of its own, no task sees."""
+
+
+@on_a_cluster
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk that others do not see is mounted by root")
+def test_without_a_shared_folder_a_killed_driver_goes_on_from_a_storage_on_another_machine(
+    cluster: Any, tmp_path: Path
+) -> None:
+    here = grid_cells(tmp_path / "local", seeds=2)
+    assert trained(here, OnThisMachine(2)) == ["finished"] * 4
+    kept, report = tmp_path / "kept", tmp_path / "report.json"
+    (tmp_path / "private").mkdir()
+
+    def driver() -> "subprocess.Popen[bytes]":
+        return _on_a_disk_of_its_own(
+            tmp_path / "private", cluster.address, f"file://{kept}", str(report)
+        )
+
+    first = driver()
+    seals = kept / "seals"
+    _until(lambda: len(list(seals.rglob("*.json"))) >= 2 or first.poll() is not None)
+    first.kill()
+    first.wait()
+    before = {seal: seal.stat().st_mtime_ns for seal in seals.rglob("*.json")}
+    assert 2 <= len(before) < 4
+    assert driver().wait() == 0, (tmp_path / "private.txt").read_text()
+    ends, found = json.loads(report.read_text())
+    assert ends == ["finished"] * 4
+    wanted = {
+        name: [one, hashlib.sha256(two).hexdigest()] for name, (one, two) in bits(here).items()
+    }
+    assert found == wanted
+    assert {seal: seal.stat().st_mtime_ns for seal in before} == before
+    assert list((tmp_path / "private").iterdir()) == []
+
+
+def _on_a_disk_of_its_own(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
+    """A driver that alone sees a new, empty disk at the folder."""
+    path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    mounted = 'mount -t tmpfs none "$0" && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mounted, str(folder)]
+    command += [sys.executable, "-c", PRIVATE, str(folder), *words]
+    with folder.with_suffix(".txt").open("ab") as said:
+        return subprocess.Popen(
+            command, env=os.environ | {"PYTHONPATH": path}, stdout=said, stderr=said
+        )
+
+
+def _until(happened: Callable[[], object]) -> None:
+    begun = time.monotonic()
+    while not happened():
+        assert time.monotonic() - begun < DEADLINE_SECONDS
+        time.sleep(0.05)
 
 
 DRIVER = """
 import sys
 from pathlib import Path
-from engines.grids import grid_cells, trained
+from engines.grids import grid_of_24, trained
 from normscope.engines.choosing import RaySettings
 from normscope.engines.ray import OnRay
-cells = grid_cells(Path(sys.argv[1]), seeds=4, rates=3)
+cells = grid_of_24(Path(sys.argv[1]))
 ends = trained(cells, OnRay(RaySettings(address=sys.argv[2], retries=20)))
 sys.exit(ends != ["finished"] * 24)
 """
@@ -128,10 +196,7 @@ def _until_trained(cells: list[Cell], share: float, driver: "subprocess.Popen[by
     """Waits until so much of the grid is trained, by its updates and not by a clock, or until the
     driver has ended.
     """
-    begun = time.monotonic()
-    while updates(cells) < share * 60 * len(cells) and driver.poll() is None:
-        assert time.monotonic() - begun < DEADLINE_SECONDS
-        time.sleep(0.05)
+    _until(lambda: updates(cells) >= share * 60 * len(cells) or driver.poll() is not None)
 
 
 def _kill_a_worker(cluster: Any) -> None:
@@ -165,7 +230,9 @@ def test_a_folder_that_a_machine_does_not_share_is_told_in_one_line(
     engine = engine_of(cluster)
     other = tmp_path / "disk of another machine"
     other.mkdir()
-    monkeypatch.setattr(engine, "_on_node", lambda node: _Elsewhere(engine, node, other))
+    monkeypatch.setattr(
+        engine, "_on_node", lambda node, asked: _Elsewhere(engine, node, asked, other)
+    )
     with pytest.raises(UserError, match=r"is not the same folder on .*: give --out a folder"):
         trained(made, engine)
     assert not any(cell.folder.path.exists() for cell in made)
@@ -174,11 +241,38 @@ def test_a_folder_that_a_machine_does_not_share_is_told_in_one_line(
 class _Elsewhere:
     """A machine whose disk has another folder under the name."""
 
-    def __init__(self, engine: OnRay, node: Any, folder: Path) -> None:
-        self.task, self.folder = OnRay._on_node(engine, node), folder
+    def __init__(self, engine: OnRay, node: Any, asked: Any, folder: Path) -> None:
+        self.task, self.folder = OnRay._on_node(engine, node, asked), folder
 
-    def remote(self, folder: Path) -> Any:
-        return self.task.remote(self.folder)
+    def remote(self, place: SharedPlace) -> Any:
+        return self.task.remote(SharedFolder(self.folder))
+
+
+@on_a_cluster
+def test_a_storage_that_is_another_on_each_machine_is_told_in_one_line(
+    cluster: Any, tmp_path: Path
+) -> None:
+    """As the memory of a process is."""
+    made = grid_cells(tmp_path)
+    engine = OnRay(RaySettings(address=cluster.address, storage="memory://grids"))
+    with pytest.raises(UserError, match=r"storage memory://grids is not the same place on .*: giv"):
+        trained(made, engine)
+
+
+@on_a_cluster
+def test_what_no_machine_has_is_refused_before_anything_waits_for_it(
+    cluster: Any, tmp_path: Path
+) -> None:
+    made = grid_cells(tmp_path)
+    engine = OnRay(RaySettings(address=cluster.address))
+    (line, *_) = Path("/proc/meminfo").read_text().splitlines()
+    found = engine.largest_machine()
+    assert found is not None
+    assert found.memory_bytes == int(line.split()[1]) * 1024
+    engine = OnRay(RaySettings(address=cluster.address, gpus_per_run=1))
+    assert engine.largest_machine() is None
+    with pytest.raises(UserError, match=r"a run takes 1 CPUs and 1 GPUs, and no machine of the"):
+        trained(made, engine)
 
 
 def test_without_a_cluster_it_says_how_to_start_one(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.grids import bits, grid_cells, trained, updates
+from engines.grids import bits, grid_cells, grid_of_24, trained, updates
 from normscope.cli import main as cli
 from normscope.compare.pool import job_of, train_command
 from normscope.engines import slurm
@@ -73,6 +73,16 @@ def test_a_grid_has_the_bits_of_local_runs_also_of_one_that_is_preempted(tmp_pat
     assert said.count("stopped by SIGTERM after update") == 1
     assert said.count("finished after 60 updates") == 1
     assert bits(there) == bits(here)
+
+
+@pytest.mark.skipif("NORMSCOPE_CLUSTER" not in os.environ, reason="make test-cluster asks for it")
+def test_a_grid_of_24_has_the_bytes_of_a_local_one(
+    local_24: dict[str, tuple[str, bytes]], tmp_path: Path
+) -> None:
+    there, engine = grid_of_24(tmp_path), OnSlurm(HERE)
+    engine.at_once = 4  # submitit would begin them all
+    assert trained(there, engine) == ["finished"] * 24
+    assert bits(there) == local_24
 
 
 def test_a_training_that_fails_is_told_by_its_last_line_and_is_not_tried_again(
@@ -220,6 +230,27 @@ def test_without_slurm_it_says_so_before_a_folder_is_begun(
 def test_a_mistake_names_what_is_allowed(given: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         engine_settings("slurm", given)
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "megabytes"),
+    [
+        (SlurmSettings(mem="16G"), "8000", 16 * 1024),
+        (SlurmSettings(mem="500"), "8000", 500),
+        (SlurmSettings(), "8000\n64000+", 64000),
+        (SlurmSettings(mem="0"), "8000", 8000),
+        (SlurmSettings(), "1", None),
+        (SlurmSettings(gpus_per_run=1), "8000", None),
+    ],
+)
+def test_the_largest_machine_is_the_one_that_a_job_asks_for_or_may_get(
+    settings: SlurmSettings, nodes: str, megabytes: int | None, commands: Path
+) -> None:
+    sinfo = commands.with_name("bin") / "sinfo"
+    sinfo.write_text(f"#!/bin/sh\nprintf '{nodes}\\n'\n")
+    sinfo.chmod(0o755)
+    found = OnSlurm(settings).largest_machine()
+    assert (None if found is None else found.memory_bytes / 2**20) == megabytes
 
 
 @pytest.mark.parametrize(

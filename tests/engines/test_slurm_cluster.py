@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engines import slurm_node
-from engines.grids import bits, grid_cells, trained
+from engines.grids import LAST, bits, grid_cells, grid_of_24, trained
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.engines import slurm as slurm_engine
@@ -60,6 +60,31 @@ def test_a_grid_has_the_bytes_of_a_local_one_and_a_failed_training_says_so(tmp_p
     assert trained(there, on_slurm()) == [*["finished"] * 3, "failed"]
     assert bits(there[:2]) == bits(here)
     assert "is not empty and is not a run" in there[-1].log_file.read_text()
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_grid_of_24_has_the_bytes_of_a_local_one_with_a_run_requeued_and_one_cancelled(
+    local_24: dict[str, tuple[str, bytes]], tmp_path: Path
+) -> None:
+    """The one that is cancelled has not finished, and the same command submits it again."""
+    there, engine = grid_of_24(tmp_path), on_slurm()
+    commands, disturbed = [["scontrol", "requeue"], ["scancel"]], dict[str, list[str]]()
+
+    def disturb(states: list[CellState]) -> None:
+        numbers = {future.job.name: future.number for future in engine._open}
+        for state in states:
+            name = state.cell.name
+            # One that is in the middle, so that it does not end before it is told.
+            if commands and name not in disturbed and 1 < state.update < LAST / 2:
+                disturbed[name] = commands.pop(0)
+                subprocess.run([*disturbed[name], numbers[name]], check=True)
+
+    first = run_cells(there, engine=engine, watch=disturb)
+    cancelled = [name for name, command in disturbed.items() if command == ["scancel"]]
+    assert len(disturbed) == 2
+    assert [state.cell.name for state in first if state.status != "finished"] == cancelled
+    assert trained(there, on_slurm()) == ["finished"] * 24
+    assert bits(there) == local_24
 
 
 @pytest.mark.usefixtures("slurm")

@@ -6,6 +6,8 @@ import errno
 import fcntl
 import os
 import stat
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -206,15 +208,52 @@ def test_what_killed_writers_left_is_removed_by_the_next_one_and_what_is_being_w
     tmp_path,
 ):
     file = tmp_path / "page.json"
-    endings = ("page.json-abcd1234", "page.json-0e1d0e1d", "page-abcd1234")
-    abandoned, held, other = (tmp_path / (UNFINISHED + ending) for ending in endings)
-    for path in (abandoned, held, other):
+    endings = ("json-00000000", "json-00000001", "json-00000002", "json-mine", "js-00000000")
+    abandoned, held, late, mine, other = (
+        tmp_path / f"{UNFINISHED}page.{ending}" for ending in endings
+    )
+    for path in (abandoned, held, late, mine, other):
         path.write_text("half")
     with held.open("rb") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         write_atomically(file, "whole")
-    assert sorted(tmp_path.iterdir()) == sorted([file, held, other])
+    assert sorted(tmp_path.iterdir()) == sorted([file, held, mine, other])
     assert file.read_text() == "whole"
+
+
+def test_a_name_that_a_link_or_a_folder_has_is_passed_over_and_stays(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    link, folder = (tmp_path / f"{UNFINISHED}page-0000000{number}" for number in range(2))
+    link.symlink_to(mine)
+    folder.mkdir()
+    write_atomically(tmp_path / "page", "whole")
+    assert (tmp_path / "page").read_text() == "whole"
+    assert (mine.read_text(), link.is_symlink(), folder.is_dir()) == ("mine", True, True)
+
+
+def test_writers_of_the_same_file_side_by_side_leave_one_of_theirs_whole(tmp_path):
+    """Names are taken again and again, and none is taken from whoever writes."""
+    program = (
+        "import sys; from pathlib import Path; from normscope.files import write_atomically\n"
+        "for turn in range(150): write_atomically(Path(sys.argv[1]), sys.argv[2] * 5000)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "page")]
+    writers = [subprocess.Popen([*command, letter]) for letter in "abc"]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert (tmp_path / "page").read_text() in [letter * 5000 for letter in "abc"]
+    assert [file.name for file in tmp_path.iterdir()] == ["page"]
+
+
+def test_a_write_looks_at_no_other_file_of_its_folder(tmp_path, monkeypatch):
+    """Else ten thousand of them would take a hundred million looks."""
+    for number in range(20):
+        (tmp_path / f"other-{number}").touch()
+    listed = []
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, lambda *asked: listed.append(asked) or [])
+    write_atomically(tmp_path / "page", "whole")
+    assert listed == []
 
 
 def test_a_signal_while_the_temporary_file_is_made_leaves_nothing(tmp_path, monkeypatch):

@@ -3,7 +3,10 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,14 @@ import pytest
 import normscope
 from labelled_toy import lines, write
 from normscope.api.finetuning import default_folder
+from normscope.engines import slurm
+from normscope.engines.choosing import SlurmSettings
+from normscope.engines.local import OnThisMachine
+from normscope.engines.seam import Future, Job
 from normscope.errors import UserError
 from normscope.finetune import pool
 from normscope.finetune.cells import SearchSpace
-from normscope.finetune.opened import FineTuningConfig, OpenedSearch
+from normscope.finetune.opened import FineTuningConfig, OpenedSearch, open_search
 from normscope.finetune.search import FoundSetting, SearchOptions, search
 
 pytest.importorskip("transformers", reason="needs Hugging Face transformers")
@@ -120,16 +127,99 @@ def test_processes_side_by_side_give_the_same_numbers(
     assert scores(searched(run, files, tmp_path / "two", seeds=4, processes=2)) == one
 
 
-def test_a_killed_process_is_told_with_what_to_do(
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_jobs_in_a_queue_give_the_same_numbers(
     run: Path, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from concurrent.futures import Future
-    from concurrent.futures.process import BrokenProcessPool
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    monkeypatch.setattr(slurm, "_LOOK_SECONDS", 0.05)
+    one = scores(searched(run, files, tmp_path / "one", seeds=2))
+    there = searched(
+        run, files, tmp_path / "two", seeds=2, engine=SlurmSettings(cluster="local"), processes=0
+    )
+    assert scores(there) == one
+    assert len(list((tmp_path / "two" / "slurm").glob("*.code.json"))) == 3
 
-    future: Future[None] = Future()
-    future.set_exception(BrokenProcessPool())
-    with pytest.raises(UserError, match="what is finished is kept: run the same command again"):
-        pool._wait_for([future], lambda: None)
+
+def test_a_killed_training_is_told_with_what_to_do_and_the_others_are_kept(
+    run: Path, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, started = tmp_path / "out", OnThisMachine.start
+    first = f"{next(SPACE.settings()).name}_seed-1"
+
+    def killed(self: OnThisMachine, job: Job) -> Future:
+        if job.name != first:
+            return started(self, job)
+        words = ["-c", "import os, signal; print('so far'); os.kill(os.getpid(), signal.SIGKILL)"]
+        return started(self, replace(job, words=["-u", *words]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OnThisMachine, "start", killed)
+        with pytest.raises(UserError) as refused:
+            searched(run, files, out, processes=2)
+    said = str(refused.value)
+    assert said.startswith(f"{first}: killed by SIGKILL; the last it said: so far; perhaps for")
+    assert f"(log: {out / 'logs' / first}.txt)" in said
+    assert "what is finished is kept: the same command trains the rest" in said
+    there = cells(out)
+    assert len(there) == 1
+    whole = scores(searched(run, files, tmp_path / "whole"))
+    assert scores(searched(run, files, out)) == whole
+    assert {name: when for name, when in cells(out).items() if name in there} == there
+
+
+def test_what_a_driver_that_was_killed_did_not_take_in_is_not_trained_again(
+    run: Path, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, kept = tmp_path / "out", pool._Training.is_kept
+    with monkeypatch.context() as patch:
+        patch.setattr(pool._Training, "is_kept", lambda training: False)
+        with pytest.raises(UserError, match="nothing was left in"):
+            searched(run, files, out, processes=2)
+    assert not cells(out)
+    left = list((out / "trainings").glob("*/cell.json"))
+    assert len(left) == 2
+    found: list[str] = []
+
+    def noted(training: pool._Training) -> bool:
+        is_kept = kept(training)
+        if is_kept and not training.message:
+            found.append(training.cell.name)
+        return is_kept
+
+    monkeypatch.setattr(pool._Training, "is_kept", noted)
+    searched(run, files, out, processes=2, seeds=1)
+    assert sorted(found) == sorted(file.parent.name for file in left)
+    assert not list((out / "trainings").iterdir())
+
+
+def test_other_rows_on_another_machine_are_named(run: Path, files: Files, tmp_path: Path) -> None:
+    """The same path, and another file there."""
+    opened = open_search(config(run, files))
+    (cell,) = opened.cells([next(SPACE.settings())], [1], tmp_path / "out")
+    training = pool._Training(opened.config, cell)
+    job = training.next_job()
+    files[0].write_text(files[1].read_text())
+    done = subprocess.run(
+        [sys.executable, *job.words],
+        input=job.configuration,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert re.search(r"error: on \S+, data sha256 is '\w+', and '\w+' where the", done.stderr)
+    assert not training.is_kept()
+
+
+def test_a_log_of_the_user_s_is_not_added_to(run: Path, files: Files, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    mine = out / "logs" / f"{next(SPACE.settings()).name}_seed-1.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(UserError, match="stays"):
+        searched(run, files, out, processes=2)
+    assert mine.read_text() == "mine"
 
 
 def test_the_report_draws_the_majority_class_and_holds_every_number(

@@ -11,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.errors import UserError
-from normscope.processes.surroundings import launched_together
-from normscope.runs.run import train_run
-from tiny import tiny
+from normscope.processes.surroundings import launched_together, rank_of_environment
 
 CHILD = """
 import time
@@ -70,16 +67,13 @@ TORCHRUN = {
 }
 
 
-def test_several_processes_of_a_launcher_are_told_to_be_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_process_of_a_launcher_knows_how_many_they_are_and_which_it_is(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(
-        UserError, match=r"has started 2 processes for one run.*leave the launcher out.*compare"
-    ):
-        train_run(tiny(), tmp_path / "run")
-    assert not list(tmp_path.iterdir())
+    assert launched_together() == 2
+    assert rank_of_environment() == 1
 
 
 @pytest.mark.parametrize("changes", [{"WORLD_SIZE": "1", "RANK": "0"}, {"MASTER_ADDR": None}])
@@ -91,3 +85,4 @@ def test_one_process_of_a_launcher_and_another_programs_rank_are_let_through(
         if value is not None:
             monkeypatch.setenv(name, value)
     assert launched_together() == 1
+    assert rank_of_environment() == 0

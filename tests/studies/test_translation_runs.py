@@ -22,8 +22,8 @@ from normscope.runs.run import train_run
 from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import NonFinite
 from normscope_studies.engine import ladders
-from normscope_studies.engine.ladders import train_all
 from normscope_studies.engine.pieces import Pieces
+from normscope_studies.engine.trainings import train_all
 from normscope_studies.figure_6 import SCALES as FIGURE_6, _Figure6Config
 from normscope_studies.translation.arms import (
     TranslationArm,

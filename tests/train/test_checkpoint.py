@@ -186,7 +186,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 def test_optimiser_state_follows_the_names_whatever_the_order(tmp_path: Path) -> None:
     model, optimizer = network()
     step(model, optimizer)
-    saved = checkpoint.save(tmp_path, 1, model, optimizer, {})
+    saved = checkpoint.save(tmp_path, 1, checkpoint.contents(model, optimizer), {})
     saved.verify()
     other, _ = network()
     backwards = torch.optim.Adam(list(other.parameters())[::-1])
@@ -208,7 +208,7 @@ def test_optimiser_state_follows_the_names_whatever_the_order(tmp_path: Path) ->
 def test_tensors_that_do_not_fit_are_refused_by_name(tmp_path: Path) -> None:
     model, optimizer = network()
     step(model, optimizer)
-    saved = checkpoint.save(tmp_path, 1, model, optimizer, {})
+    saved = checkpoint.save(tmp_path, 1, checkpoint.contents(model, optimizer), {})
     wider, wider_optimizer = network(4)
     with pytest.raises(UserError, match=r"0.weight is \(3, 3\), the model's \(4, 4\)"):
         saved.load_model(wider)

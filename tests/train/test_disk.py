@@ -107,8 +107,9 @@ def test_any_file_of_a_checkpoint_may_be_the_one_that_does_not_fit(
     optimizer = torch.optim.SGD(model.parameters())
     for failing in range(1, 8):
         calls = 0
+        tensors = checkpoint.contents(model, optimizer)
         with pytest.raises(UserError, match=r"saving .*step-99: the disk is full"):
-            checkpoint.save(copy / "checkpoints", 99, model, optimizer, {})
+            checkpoint.save(copy / "checkpoints", 99, tensors, {})
         assert not leftovers(copy)
         if failing < 7:
             assert steps(copy) == [4, 5, 8, 10, 12]

@@ -1,12 +1,13 @@
 """Fine-tuning from Python, as the command line does it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..engines.choosing import engine_settings
 from ..finetune import search as searching
-from ..finetune.cells import SearchSpace, search_space
+from ..finetune.cells import search_space
 from ..finetune.opened import FineTuningConfig
 from ..finetune.page import accuracy_panels
 from ..finetune.summary import TunedSetting
@@ -74,6 +75,8 @@ def finetune(
     which: str = "best",
     device: str = "auto",
     processes: int = 1,
+    engine: str = "local",
+    engine_set: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     trust: bool = False,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
@@ -94,29 +97,44 @@ def finetune(
     the longest sequence; longer ones are cut. By default 128, or as many as the encoder can read.
     dropout: share that is dropped, in the encoder and before the last layer. which: checkpoint of a
     run: best (lowest validation loss), last, or the number of an update. device: auto, cpu or cuda.
-    processes: trainings at a time; 0 for one on each core, or one on a device. More than one are
-    processes of their own, for which a script needs `if __name__ == "__main__":`.
+    processes: trainings at a time; 0 for as many as there is room for. engine: where the trainings
+    run: local, ray or slurm. engine_set: settings of the engine, such as gpus_per_run.
 
     out: folder of the search. By default RUN-finetune-FOLDER-TRAIN, after the file to train on and
     its folder. trust: run the Python files that the run names. watch: called with a stage, how many
     of its updates are done, and how many there are.
 
-    Finished trainings in `out` are not made again. Raises UserError before anything is trained.
+    Finished trainings in `out` are not made again. Raises UserError before anything is trained, and
+    for trainings that failed when the others are kept; `normscope.train.Interrupted` after Ctrl-C.
     """
-    config = FineTuningConfig(
+    config = _config(run, train, dev, columns, which, device, trust)
+    config = replace(
+        config, sequence_length=sequence_length, dropout=dropout, warmup_share=warmup_share
+    )
+    space = search_space(search, batch_sizes=batch_sizes, rates=rates, epochs=epochs)
+    place = engine_settings(engine, engine_set)
+    options = searching.SearchOptions(space=space, seeds=seeds, processes=processes, engine=place)
+    return _searched(config, out, replace(options, watch=watch))
+
+
+def _config(
+    run: str | Path,
+    train: str | Path,
+    dev: str | Path,
+    columns: Sequence[str] | None,
+    which: str,
+    device: str,
+    trust: bool,
+) -> FineTuningConfig:
+    return FineTuningConfig(
         start=Path(run),
         which=which,
         train=Path(train),
         dev=Path(dev),
         columns=None if columns is None else tuple(columns),
-        sequence_length=sequence_length,
-        dropout=dropout,
-        warmup_share=warmup_share,
         device=device,
         trust=trust,
     )
-    space = search_space(search, batch_sizes=batch_sizes, rates=rates, epochs=epochs)
-    return _searched(config, out, space, seeds=seeds, processes=processes, watch=watch)
 
 
 def default_folder(run: Path, train: Path) -> Path:
@@ -129,22 +147,11 @@ def default_folder(run: Path, train: Path) -> Path:
 
 
 def _searched(
-    config: FineTuningConfig,
-    out: str | Path | None,
-    space: SearchSpace,
-    *,
-    seeds: int,
-    processes: int,
-    watch: Callable[[str, int, int], None],
+    config: FineTuningConfig, out: str | Path | None, options: searching.SearchOptions
 ) -> FineTuning:
+    """Trains what the folder lacks of a search, and says what it came to."""
     folder = default_folder(config.start, config.train) if out is None else Path(out)
-    options = searching.SearchOptions(
-        space=space,
-        seeds=seeds,
-        processes=processes,
-        command=f"normscope.finetune(…, out={str(folder)!r})",
-        watch=watch,
-    )
+    options = replace(options, command=f"normscope.finetune(…, out={str(folder)!r})")
     return _finetuning_of(searching.search(config, folder, options))
 
 

@@ -4,6 +4,7 @@ best setting.
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +13,12 @@ import typer
 from .compare import numbers
 from .console import StageDisplay, note, stderr, tell
 from .options import described_by
-from .shared import Imports, Trust, resumable
+from .shared import EngineSettingOptions, Imports, Trust, engine_asked, resumable
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
     from ..finetune.opened import FineTuningConfig
+    from ..finetune.search import SearchOptions
 
 _SHOWN = "Separated by commas."
 
@@ -42,6 +44,8 @@ def finetune(
     which: Annotated[str, typer.Option("--checkpoint")] = "best",
     device: str = "auto",
     processes: int = 0,
+    engine: str = "local",
+    engine_set: EngineSettingOptions = [],  # noqa: B006
     out: Path | None = None,
     imports: Imports = [],  # noqa: B006
     trust: Trust = False,
@@ -56,11 +60,10 @@ def finetune(
 
     \b
       normscope finetune runs/bert --train mrpc/train.tsv --dev mrpc/dev.tsv
-
-    processes: Trainings at a time; 0 for one on each core, or one on a device.
     """
     from ..api.finetuning import default_folder
     from ..finetune.opened import FineTuningConfig
+    from ..finetune.search import SearchOptions
 
     config = FineTuningConfig(
         start=run,
@@ -75,8 +78,24 @@ def finetune(
         imports=tuple(map(Path, imports)),
         trust=trust,
     )
-    space = _space(search, batch_sizes, rates, epochs)
-    _search(config, out or default_folder(run, train), space, seeds=seeds, processes=processes)
+    options = SearchOptions(
+        space=_space(search, batch_sizes, rates, epochs),
+        seeds=seeds,
+        processes=processes,
+        engine=engine_asked(engine, engine_set),
+    )
+    _search(config, out or default_folder(run, train), options)
+
+
+def _search(config: "FineTuningConfig", folder: Path, options: "SearchOptions") -> None:
+    """Trains what the folder lacks, and shows what was found."""
+    from ..finetune.search import search
+
+    command = shlex.join(["normscope", *sys.argv[1:]])
+    with StageDisplay(stderr()) as display:
+        shown = replace(options, command=command, watch=display, say=note)
+        found = search(config, folder, shown)
+    tell(*found.lines())
 
 
 def _space(
@@ -90,22 +109,3 @@ def _space(
         rates=None if rates is None else numbers(rates, float, "rates"),
         epochs=None if epochs is None else numbers(epochs, int, "epochs"),
     )
-
-
-def _search(
-    config: "FineTuningConfig", folder: Path, space: "SearchSpace", *, seeds: int, processes: int
-) -> None:
-    """Trains what the folder lacks, and shows what was found."""
-    from ..finetune.search import SearchOptions, search
-
-    with StageDisplay(stderr()) as display:
-        options = SearchOptions(
-            space=space,
-            seeds=seeds,
-            processes=processes,
-            command=shlex.join(["normscope", *sys.argv[1:]]),
-            watch=display,
-            say=note,
-        )
-        found = search(config, folder, options)
-    tell(*found.lines())

@@ -1,11 +1,16 @@
 """`normscope train` begins or resumes one run, or says what it would take."""
 
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..errors import UserError
+from ..processes.surroundings import launched_together, rank_of_environment
+from ..signals import Interrupted, Stopped
 from .console import TrainDisplay, say, stderr
 from .options import described_by
 from .shared import (
@@ -45,6 +50,33 @@ def plan_lines(plan: "Plan", config: "RunConfig") -> Iterator[str]:
         yield f"{name:{width}}{number / 1e6:13,.1f}"
 
 
+@contextmanager
+def spoken_once() -> Iterator[None]:
+    """What all processes of a training meet, the first of them says; the others end with the same
+    exit code. What one of them meets alone, such as a file that its machine lacks, it says itself.
+    """
+    rank = rank_of_environment()
+    if launched_together() > 1:
+        # Torch tells of a process that has gone in forty lines of its own code.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    try:
+        yield
+    except (UserError, Interrupted, Stopped) as error:
+        if rank == 0 or _is_own(error):
+            raise
+        raise typer.Exit(getattr(error, "exit_code", 2)) from None
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether no other process of this machine has met it too."""
+    if not isinstance(error, UserError):
+        return False
+    from ..train.together.group import OwnError, SharedError
+
+    first_of_machine = os.environ.get("LOCAL_RANK") == "0"
+    return isinstance(error, OwnError) or (first_of_machine and not isinstance(error, SharedError))
+
+
 @described_by("api/runs.py:train", COMPARE)
 @resumable()
 def train(
@@ -74,35 +106,54 @@ def train(
         _say_plan(config, settings, imports, trust)
         return
     overrides = [*settings, *([f'train.on_nonfinite="{on_nonfinite}"'] if on_nonfinite else [])]
+    with spoken_once():
+        _train(config, run, overrides, imports, from_step, stop_when)
+
+
+def _train(
+    config: Path | None,
+    run: Path | None,
+    overrides: list[str],
+    imports: list[str],
+    from_step: int | None,
+    stop_when: str | None,
+) -> None:
     given = read_config(config, overrides, imports)
     from ..adapters.tensorboard import TensorBoardLog
     from ..runs.run import train_run
     from ..tasks.registry import config_of
-    from ..train import NonFinite, StopRule
+    from ..train import NonFinite, PeerLost, StopRule
 
     folder = run or Path("runs") / (config.stem if config else "default")
     loaded = config_of(given.table, source=given.source)
+    first = rank_of_environment() == 0
     try:
-        with (
-            TrainDisplay(stderr(), folder.name) as display,
-            TensorBoardLog(folder / "tensorboard") as board,
-        ):
-            rule = StopRule.of(stop_when)
+        with ExitStack() as shown:
+            listeners = list[Any]()
+            if first:
+                listeners.append(shown.enter_context(TrainDisplay(stderr(), folder.name)))
+                listeners.append(shown.enter_context(TensorBoardLog(folder / "tensorboard")))
             train_run(
                 loaded,
                 folder,
-                listeners=[display, board],
+                listeners=listeners,
                 from_step=from_step,
-                stop_when=rule,
+                stop_when=StopRule.of(stop_when),
                 say=say,
             )
     except NonFinite as problem:
-        say(
-            f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up or "
-            "clip_norm may help"
-        )
+        if first:
+            say(
+                f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up "
+                "or clip_norm may help"
+            )
         raise typer.Exit(1) from None
-    typer.echo(str(folder))
+    except PeerLost as problem:
+        if problem.tells:
+            say(str(problem))
+        raise typer.Exit(1) from None
+    if first:
+        typer.echo(str(folder))
 
 
 def _say_plan(config: Path | None, settings: list[str], imports: list[str], trust: bool) -> None:

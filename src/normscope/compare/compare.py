@@ -6,7 +6,6 @@ nothing.
 """
 
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from pathlib import Path
 import torch
 
 from ..engines.choosing import LOCAL, EngineSettings
-from ..engines.opening import room_asked, script_of
+from ..engines.opening import script_of
 from ..engines.seam import Engine
 from ..errors import UserError, option
 from ..files import disk_errors, write_together
@@ -30,16 +29,12 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
 from . import manifest as manifests
-from .cost import room_on, sweep_cost
+from .cost import WORTH_PLANNING_SECONDS, told_cost, trial_seconds
 from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
-from .pool import PoolOptions, engine_for, needs_of, threads_of, train_all, train_command
+from .pool import PoolOptions, engine_for, needs_of, train_all, train_command
 from .state import CellState, looked_at
-
-_LONG_SECONDS = 1.0
-_WORTH_PLANNING_SECONDS = 600.0
-"""Of a sweep: planning takes a second for each placement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +170,7 @@ def _seconds_left(
     config = states[0].cell.config
     if not any(left) or at_once is None or config.train.device != "cpu":
         return None
-    seconds = _trial_seconds(config, corpus) * config.train.accumulation
+    seconds = trial_seconds(config, corpus) * config.train.accumulation
     return seconds * max(sum(left) / min(at_once, len(left)), *left)
 
 
@@ -213,35 +208,9 @@ def _costs_told(
     which nobody asks. Raises UserError where a run cannot fit.
     """
     left = [(state.cell, updates - state.update) for state in states if not state.over]
-    if not left or (seconds is not None and seconds < _WORTH_PLANNING_SECONDS):
+    if not left or (seconds is not None and seconds < WORTH_PLANNING_SECONDS):
         return ""
-    if settings.elsewhere:
-        return sweep_cost(left, None)
-    device = left[0][0].config.train.device
-    share, devices = room_asked(settings, needs_of(left[0][0].config))
-    room = room_on(device, share=share, at_once=engine.at_once or 1, devices=devices)
-    return sweep_cost(left, room)
-
-
-def _trial_seconds(config: RunConfig, corpus: AnyCorpus) -> float:
-    """Time of one batch of a training on the CPU, forward and backward, in the threads of a run."""
-    task = task_of(config)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(threads_of(config))
-    try:
-        model, batch = task.build(config, corpus.codec), task.batches(config, corpus)(0)
-        model.train()
-        seconds = _LONG_SECONDS
-        # A first pass is slow; where a pass is long it need not be repeated.
-        for _ in range(3):
-            begun = time.perf_counter()
-            batch.loss(batch.run(model)).backward()  # type: ignore[no-untyped-call]
-            last, seconds = seconds, time.perf_counter() - begun
-            if seconds > _LONG_SECONDS:
-                break
-    finally:
-        torch.set_num_threads(threads)
-    return min(last, seconds)
+    return told_cost(left, settings, engine)
 
 
 def _costs_of(
@@ -260,7 +229,7 @@ def _costs_of(
                 "parameters": planned.parameters,
                 "memory_bytes": planned.sum,
                 "flops": planned.flops_per_update,
-                "seconds": _trial_seconds(cell.config, corpus),
+                "seconds": trial_seconds(cell.config, corpus),
             }
     return found
 

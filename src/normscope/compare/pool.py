@@ -1,19 +1,16 @@
 """Train many runs, on whichever engine, and tell what each is doing."""
 
-import itertools
-import signal
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..engines.choosing import LOCAL, EngineSettings, Needs
+from ..engines.driving import Errand, drive
 from ..engines.opening import opened
-from ..engines.seam import Engine, Future, Job
+from ..engines.seam import Engine, Job, said_at_the_end
 from ..errors import UserError, option
-from ..processes.surroundings import halted, is_held
-from ..signals import Interrupted, StopRequest
+from ..processes.surroundings import halted
+from ..signals import Interrupted
 from ..tasks.run_config import RunConfig
 from ..train import StopRule
 from ..train.config import DECIDED
@@ -21,13 +18,6 @@ from ..train.device import allowed_threads, available_cores
 from .grid import Cell
 from .state import CellState, looked_at
 
-_POLL_SECONDS = 0.1
-_WATCH_SECONDS, _WATCH_SHARE = 0.5, 0.02
-"""Between two looks at all runs, and the most of the time that these take: very many are looked at
-more seldom.
-"""
-_SAVED = "after every run under way has saved"
-_OUTLIVED = "; runs in the queue go on, and the same command looks after them again"
 _WITHOUT_RESULT = ("non-finite", DECIDED)
 """How a training ends of which there is nothing to evaluate."""
 
@@ -54,20 +44,75 @@ class PoolOptions:
 
 
 @dataclass(slots=True)
-class _Work:
-    """What is to be done for a cell."""
+class _Work(Errand):
+    """What is to be done for a cell: its training, and what evaluates it."""
 
     state: CellState
     commands: list[list[str]]
     words: list[str] = field(default_factory=list)
     """Of the command that runs."""
-    future: Future | None = None
-    """None where it could not be started, and once it has ended."""
 
     @property
     def trains(self) -> bool:
         """Whether the command that runs is the training, and not an evaluation."""
         return "train" in self.words
+
+    @property
+    def folder(self) -> Path:
+        """That of the run."""
+        return self.state.cell.folder.path
+
+    def next_job(self) -> Job:
+        """Returns the next command of the cell."""
+        self.words = self.commands.pop(0)
+        return job_of(self.state.cell, self.words)
+
+    def begin(self, *, queued: bool) -> None:
+        """As of any errand."""
+        begun = "queued" if queued else "running"
+        self.state.status = begun if self.trains else "translating"
+
+    def end(self, code: int) -> bool:
+        """As of any errand."""
+        state = self.state
+        state.read_new_events()
+        if state.status in _WITHOUT_RESULT:
+            return False
+        if code != 0:
+            self.fail(said_at_the_end(code, state.cell.log_file))
+        elif self.trains:
+            state.status = "finished"
+        if state.status == "failed" or not self.commands:
+            state.status = "failed" if state.status == "failed" else "finished"
+            return False
+        return True
+
+    def fail(self, why: str) -> None:
+        """A training that fails leaves no result; an evaluation that fails leaves the training as
+        it is.
+        """
+        if self.trains:
+            self.state.status, self.state.message = "failed", why
+            return
+        self.state.status = "finished"
+        self.state.message = f"trained, but {' '.join(self.words[2:])} failed: {why}"
+
+    def wait(self) -> None:
+        """As of any errand."""
+        self.state.status = "waiting for another process"
+        self.state.read_new_events()
+
+    def look(self) -> None:
+        """Takes in what a run that was started does now."""
+        self.state.read_new_events()
+        if self.state.status in ("running", "halted"):
+            self.state.begin(halted(self.folder))
+
+    def stop(self, *, goes_on: bool) -> None:
+        """As of any errand."""
+        if not self.state.over and not goes_on:
+            self.state.status = "stopped"
+        self.state.read_new_events()
 
 
 def train_command(
@@ -144,48 +189,9 @@ def run_cells(
     under way has saved, or is left going by an engine that is outlived.
     """
     states = looked_at(cells, updates, stop_when)
-    waiting = [
-        work for work in (_work(state, evaluate, stop_when) for state in states) if work.commands
-    ]
-    running: list[_Work] = []
-    next_watch = 0.0
-    try:
-        with StopRequest() as stop, _unless_asked_to(stop):
-            while (waiting or running) and stop.signal_number is None:
-                most = len(waiting) if engine.at_once is None else engine.at_once - len(running)
-                for work in _free(waiting, most):
-                    waiting.remove(work)
-                    running.append(work)
-                    _start(work, engine)
-                if (begun := time.monotonic()) >= next_watch:
-                    for state in (work.state for work in running):
-                        _look_at(state)
-                    watch(states)
-                    next_watch = begun + max(
-                        _WATCH_SECONDS, (time.monotonic() - begun) / _WATCH_SHARE
-                    )
-                time.sleep(_POLL_SECONDS)
-                running = [work for work in running if _advance(work, engine)]
-        if stop.signal_number is not None:
-            _stop(running, engine)
-            watch(states)
-            raise Interrupted(stop.signal_number, _OUTLIVED if engine.outlived else _SAVED)
-    finally:
-        _stop(running, engine)
-    watch(states)
+    works = [_work(state, evaluate, stop_when) for state in states]
+    drive([work for work in works if work.commands], engine, lambda: watch(states))
     return states
-
-
-@contextmanager
-def _unless_asked_to(stop: StopRequest) -> Iterator[None]:
-    """A context that ends where a signal did: some disks have a look at a file fail then, which
-    Python asks once.
-    """
-    try:
-        yield
-    except InterruptedError:
-        if stop.signal_number is None:
-            raise
 
 
 def _work(
@@ -195,89 +201,6 @@ def _work(
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
     return _Work(state, commands)
-
-
-def _free(waiting: Iterable[_Work], count: int) -> list[_Work]:
-    """The first `count` whose run no other process trains, such as one whose parent was killed and
-    that saves.
-    """
-
-    def free(work: _Work) -> bool:
-        held = is_held(work.state.cell.folder.path)
-        if held:
-            work.state.status = "waiting for another process"
-            work.state.read_new_events()
-        return not held
-
-    return list(itertools.islice(filter(free, waiting), count))
-
-
-def _look_at(state: CellState) -> None:
-    """Take in what a run that was started does now."""
-    state.read_new_events()
-    if state.status in ("running", "halted"):
-        state.begin(halted(state.cell.folder.path))
-
-
-def _start(work: _Work, engine: Engine) -> None:
-    """Start the next command of a cell."""
-    work.words = work.commands.pop(0)
-    begun = "queued" if engine.queues else "running"
-    work.state.status = begun if work.trains else "translating"
-    try:
-        work.future = engine.start(job_of(work.state.cell, work.words))
-    except OSError as error:
-        work.future = None
-        _fail(work, f"its process could not be started: {error.strerror or error}")
-
-
-def _advance(work: _Work, engine: Engine) -> bool:
-    """Look at a cell's command and start its next one; False when all are over."""
-    if work.future is None:
-        return False
-    code = work.future.code()
-    if code is None:
-        return True
-    work.future = None
-    work.state.read_new_events()
-    if work.state.status in _WITHOUT_RESULT:
-        return False
-    if code != 0:
-        killed = f"killed by {signal.Signals(-code).name}; the last it said: " if code < 0 else ""
-        log = work.state.cell.log_file.read_text(encoding="utf-8", errors="replace").strip()
-        _fail(work, killed + (log.splitlines() or ["no output"])[-1])
-    elif work.trains:
-        work.state.status = "finished"
-    if work.state.status == "failed" or not work.commands:
-        work.state.status = "failed" if work.state.status == "failed" else "finished"
-        return False
-    _start(work, engine)
-    return True
-
-
-def _fail(work: _Work, why: str) -> None:
-    """A training that fails leaves no result; an evaluation that fails leaves the training as it
-    is.
-    """
-    if work.trains:
-        work.state.status, work.state.message = "failed", why
-    else:
-        work.state.status, work.state.message = (
-            "finished",
-            f"trained, but {' '.join(work.words[2:])} failed: {why}",
-        )
-
-
-def _stop(running: list[_Work], engine: Engine) -> None:
-    """Ask every run to save and end, and wait for it; an engine that is outlived leaves them
-    going.
-    """
-    engine.stop([work.future for work in running if work.future is not None])
-    for work in running:
-        if not work.state.over and not engine.outlived:
-            work.state.status = "stopped"
-        work.state.read_new_events()
-    running.clear()
 
 
 def train_all(

@@ -62,6 +62,9 @@ class RaySettings:
     retries: int = 3
     """How often a run whose worker or machine has gone goes on elsewhere. One that fails by itself
     does not."""
+    storage: str = ""
+    """Where finished runs are kept, as fsspec takes it, such as s3://bucket/grids, for machines
+    without a shared folder. Empty: every machine sees the folder of the runs."""
 
     def __post_init__(self) -> None:
         _refuse_negative(self, "cpus_per_run", "gpus_per_run", "retries")

@@ -1,5 +1,5 @@
-"""The process that jobs are forked from: `python -m normscope.engines.forking DESCRIPTOR`, the
-number of a connection to whoever asks.
+"""The process that jobs are forked from: `python -m normscope.engines.forking DESCRIPTOR MODULE…`,
+the number of a connection to whoever asks, and what jobs import beside what every training does.
 
 It computes nothing and starts no thread, so that each job finds the modules as they are after their
 import, and has the bits of a process from nothing without the seconds that importing torch takes.
@@ -15,7 +15,7 @@ import runpy
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection, wait
 from tempfile import TemporaryFile
 from typing import Any
@@ -37,21 +37,23 @@ _NEEDED = (
 
 def main() -> None:
     """Serves; in a process that was forked, is the command that was asked for."""
-    words = serve(Connection(int(sys.argv[1])))
+    words = serve(Connection(int(sys.argv[1])), sys.argv[2:])
     if words is not None:
         _end(_code_of(words))
 
 
-def serve(asking: Connection) -> list[str] | None:
+def serve(asking: Connection, modules: Sequence[str] = ()) -> list[str] | None:
     """Forks a process for every request; returns its words in that process, and None here once
     nobody asks any more.
+
+    modules: to import beside what every training does.
 
     A request is ("start", number, what is asked) or ("signal", number, signal); an answer is the
     pair (number, exit code) of a job that has ended. The number is the asker's.
     """
     # Who asks is told by its own signals, and closes the connection.
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in HANDLED}
-    for name in _NEEDED:
+    for name in (*_NEEDED, *modules):
         with contextlib.suppress(ImportError):  # an extra that is not installed is told by a job
             importlib.import_module(name)
     _read_what_identifies_the_source()
@@ -92,10 +94,12 @@ def serve(asking: Connection) -> list[str] | None:
 
 
 def _code_of(words: list[str]) -> int:
-    """Runs the command; returns its exit code, as Python would end with it."""
-    sys.argv = ["normscope", *words]
+    """Runs the command, a module and its arguments; returns its exit code, as Python would end with
+    it.
+    """
+    sys.argv = words
     try:
-        runpy.run_module("normscope", run_name="__main__", alter_sys=True)
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0

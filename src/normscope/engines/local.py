@@ -43,17 +43,17 @@ class OnThisMachine(Engine):
         """
         self.at_once: int = at_once
         self.devices = list(devices)
-        self._workers: dict[int, Worker] = {}
-        """By threads of a job."""
+        self._workers: dict[tuple[int, tuple[str, ...]], Worker] = {}
+        """By threads and modules of a job."""
         self._running: list[_Running] = []
 
     def start(self, job: Job) -> Future:
-        """As of any engine: the first job of a number of threads starts the process that all of
-        them are forked from.
+        """As of any engine: the first job of a number of threads and its modules starts the
+        process that all of them are forked from.
         """
         device = self._freest()
         more = {} if device is None else {_VISIBLE: device}
-        process = self._worker(job.threads).start(job, more) if forks(job) else begun(job, more)
+        process = self._worker(job).start(job, more) if forks(job) else begun(job, more)
         self._running.append(_Running(process, device))
         return self._running[-1]
 
@@ -73,13 +73,14 @@ class OnThisMachine(Engine):
             worker.close()
         self._workers.clear()
 
-    def _worker(self, threads: int) -> Worker:
-        known = self._workers.get(threads)
+    def _worker(self, job: Job) -> Worker:
+        kind = (job.threads, tuple(job.modules))
+        known = self._workers.get(kind)
         if known is not None and not known.lives:
             known.close()
             known = None
         if known is None:
-            known = self._workers[threads] = Worker(threads)
+            known = self._workers[kind] = Worker(*kind)
         return known
 
     def _freest(self) -> str | None:
@@ -95,7 +96,9 @@ class OnThisMachine(Engine):
 
 def forks(job: Job) -> bool:
     """Tells whether a worker takes the job: one of our own commands, where processes are forked."""
-    return sys.platform == "linux" and list(job.words[: len(OURS)]) == OURS
+    if sys.platform != "linux" or job.words[0] != "-m":
+        return False
+    return job.words[1].partition(".")[0] == OURS
 
 
 begun = process_of

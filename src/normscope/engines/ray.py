@@ -2,26 +2,34 @@
 machine has gone.
 """
 
+import contextlib
 import signal
-import socket
 import time
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from .. import __version__
 from ..errors import UserError, in_one_line, installation
 from ..files import disk_errors, make_folders
+from ..processes.surroundings import hold
+from .away import AwayEnd, run_away
 from .carried import CarriedJob
 from .choosing import RaySettings
-from .seam import Engine, Future, Job, note
+from .seam import Engine, Future, Job, LargestMachine, note
+from .sharing import (
+    SharedFolder,
+    SharedPlace,
+    SharedStorage,
+    answered,
+    memory_here,
+    refuse_unshared,
+)
+from .storage import CellStorage, StoredCell, job_key, place_of
 
 _LOOK_SECONDS = 0.5
 """Between two questions to the cluster about what has ended, whatever the number of jobs."""
+_Answer = TypeVar("_Answer")
 _ENDED_BY_REQUEST = 128 + signal.SIGTERM
-_TOKEN = ".written-by-a-task-"
 
 
 @dataclass(slots=True, eq=False)
@@ -57,34 +65,72 @@ class OnRay(Engine):
             try:
                 ray.init(address=settings.address, log_to_driver=False, configure_logging=False)
             except ConnectionError as error:
-                raise UserError(
-                    f"no Ray cluster at address {settings.address!r}: start one with `ray start "
-                    "--head` on this machine and `ray start --address=HOST:6379` on others, or "
-                    "give its address with --engine-set address=HOST:6379"
-                ) from error
+                raise UserError(_not_joined(settings.address, error)) from error
         self._open: dict[Any, _Task] = {}
         """Every job that was not seen to end."""
         self._looked = -_LOOK_SECONDS
-        self._shared: set[Path] = set()
+        self._shared: set[SharedPlace] = set()
+        self._tasks: dict[int, Any] = {}
+        """By threads, what the cluster is told once of all tasks that have as many."""
+        self._storage = CellStorage(settings.storage) if settings.storage else None
+        self._kept: set[str] = set()
+        """Places of cells that the storage had before the first job."""
 
     def start(self, job: Job) -> Future:
-        """Raises UserError where a machine of the cluster does not share the folder, or has another
-        NormScope.
+        """A job that the storage says is done is not run again. Raises UserError where a machine of
+        the cluster does not share the folder, or has another NormScope, and where none has the
+        CPUs and GPUs of a job.
         """
-        folder = job.log.absolute().parent
-        if folder not in self._shared:
-            self._refuse_unshared(folder)
-            self._shared.add(folder)
-        task = self._ray.remote(_run).options(
-            name=job.name,
-            num_cpus=self.settings.cpus_per_run or job.threads,
-            num_gpus=self.settings.gpus_per_run,
+        if job.threads not in self._tasks:
+            self._tasks[job.threads] = self._task_of(job.threads)
+        if self._storage is None:
+            self._refuse_unshared(SharedFolder(job.log.absolute().parent))
+        else:
+            ended = self._ended_before(job, self._storage)
+            if ended is not None:
+                return _Task(self, job, None, ended)
+        reference = (
+            self._tasks[job.threads].options(name=job.name).remote(job, self.settings.storage)
+        )
+        self._open[reference] = _Task(self, job, reference)
+        return self._open[reference]
+
+    def _task_of(self, threads: int) -> Any:
+        """What runs a job of so many threads. Raises UserError where no machine could."""
+        cpus, gpus = self.settings.cpus_per_run or threads, self.settings.gpus_per_run
+        has_it = [
+            node["Resources"].get("CPU", 0) >= cpus and node["Resources"].get("GPU", 0) >= gpus
+            for node in self._machines()
+        ]
+        if not any(has_it):
+            there = ", ".join(
+                f"{node['NodeManagerHostname']} {node['Resources'].get('CPU', 0):g} and "
+                f"{node['Resources'].get('GPU', 0):g}"
+                for node in self._machines()
+            )
+            raise UserError(
+                f"a run takes {cpus} CPUs and {gpus:g} GPUs, and no machine of the cluster has so "
+                f"many ({there}): start one that has, or give other cpus_per_run or gpus_per_run "
+                "with --engine-set"
+            )
+        asked = self._ray.remote(
+            num_cpus=cpus,
+            num_gpus=gpus,
             max_retries=self.settings.retries,
             retry_exceptions=False,
         )
-        reference = task.remote(job)
-        self._open[reference] = _Task(self, job, reference)
-        return self._open[reference]
+        return asked(_run)
+
+    def _machines(self) -> list[Mapping[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    def largest_machine(self) -> LargestMachine | None:
+        """As of any engine; what GPUs have is not known."""
+        if self.settings.gpus_per_run:
+            return None
+        found = self._everywhere(memory_here)
+        words = "the largest machine of the cluster"
+        return LargestMachine(memory_bytes=max(found), words=words) if found else None
 
     def look(self) -> None:
         """Asks the cluster what has ended, unless it did a moment ago."""
@@ -94,8 +140,8 @@ class OnRay(Engine):
             list(self._open), num_returns=len(self._open), timeout=0, fetch_local=False
         )
         for reference in ended:
-            self._open[reference].ended = self._code(reference)
-            del self._open[reference]
+            task = self._open.pop(reference)
+            task.ended = self._code(task)
         self._looked = time.monotonic()
 
     def stop(self, futures: Sequence[Future]) -> None:
@@ -105,7 +151,7 @@ class OnRay(Engine):
             # The job is asked to save, and is not tried again.
             self._ray.cancel(task.reference, force=False)
         for task in asked:
-            task.ended = self._code(task.reference)
+            task.ended = self._code(task)
             self._open.pop(task.reference, None)
 
     def close(self) -> None:
@@ -113,10 +159,10 @@ class OnRay(Engine):
         if self._joined:
             self._ray.shutdown()
 
-    def _code(self, reference: Any) -> int:
-        job = self._open[reference].job
+    def _code(self, task: _Task) -> int:
+        job = task.job
         try:
-            return int(self._ray.get(reference))
+            end = self._ray.get(task.reference)
         except self._ray.exceptions.TaskCancelledError:
             return _ENDED_BY_REQUEST
         except self._ray.exceptions.RayError as error:
@@ -124,55 +170,90 @@ class OnRay(Engine):
             # begin.
             note(job, f"Ray: {in_one_line(error)}")
             return 1
+        if self._storage is None:
+            return int(end)
+        with job.log.open("a", encoding="utf-8") as log:
+            log.write(end.said)
+        if end.code:
+            return int(end.code)
+        return self._brought_back(job, self._storage) or 0
 
-    def _refuse_unshared(self, folder: Path) -> None:
-        """Has a task on every machine write a token into the folder, and looks for them here."""
-        with disk_errors(f"writing into {folder}"):
-            make_folders(folder)
-        nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        asked = [self._on_node(node).remote(folder) for node in nodes]
-        answers = [answer for answer in map(self._answer, asked) if answer is not None]
-        written = {file.name for file in folder.glob(f"{_TOKEN}*")}
-        blind = sorted({answer["host"] for answer in answers if answer["token"] not in written})
-        for name in written:
-            (folder / name).unlink(missing_ok=True)
-        if blind:
-            raise UserError(
-                f"{folder} is not the same folder on {', '.join(blind)}: give --out a folder that "
-                "every machine of the cluster has under the same path"
-            )
-        others = {f"{a['host']} {a['normscope']}" for a in answers if a["normscope"] != __version__}
-        if others:
-            raise UserError(
-                f"machines of the cluster have another NormScope than {__version__} here: "
-                f"{', '.join(sorted(others))}; install the same everywhere"
-            )
+    def _ended_before(self, job: Job, storage: CellStorage) -> int | None:
+        """As `_brought_back` of what an earlier command has left in the storage."""
+        place = SharedStorage(storage.url)
+        if place not in self._shared:
+            self._refuse_unshared(place)
+            self._kept = storage.places()
+        return self._brought_back(job, storage) if place_of(job) in self._kept else None
 
-    def _answer(self, asked: Any) -> Mapping[str, str] | None:
-        """What a machine says; None of one that has gone meanwhile, since no job will run
-        there.
+    def _brought_back(self, job: Job, storage: CellStorage) -> int | None:
+        """Brings the files of a job's cell here where the storage says that the job is done; 0
+        then, 1 where they are damaged, and None where it is not done.
         """
         try:
-            found: Mapping[str, str] = self._ray.get(asked)
-        except self._ray.exceptions.RayError:
-            return None
-        return found
+            found = storage.stored(place_of(job))
+            if found is None or job_key(job) not in found.done:
+                return None
+            self._fetch(job, storage, found)
+        except UserError as error:
+            note(job, f"error: {error}")
+            return 1
+        return 0
 
-    def _on_node(self, node: Mapping[str, Any]) -> Any:
+    def _fetch(self, job: Job, storage: CellStorage, found: StoredCell) -> None:
+        with disk_errors(f"writing into {job.folder}"):
+            make_folders(job.folder)
+        with hold(job.folder):
+            storage.fetch(found, job.folder)
+
+    def _refuse_unshared(self, place: SharedPlace) -> None:
+        """Raises UserError, the first time, where a machine does not see the same place, or has
+        another NormScope.
+        """
+        if place in self._shared:
+            return
+        place.prepare()
+        refuse_unshared(place, self._everywhere(answered, place))
+        self._shared.add(place)
+
+    def _everywhere(self, asked: Callable[..., _Answer], *given: Any) -> list[_Answer]:
+        """What every machine answers, but for one that has gone meanwhile, since no job will run
+        there.
+        """
+        tasks = [self._on_node(node, asked).remote(*given) for node in self._machines()]
+        answers: list[_Answer] = []
+        for task in tasks:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                answers.append(self._ray.get(task))
+        return answers
+
+    def _on_node(self, node: Mapping[str, Any], asked: Callable[..., Any]) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        return self._ray.remote(_write_token).options(num_cpus=0, scheduling_strategy=there)
+        return self._ray.remote(asked).options(num_cpus=0, scheduling_strategy=there)
 
 
-def _run(job: Job) -> int:
-    """What a task does."""
-    return CarriedJob(job).run()
+def _not_joined(address: str, error: BaseException) -> str:
+    """Why there is no cluster for this process, and what to do."""
+    why: BaseException | None = error
+    while why is not None:
+        # A cluster asks for one where the machine that began it has one; whoever joins is not told
+        # by Ray to look for it.
+        if "AuthToken" in str(why):
+            return (
+                f"the Ray cluster at address {address!r} asks for a token: set RAY_AUTH_MODE=token "
+                "here and wherever `ray start` is given, and have the file ~/.ray/auth_token of "
+                "the machine of `ray start --head` on all of them"
+            )
+        why = why.__cause__ or why.__context__
+    return (
+        f"no Ray cluster at address {address!r}: start one with `ray start --head` on this machine "
+        "and `ray start --address=HOST:6379` on others, or give its address with --engine-set "
+        "address=HOST:6379"
+    )
 
 
-def _write_token(folder: Path) -> Mapping[str, str]:
-    """Writes a file into the folder on this machine; says its name, and who says so."""
-    token = f"{_TOKEN}{uuid.uuid4().hex}"
-    if folder.is_dir():
-        (folder / token).touch()
-    return {"host": socket.gethostname(), "token": token, "normscope": __version__}
+def _run(job: Job, storage: str) -> int | AwayEnd:
+    """What a task does. storage: empty where it sees the job's folder."""
+    return run_away(job, storage) if storage else CarriedJob(job).run()

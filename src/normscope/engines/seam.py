@@ -5,6 +5,7 @@ code, and stops them.
 """
 
 import os
+import signal
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,8 @@ class Job:
     """What it says is added here. The folder is there."""
     threads: int
     """Of the CPU."""
+    modules: Sequence[str] = ()
+    """That it imports beside what every training does."""
 
 
 class Future(Protocol):
@@ -45,6 +48,15 @@ class Future(Protocol):
         it; None until then.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestMachine:
+    """Where there is the most memory for a job."""
+
+    memory_bytes: int
+    words: str
+    """What it is, such as "the largest machine of the cluster"."""
 
 
 class Engine(ABC):
@@ -72,6 +84,10 @@ class Engine(ABC):
         """Asks jobs to save and end, and waits until they have; an engine that is outlived leaves
         them going.
         """
+
+    def largest_machine(self) -> "LargestMachine | None":
+        """Returns the most memory that a job may get; None where that is not known."""
+        return None
 
     def close(self) -> None:
         """Lets go of what the engine holds; no job of it is under way."""
@@ -111,3 +127,14 @@ def note(job: Job, line: str) -> None:
     """Adds a line to what a job has said."""
     with job.log.open("a", encoding="utf-8") as log:
         log.write(f"{line}\n")
+
+
+def said_at_the_end(code: int, log: Path) -> str:
+    """Returns the last line that a failed job has said, and the signal that killed it, if one
+    did.
+    """
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = lines[-1] if lines else "no output"
+    if code >= 0:
+        return last
+    return f"killed by {signal.Signals(-code).name}; the last it said: {last}"

@@ -2,10 +2,12 @@
 folder sees how they fare.
 
 All of it is in `slurm/` beside the runs: what submitit writes (scripts, and what its tasks say),
-`NAME.job.json`, the number that Slurm gave, and `NAME.code.json`, the exit code of a job that has
-ended. No pickle is read here: of what lies in a folder of results, these two files alone.
+`NUMBER.jobs.json`, the numbers that Slurm gave to the jobs of an array, and `NAME.code.json`, the
+exit code of a job that has ended. No pickle is read here: of what lies in a folder of results,
+these two kinds of files alone.
 """
 
+import re
 import shutil
 import subprocess
 import time
@@ -21,20 +23,20 @@ from ..limits.ours import SealedJson
 from ..processes.surroundings import interpreter
 from .carried import CarriedJob
 from .choosing import SlurmSettings
-from .seam import Engine, Future, Job
+from .seam import Engine, Future, Job, LargestMachine
 
 _LOOK_SECONDS = 5.0
 """Between two looks at all jobs, whatever their number."""
 _GONE_SECONDS = 60.0
 """For a file that another machine has written to be seen here."""
-_SIGNALLED = 128
 _GONE = 75
 """The exit code of a job that left the queue without one (EX_TEMPFAIL): the same command submits it
 again."""
 _AGAIN = "remove it and give the same command again, which submits what is not finished"
-_NUMBER = SealedJson(
-    format_name="normscope-queued-job", version=1, keys=frozenset({"number"}), again=_AGAIN
+_NUMBERS = SealedJson(
+    format_name="normscope-queued-jobs", version=1, keys=frozenset({"numbers"}), again=_AGAIN
 )
+_NUMBERS_ENDING = ".jobs.json"
 _CODE = SealedJson(
     format_name="normscope-exit-code", version=1, keys=frozenset({"code"}), again=_AGAIN
 )
@@ -99,12 +101,17 @@ class OnSlurm(Engine):
         self._jobs: dict[str, Any] = {}
         """What submitit has of those that this process has submitted, by their numbers."""
         self._looked = -_LOOK_SECONDS
+        self._former: dict[Path, dict[str, str]] = {}
+        """By folder and name, numbers of jobs that an earlier command has in the queue still."""
 
     def start(self, job: Job) -> Future:
         """A job that an earlier command has in the queue still is not submitted twice."""
         future = _QueuedFuture(self, job)
-        former = _number_of(job)
-        if former and former in self._queue():
+        folder = _folder(job)
+        if folder not in self._former:
+            self._former[folder] = self._queued_before(folder)
+        former = self._former[folder].pop(job.name, "")
+        if former:
             future.number = former
         else:
             self._waiting.append(future)
@@ -114,6 +121,28 @@ class OnSlurm(Engine):
     def stop(self, futures: Sequence[Future]) -> None:
         """Jobs in the queue go on; what was not submitted yet is not."""
         self._waiting.clear()
+
+    def largest_machine(self) -> LargestMachine | None:
+        """As of any engine: what a job asks for, or its partition has; what GPUs have is not
+        known.
+        """
+        if self.settings.gpus_per_run or self.settings.gres or not self._on_slurm:
+            return None
+        asked = memory_bytes(self.settings.mem)
+        if asked:
+            return LargestMachine(memory_bytes=asked, words="a job, by mem")
+        command = ["sinfo", "--noheader", "--format=%m"]
+        if self.settings.partition:
+            command.append(f"--partition={self.settings.partition}")
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            largest = max(int(word.rstrip("+")) for word in done.stdout.split())
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return None
+        # A node of which nobody has said it has one megabyte.
+        if largest <= 1:
+            return None
+        return LargestMachine(memory_bytes=largest * _MEGABYTE, words="the largest node")
 
     def look(self) -> None:
         """Submits what waits, and sees what has ended, unless it did a moment ago."""
@@ -127,14 +156,22 @@ class OnSlurm(Engine):
         self._open = [future for future in self._open if future.ended is None]
         self._looked = time.monotonic()
 
+    def _queued_before(self, folder: Path) -> dict[str, str]:
+        """Numbers of jobs that are in the queue, by name, as an earlier command wrote them down."""
+        written = [
+            (name, number)
+            for file in sorted(folder.glob(f"*{_NUMBERS_ENDING}"))
+            for name, number in _NUMBERS.read(file)["numbers"].items()
+        ]
+        queue = self._queue() if written else set()
+        return {name: number for name, number in written if number in queue}
+
     def _ended(self, future: _QueuedFuture, queue: set[str]) -> int | None:
-        code = _code_of(future.job)
         if future.number in queue:
+            # Whatever it has written down: one that was asked to end may be in the queue again.
             future.gone_since = None
-            # One that was asked to end may be in the queue again, and submitit's processes here are
-            # waited for.
-            again = code is None or code > _SIGNALLED or not self._on_slurm
-            return None if again else code
+            return None
+        code = _code_of(future.job)
         if code is not None:
             return code
         # One that has just ended may not have said so yet to this machine.
@@ -152,13 +189,16 @@ class OnSlurm(Engine):
                 make_folders(folder)
                 refuse_leading_out(folder)
                 for future in some:
-                    _keep_code(future.job, None)
+                    if _code_file(future.job).exists():
+                        _keep_code(future.job, None)
             tasks = [QueuedTask(future.job) for future in some]
             for future, job in zip(some, self._submitted(folder, tasks), strict=True):
                 future.number = job.job_id
                 self._jobs[job.job_id] = job
-                text = _NUMBER.text({"number": job.job_id})
-                write_over(_number_file(future.job), text, _NUMBER.kind)
+            numbers = {future.job.name: future.number for future in some}
+            file = folder / f"{some[0].number}{_NUMBERS_ENDING}"
+            with disk_errors(f"writing into {folder}"):
+                write_over(file, _NUMBERS.text({"numbers": numbers}), _NUMBERS.kind)
 
     def _submitted(self, folder: Path, tasks: Sequence[QueuedTask]) -> list[Any]:
         """What submitit has of tasks that it has submitted together. Raises UserError."""
@@ -192,6 +232,20 @@ class OnSlurm(Engine):
             # A controller that does not answer for a while says nothing of the jobs.
             return {future.number for future in self._open}
         return set(done.stdout.split())
+
+
+_MEGABYTE = 1 << 20
+_UNITS = {"": _MEGABYTE, "K": 1 << 10, "M": _MEGABYTE, "G": 1 << 30, "T": 1 << 40}
+
+
+def memory_bytes(mem: str) -> int:
+    """Returns the bytes of a memory as Slurm writes it; 0 where it says none, or all.
+
+    >>> [memory_bytes(text) for text in ("16G", "500", "")]
+    [17179869184, 524288000, 0]
+    """
+    found = re.fullmatch(r"(\d+)([KMGT]?)B?", mem.upper())
+    return int(found[1]) * _UNITS[found[2]] if found else 0
 
 
 _ANY_NUMBER = 1_000_000
@@ -264,10 +318,6 @@ def _code_file(job: Job) -> Path:
     return _folder(job) / f"{job.name}.code.json"
 
 
-def _number_file(job: Job) -> Path:
-    return _folder(job) / f"{job.name}.job.json"
-
-
 def _keep_code(job: Job, code: int | None) -> None:
     """Writes down how a job has ended; None where it begins."""
     write_over(_code_file(job), _CODE.text({"code": code}), _CODE.kind)
@@ -278,9 +328,3 @@ def _code_of(job: Job) -> int | None:
     file = _code_file(job)
     code = _CODE.read(file)["code"] if file.is_file() else None
     return code if isinstance(code, int) else None
-
-
-def _number_of(job: Job) -> str:
-    """The number under which an earlier command has submitted a job; empty where none has."""
-    file = _number_file(job)
-    return str(_NUMBER.read(file)["number"]) if file.is_file() else ""

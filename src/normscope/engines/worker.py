@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from tempfile import TemporaryFile
@@ -11,8 +11,8 @@ from tempfile import TemporaryFile
 from ..processes.surroundings import interpreter
 from .seam import Job, in_threads, note
 
-OURS = ["-m", "normscope"]
-"""How the words of a job begin that a worker takes."""
+OURS = "normscope"
+"""What the modules lie in whose jobs a worker takes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,13 +45,15 @@ class Fork:
 class Worker:
     """Forks a process for each job, as many at a time as it is asked for. It takes Linux."""
 
-    def __init__(self, threads: int) -> None:
-        """threads: of its jobs; their libraries read it when they are loaded, which is here."""
+    def __init__(self, threads: int, modules: Sequence[str] = ()) -> None:
+        """threads: of its jobs; their libraries read it when they are loaded, which is here.
+        modules: as of a job.
+        """
         self._asking, theirs = Pipe()
         self._said = TemporaryFile()  # noqa: SIM115
         with theirs:
             self._process = subprocess.Popen(
-                [*interpreter(), "-m", f"{__package__}.forking", str(theirs.fileno())],
+                [*interpreter(), "-m", f"{__package__}.forking", str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._said,
@@ -78,7 +80,7 @@ class Worker:
         with job.log.open("ab"):
             pass
         asked = {
-            "words": list(job.words[len(OURS) :]),
+            "words": list(job.words[1:]),
             "configuration": job.configuration,
             "directory": str(job.directory),
             "log": str(job.log.absolute()),

@@ -4,7 +4,7 @@ it.
 
 from .clearing import REPLACED, clear_unfinished, is_unfinished, recover, remove_folder
 from .disk import disk_errors, is_of_the_disk, naming, sync
-from .single import UNFINISHED, write_atomically, write_over
+from .single import UNFINISHED, whole_file, write_atomically, write_over
 from .whole import make_folders, resumable_folder, whole_folder, write_together
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "remove_folder",
     "resumable_folder",
     "sync",
+    "whole_file",
     "whole_folder",
     "write_atomically",
     "write_over",

@@ -1,12 +1,13 @@
 """One file that is written whole or not at all: beside its place, and renamed into it."""
 
 import fcntl
+import itertools
 import os
 import re
-import secrets
-from contextlib import suppress
-from glob import escape
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from ..limits.kinds import FileKind
 from ..limits.ours import refuse_other, refuse_unusual
@@ -16,19 +17,19 @@ UNFINISHED = ".unfinished-"
 """What the names of files and folders begin with until they are whole."""
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader, a kill or a power cut finds the old one or the new one, never
-    a part.
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which becomes `path` when the block ends and disappears when it raises: a
+    reader, a kill or a power cut finds the old one or the new one, never a part.
 
-    content: bytes, or text, which becomes UTF-8. Raises UserError where a link or a folder stands
-    there.
+    Raises UserError where a link or a folder stands there.
     """
     refuse_unusual(path)
     made: list[Path] = []
     try:
         handle, temporary = _temporary_of(path, made), made[-1]
         with naming(path), os.fdopen(handle, "wb") as file:
-            file.write(content if isinstance(content, bytes) else content.encode())
+            yield file
             file.flush()
             os.fsync(file.fileno())
             temporary.replace(path)
@@ -42,6 +43,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     sync(path.parent)
 
 
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file as `whole_file`. content: bytes, or text, which becomes UTF-8."""
+    with whole_file(path) as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+
+
 def write_over(path: Path, content: str | bytes, kind: FileKind) -> None:
     """As `write_atomically`, where a file of the user's may stand: over one of ours of this kind,
     an empty or an equal one, and no other.
@@ -52,32 +59,71 @@ def write_over(path: Path, content: str | bytes, kind: FileKind) -> None:
 
 
 def _temporary_of(path: Path, made: list[Path]) -> int:
-    """A new file beside `path` for its next content, held by this process; those that killed ones
-    left are removed.
+    """A new file beside `path` for its next content, held by this process; what killed ones left is
+    removed.
 
     Its name is in `made` before it is there, so that a signal that comes while it is made does not
-    leave it.
+    leave it. Names are counted, and not looked for: of very many files in a folder each would be
+    looked at again for every one that is written.
     """
-    for left in filter(is_temporary, path.parent.glob(f"{UNFINISHED}{escape(path.name)}-????????")):
-        with suppress(OSError), left.open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            left.unlink()
+    for number in itertools.count():
+        # One of its own for every writer: two processes that write the same page must not share a
+        # temporary file.
+        made.append(_numbered(path, number))
+        while (handle := _taken(made[-1])) is None:
+            if not _removed_as_left(made[-1]):
+                break
+        if handle is not None:
+            _remove_left_after(path, number)
+            return handle
+        made.pop()  # another process's
+    raise AssertionError("numbers do not end")
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{UNFINISHED}{path.name}-{number:08x}")
+
+
+def _taken(temporary: Path) -> int | None:
+    """Makes a file and holds it; None where there is one of that name."""
     while True:
-        # A name of its own for every writer: two processes that write the same page must not share
-        # a temporary file.
-        made.append(path.with_name(f"{UNFINISHED}{path.name}-{secrets.token_hex(4)}"))
         try:
-            handle = os.open(made[-1], os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except FileExistsError:
-            made.pop()  # another process's
-            continue
+            return None
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return handle
-        os.close(
-            handle
-        )  # another process took it for one that was left, in the moment before it was held
+        # Another process took it for one that was left, in the moment before it was held.
+        os.close(handle)
+
+
+def _removed_as_left(temporary: Path) -> bool:
+    """Removes a file that no process holds; False where it stays."""
+    try:
+        if not is_temporary(temporary):
+            return not os.path.lexists(temporary)
+        with temporary.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its writer may have put it into its place before it was held here, and the name may be
+            # another's by now.
+            if os.path.samestat(os.fstat(stream.fileno()), temporary.lstat()):
+                temporary.unlink()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _remove_left_after(path: Path, number: int) -> None:
+    """Removes what processes left that were killed while they wrote the same file side by side."""
+    for more in itertools.count(number + 1):
+        left = _numbered(path, more)
+        if not os.path.lexists(left):
+            return
+        _removed_as_left(left)
 
 
 def is_temporary(file: Path) -> bool:

@@ -172,41 +172,50 @@ def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
     return f"its {key.replace('_', ' ')} is {there.get(key)!r}, and {here[key]!r} is asked for"
 
 
-def tuning_cells(
-    settings: Iterable[TuningSetting],
-    seeds: Iterable[int],
-    folder: Path,
+def tuning_cell(
+    setting: TuningSetting,
+    seed: int,
+    file: Path,
     *,
     rows: int,
     warmup_share: float,
     device: str,
     asked: Mapping[str, Any],
-) -> list[TuningCell]:
-    """Returns all settings with all seeds, those of the first seed first; nothing is written.
+) -> TuningCell:
+    """Returns a setting with a seed; nothing is written.
 
     rows: to train on. asked: what all cells of the search share.
     """
-    cells = []
-    for seed, setting in itertools.product(seeds, list(settings)):
-        recipe = TrainerRecipe(
-            batch_sequences=setting.batch_sequences,
-            peak_lr=setting.peak_lr,
-            epochs=setting.epochs,
-            warmup_share=warmup_share,
-            seed=seed,
-            device=device,
-        )
-        cells.append(
-            TuningCell(
-                setting=setting,
-                seed=seed,
-                recipe=recipe,
-                updates=recipe.updates(rows),
-                file=folder / FOLDER / f"{setting.name}_seed-{seed}.json",
-                asked={**asked, **asdict(setting), "warmup_share": warmup_share, "seed": seed},
-            )
-        )
-    return cells
+    recipe = TrainerRecipe(
+        batch_sequences=setting.batch_sequences,
+        peak_lr=setting.peak_lr,
+        epochs=setting.epochs,
+        warmup_share=warmup_share,
+        seed=seed,
+        device=device,
+    )
+    return TuningCell(
+        setting=setting,
+        seed=seed,
+        recipe=recipe,
+        updates=recipe.updates(rows),
+        file=file,
+        asked={**asked, **asdict(setting), "warmup_share": warmup_share, "seed": seed},
+    )
+
+
+def tuning_cells(
+    settings: Iterable[TuningSetting], seeds: Iterable[int], folder: Path, **shared: Any
+) -> list[TuningCell]:
+    """Returns all settings with all seeds, those of the first seed first; nothing is written.
+
+    shared: as `tuning_cell` takes it.
+    """
+    pairs = itertools.product(seeds, list(settings))
+    return [
+        tuning_cell(setting, seed, folder / FOLDER / f"{setting.name}_seed-{seed}.json", **shared)
+        for seed, setting in pairs
+    ]
 
 
 def scored(

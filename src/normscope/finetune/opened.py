@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ..provenance import provenance
 from ..runs.config import trust_run
 from ..settings.files import import_file, is_run
 from ..train.device import choose_device
-from .cells import TuningCell, TuningScores, scored
+from .cells import TuningCell, TuningScores, TuningSetting, scored, tuning_cell, tuning_cells
 from .start import StartEncoder, open_start
 
 SEQUENCE_LENGTH = 128
@@ -69,6 +69,16 @@ class FineTuningConfig:
                 "CUDA_VISIBLE_DEVICES says which device that is"
             )
 
+    def anywhere(self) -> "FineTuningConfig":
+        """Returns the same with paths that do not hang on the current folder."""
+        return dataclasses.replace(
+            self,
+            start=self.start.absolute(),
+            train=self.train.absolute(),
+            dev=self.dev.absolute(),
+            imports=tuple(file.absolute() for file in self.imports),
+        )
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpenedSearch:
@@ -89,6 +99,26 @@ class OpenedSearch:
             "dropout": self.config.dropout,
             "weights_sha256": self.start.weights_sha256,
             "data_sha256": self.data.fingerprint,
+        }
+
+    def cell(self, setting: TuningSetting, seed: int, file: Path) -> TuningCell:
+        """Returns one training of the search; nothing is written."""
+        return tuning_cell(setting, seed, file, **self._shared())
+
+    def cells(
+        self, settings: Iterable[TuningSetting], seeds: Iterable[int], folder: Path
+    ) -> list[TuningCell]:
+        """Returns all settings with all seeds, those of the first seed first; nothing is
+        written.
+        """
+        return tuning_cells(settings, seeds, folder, **self._shared())
+
+    def _shared(self) -> dict[str, Any]:
+        return {
+            "rows": len(self.data.train),
+            "warmup_share": self.config.warmup_share,
+            "device": self.device,
+            "asked": self.asked,
         }
 
     def train(

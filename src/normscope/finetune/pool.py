@@ -1,44 +1,74 @@
-"""Cells trained side by side, in processes of one thread each, or one by one in this process."""
+"""Cells trained side by side, on whichever engine, or one by one in this process."""
 
-import multiprocessing
-import os
-import signal
+import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 
+from ..engines.choosing import EngineSettings, Needs
+from ..engines.driving import Errand, drive
+from ..engines.opening import opened as opened_engine
+from ..engines.seam import Job, said_at_the_end
 from ..errors import UserError, option
-from ..processes.surroundings import VARIABLE, hold_lifeline
+from ..files import disk_errors, make_folders
+from ..limits.kinds import TEXT
+from ..limits.names import refuse_leading_out
+from ..limits.ours import refuse_other
+from ..processes.surroundings import LOCK
+from ..settings.tables import as_json, as_table
+from ..train.device import available_cores
+from .alone import CELL_FILE, COUNT_FILE, AskedTraining
 from .cells import TuningCell
-from .opened import FineTuningConfig, OpenedSearch, open_search
+from .opened import FineTuningConfig, OpenedSearch
 
 Told = Callable[[int], None]
 """Called now and then with how many updates have been trained."""
 _LOOK_SECONDS = 0.5
+_TRAININGS = "trainings"
+"""In the folder of a search, what processes of their own work in."""
+_MODULES = ("transformers.trainer", "transformers.training_args", "accelerate")
+"""What every training imports beside what all of ours do."""
 
 
 def train_cells(
-    opened: OpenedSearch, cells: Sequence[TuningCell], processes: int, told: Told
+    opened: OpenedSearch,
+    cells: Sequence[TuningCell],
+    engine_asked: EngineSettings,
+    processes: int,
+    told: Told,
 ) -> None:
     """Trains every cell and keeps what it came to, as soon as it is there.
 
-    processes: cells at a time. Raises UserError where a process was killed; whatever ends this
-    ends the cells under way, of which nothing is kept.
+    processes: cells at a time; 0 for as many as the engine has room for. Raises UserError naming
+    the trainings that failed, when all others are kept, and Interrupted.
     """
     if not cells:
         return
-    if min(processes, len(cells)) == 1:
-        _one_by_one(opened, cells, told)
-        return
-    with _workers(opened.config, min(processes, len(cells))) as (pool, counter):
-        futures = [pool.submit(_train, cell) for cell in cells]
-        # Time is reckoned from the first update on: before it, libraries are loaded.
-        _wait_for(futures, lambda: told(counter.value) if counter.value else None)
+    needs = Needs(threads=1, device=opened.device, cores=available_cores())
+    with closing(opened_engine(engine_asked, needs, processes)) as engine:
+        if min(engine.at_once or len(cells), len(cells)) == 1 and not engine_asked.elsewhere:
+            _one_by_one(opened, cells, told)
+            return
+        trainings = [_Training(opened.config, cell) for cell in cells]
+
+        def watch() -> None:
+            # Time is reckoned from the first update on: before it, libraries are loaded.
+            updates = sum(one.updates for one in trainings)
+            if updates:
+                told(updates)
+
+        drive([one for one in trainings if not one.is_kept()], engine, watch)
+    failed = [
+        f"{one.cell.name}: {one.message} (log: {one.log})" for one in trainings if one.message
+    ]
+    if failed:
+        raise UserError(
+            "\n".join([*failed, "what is finished is kept: the same command trains the rest"])
+        )
 
 
 def _one_by_one(opened: OpenedSearch, cells: Sequence[TuningCell], told: Told) -> None:
@@ -52,7 +82,7 @@ def _one_by_one(opened: OpenedSearch, cells: Sequence[TuningCell], told: Told) -
             told(done)
 
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # as the processes of a pool have it: the same bits
+    torch.set_num_threads(1)  # as the processes of an engine have it: the same bits
     try:
         for cell in cells:
             opened.train(cell, updated)
@@ -61,67 +91,90 @@ def _one_by_one(opened: OpenedSearch, cells: Sequence[TuningCell], told: Told) -
         torch.set_num_threads(threads)
 
 
-def _wait_for(futures: Sequence["Future[None]"], look: Callable[[], None]) -> None:
-    left = set(futures)
-    while left:
-        done, left = wait(left, timeout=_LOOK_SECONDS)
-        look()
-        for future in done:
-            try:
-                future.result()
-            except BrokenProcessPool as error:
-                raise UserError(
-                    "a process of the search was killed, perhaps for want of memory; what is "
-                    "finished is kept: run the same command again, with a smaller "
-                    f"{option('processes')}"
-                ) from error
+@dataclass(slots=True)
+class _Training(Errand):
+    """A cell that a process of its own trains, in a folder of its own."""
+
+    config: FineTuningConfig
+    cell: TuningCell
+    updates: int = 0
+    """That are made, as far as is known here."""
+    message: str = ""
+    """Why it has failed; empty where it has not."""
+
+    @property
+    def folder(self) -> Path:
+        """That the process has."""
+        return self.cell.file.parents[1] / _TRAININGS / self.cell.name
+
+    @property
+    def log(self) -> Path:
+        """What the process says."""
+        return self.cell.file.parents[1] / "logs" / f"{self.cell.name}.txt"
+
+    def next_job(self) -> Job:
+        """Returns its training. Raises UserError where a file of another's is in its way."""
+        with disk_errors(f"writing into {self.cell.file.parents[1]}"):
+            for above in (self.log.parent, self.folder.parent, self.folder):
+                refuse_leading_out(above)
+            if not self.folder.exists():
+                refuse_other(self.log, TEXT)  # which is added to
+            make_folders(self.log.parent)
+            make_folders(self.folder)
+        wanted = AskedTraining(
+            config=self.config.anywhere(),
+            setting=self.cell.setting,
+            seed=self.cell.seed,
+            asked=self.cell.asked,
+        )
+        return Job(
+            name=self.cell.name,
+            words=["-m", "normscope.finetune.alone", str(self.folder)],
+            configuration=as_json(as_table(wanted)),
+            directory=Path.cwd(),
+            folder=self.folder,
+            log=self.log,
+            threads=1,
+            modules=_MODULES,
+        )
+
+    def begin(self, *, queued: bool) -> None:
+        """As of any errand."""
+
+    def look(self) -> None:
+        """Takes in how many updates it says it has made."""
+        with contextlib.suppress(OSError, ValueError):
+            count = int((self.folder / COUNT_FILE).read_text(encoding="utf-8"))
+            self.updates = min(count, self.cell.updates)
+
+    def end(self, code: int) -> bool:
+        """Keeps what it came to."""
+        if code != 0:
+            self.fail(_why(code, self.log))
+        elif not self.is_kept():
+            self.fail(f"nothing was left in {self.folder}")
+        return False
+
+    def fail(self, why: str) -> None:
+        """As of any errand."""
+        self.message = why
+
+    def is_kept(self) -> bool:
+        """Whether it is finished; what its folder holds of it is put with the other cells."""
+        there = replace(self.cell, file=self.folder / CELL_FILE).scores()
+        if there is None:
+            return False
+        self.cell.write(there)
+        self.updates = self.cell.updates
+        for name in (CELL_FILE, COUNT_FILE, LOCK):
+            (self.folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a file of the user's keeps it
+            self.folder.rmdir()
+        return True
 
 
-@contextmanager
-def _workers(config: FineTuningConfig, processes: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
-    """A pool, and a number that its processes raise by one for every update."""
-    # Spawned: a forked process would inherit torch's threads half-way.
-    context = multiprocessing.get_context("spawn")
-    counter, stop = context.Value("Q", 0), context.Event()
-    pool = ProcessPoolExecutor(
-        processes,
-        mp_context=context,
-        initializer=_begin,
-        initargs=(config, counter, stop, os.getpid()),
-    )
-    try:
-        yield pool, counter
-    finally:
-        stop.set()  # a cell that is under way ends with its next update
-        pool.shutdown(cancel_futures=True)
-
-
-class _Given:
-    """What a process of the pool was begun with."""
-
-    opened: OpenedSearch
-    counter: Any
-    stop: Any
-
-
-class _Ended(Exception):
-    """The search was ended from outside."""
-
-
-def _begin(config: FineTuningConfig, counter: Any, stop: Any, parent: int) -> None:
-    # Ctrl-C reaches all processes of a terminal; the first one tells the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ[VARIABLE] = str(parent)
-    hold_lifeline()
-    torch.set_num_threads(1)
-    _Given.opened, _Given.counter, _Given.stop = open_search(config), counter, stop
-
-
-def _train(cell: TuningCell) -> None:
-    def updated() -> None:
-        with _Given.counter.get_lock():
-            _Given.counter.value += 1
-        if _Given.stop.is_set():
-            raise _Ended
-
-    _Given.opened.train(cell, updated)
+def _why(code: int, log: Path) -> str:
+    said = said_at_the_end(code, log)
+    if code < 0:
+        said += f"; perhaps for want of memory: give a smaller {option('processes')}"
+    return said

@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..engines.choosing import LOCAL, EngineSettings
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
 from ..processes.surroundings import Held, hold
 from ..report.words import counted, learning_rate, percentage
-from ..train.device import available_cores
-from .cells import SearchSpace, TuningCell, TuningSetting, tuning_cells
+from .cells import SearchSpace, TuningCell
 from .opened import FineTuningConfig, OpenedSearch, open_search
 from .page import refuse_other_page, write_page
 from .pool import train_cells
@@ -31,7 +31,9 @@ class SearchOptions:
     seeds: int = 6
     """Of the best setting, the first of which searches."""
     processes: int = 0
-    """Cells at a time; 0 for one a core, or one on a device."""
+    """Cells at a time; 0 for as many as the engine has room for."""
+    engine: EngineSettings = LOCAL
+    """Where they are trained."""
     command: str = ""
     """That was given, for the report."""
     watch: Watch = lambda stage, done, total: None
@@ -74,12 +76,12 @@ def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> Fo
         refuse_other_page(folder)
         for line in _notes(opened):
             options.say(line)
-        searched = _cells(opened, folder, options.space.settings(), [1])
+        searched = opened.cells(options.space.settings(), [1], folder)
         chosen = next(options.space.settings())
         if len(searched) > 1:
             _train(opened, searched, options, f"search of {len(searched)} settings")
             chosen = best_setting(searched)
-        best = _cells(opened, folder, [chosen], range(1, options.seeds + 1))
+        best = opened.cells([chosen], range(1, options.seeds + 1), folder)
         _train(opened, best, options, counted(options.seeds, "seed"))
         found = FoundSetting(
             opened=opened,
@@ -94,23 +96,6 @@ def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> Fo
     return found
 
 
-def _cells(
-    opened: OpenedSearch,
-    folder: Path,
-    settings: Iterator[TuningSetting] | Sequence[TuningSetting],
-    seeds: Sequence[int],
-) -> list[TuningCell]:
-    return tuning_cells(
-        settings,
-        seeds,
-        folder,
-        rows=len(opened.data.train),
-        warmup_share=opened.config.warmup_share,
-        device=opened.device,
-        asked=opened.asked,
-    )
-
-
 def _train(
     opened: OpenedSearch, cells: Sequence[TuningCell], options: SearchOptions, stage: str
 ) -> None:
@@ -119,11 +104,11 @@ def _train(
     total = sum(cell.updates for cell in cells)
     before = total - sum(cell.updates for cell in left)
     words = f"updates of the {stage}"
-    room = available_cores() if opened.device == "cpu" else 1
     train_cells(
         opened,
         left,
-        options.processes or room,
+        options.engine,
+        options.processes,
         lambda updates: options.watch(words, before + updates, total),
     )
     options.watch(words, total, total)

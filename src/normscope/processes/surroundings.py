@@ -38,6 +38,11 @@ def launched_together() -> int:
     return int(os.environ["WORLD_SIZE"]) if all(name in os.environ for name in _VARIABLES) else 1
 
 
+def rank_of_environment() -> int:
+    """Which of them this process is, counted from 0 over all machines; 0 for one that is alone."""
+    return int(os.environ["RANK"]) if launched_together() > 1 else 0
+
+
 VARIABLE = "NORMSCOPE_LIFELINE"
 """Set, to its parent's number, for a process that is to end with its parent."""
 _LOOK_SECONDS = 1.0

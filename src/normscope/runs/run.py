@@ -1,18 +1,16 @@
 """Train a run, or resume it: the one place where corpus, model, objective and loop meet."""
 
-import importlib
-import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..errors import UserError, option
+from ..errors import option
 from ..files import disk_errors
-from ..measure import gradient_norms
 from ..model import profile, renormalise, scheduled_numbers, set_scheduled, unit_vectors
 from ..optim import AdaptiveConfig, adaptive_value, never_peaks
 from ..tasks.protocol import AnyCorpus
@@ -20,11 +18,22 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import Hooks, Objective, RunFolder, StopRule, TrainConfig, Trainer, durations
 from ..train.config import Stopping
-from ..train.device import describe, refuse_several
+from ..train.device import describe, own_device
 from ..train.metrics import Event
 from ..train.saving import Progress
+from ..train.together.group import Group
+from ..train.together.joining import joined, refuse_unshared
+from ..train.together.sharing import Sharing
 from . import config as configured
 from .machine import precision_of, prepare_machine
+from .measuring import measured
+from .sharing import (
+    device_type,
+    profiled_before,
+    refuse_unlike,
+    refuse_unshardable,
+    shared,
+)
 
 
 def train_run(
@@ -40,56 +49,115 @@ def train_run(
 
     stop_when: ends it early where its outcome is decided; a run that another call has ended so goes
     on without. say: takes notes for the user. Raises UserError, Interrupted or NonFinite as
-    `Trainer.run` does.
+    `Trainer.run` does. One of several processes that torchrun has started shares the run with
+    the others, of which the first alone writes, listens and says; PeerLost where one has gone.
     """
-    refuse_several()
+    refuse_unshared(config.train)
     folder = RunFolder(path)
-    with disk_errors(f"training {path}"):
-        config = configured.resolve(config, folder)
-        configured.refuse_other_configuration(folder, config)
-        if from_step is None and configured.is_over(folder, config):
-            say(f"{path} is finished; nothing to do")
-            return Progress.of_state(folder.checkpoint("last").state())
-        if from_step is None and stop_when is not None and stop_when.has_stopped(folder):
-            say(
-                f"{path} was stopped early, as decided; nothing to do. It goes on without "
-                f"{option('stop_when')}"
-            )
+    with disk_errors(f"training {path}"), joined(device_type(config.train)) as group:
+        speak = say if group.first else _silent
+        config = group.together(lambda: _resolved(config, folder))
+        over = group.together(lambda: _over(config, folder, from_step, stop_when))
+        if over is not None:
+            speak(over)
             return Progress.of_state(folder.checkpoint("last").state())
         # All that the user may have to put right comes before the first thing written.
-        corpus, environment, trainer = _start(config, folder, listeners, stop_when, say)
+        opened = group.together(lambda: _open(config, group, speak))
+        refuse_unlike(group, config, opened.corpus.fingerprint)
+        heard = list(listeners) if group.first else []
+        trainer = _trainer(config, folder, opened, group, heard, stop_when, speak)
         if config.train.deterministic and torch.device(config.train.device).type == "cpu":
-            say(
+            speak(
                 "note: train.deterministic is for CUDA; on a CPU the same seed gives the same bits "
                 "without it"
             )
-        with _held(folder, config, corpus, environment, trainer.updates, from_step, say):
-            return trainer.run(from_step=from_step, identity=folder.identity(corpus.fingerprint))
+        with ExitStack() as held:
+            hold = _held(folder, config, opened, trainer.updates, from_step, speak)
+            group.of_first(lambda: held.enter_context(hold))
+            identity = group.of_first(lambda: folder.identity(opened.corpus.fingerprint))
+            return trainer.run(from_step=from_step, identity=identity)
 
 
-def _start(
-    config: RunConfig,
-    folder: RunFolder,
-    listeners: Iterable[Callable[[Event], None]],
-    stop_when: StopRule | None,
-    say: Callable[[str], None],
-) -> tuple[AnyCorpus, dict[str, Any], Trainer]:
-    """What a run begins or goes on with: the corpus, what is written down of the machine, and the
-    trainer.
-    """
-    device = torch.device(config.train.device)
+def _silent(line: str) -> None:
+    """Of a process that another one speaks for."""
+
+
+def _resolved(config: RunConfig, folder: RunFolder) -> RunConfig:
+    config = configured.resolve(config, folder)
+    configured.refuse_other_configuration(folder, config)
+    return config
+
+
+def _over(
+    config: RunConfig, folder: RunFolder, from_step: int | None, stop_when: StopRule | None
+) -> str | None:
+    """In words, why there is nothing to do; None where there is."""
+    if from_step is None and configured.is_over(folder, config):
+        return f"{folder.path} is finished; nothing to do"
+    if from_step is None and stop_when is not None and stop_when.has_stopped(folder):
+        return (
+            f"{folder.path} was stopped early, as decided; nothing to do. It goes on without "
+            f"{option('stop_when')}"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """What a run begins or goes on with."""
+
+    corpus: AnyCorpus
+    environment: dict[str, Any]
+    """What is written down of the machine."""
+    objective: Objective
+    model: nn.Module
+    device: torch.device
+    """Of this process."""
+
+
+def _open(config: RunConfig, group: Group, say: Callable[[str], None]) -> _Opened:
+    """Does what each process does by itself."""
+    device = own_device(torch.device(config.train.device))
     task = task_of(config)
     corpus = task.open(config)
-    objective, groups = task.objective(config, corpus, device), task.groups(config)
+    objective = task.objective(config, corpus, device)
     for note in task.notes(corpus):
         say(f"note: {note}")
     fast = prepare_machine(config, device)
     environment = describe(
-        device=device, seed=config.seed, data_fingerprint=corpus.fingerprint, fast_matmul=fast
+        device=torch.device(config.train.device),
+        seed=config.seed,
+        data_fingerprint=corpus.fingerprint,
+        fast_matmul=fast,
     )
     model = task.build(config, corpus.codec).to(device)
+    if group.size > 1:
+        environment["processes"] = group.size
+        refuse_unshardable(model, config)
+    return _Opened(
+        corpus=corpus, environment=environment, objective=objective, model=model, device=device
+    )
+
+
+def _trainer(
+    config: RunConfig,
+    folder: RunFolder,
+    opened: _Opened,
+    group: Group,
+    listeners: Iterable[Callable[[Event], None]],
+    stop_when: StopRule | None,
+    say: Callable[[str], None],
+) -> Trainer:
+    """The trainer, whose model the processes of the group share."""
+    task, corpus = task_of(config), opened.corpus
+    model, objective = opened.model, opened.objective
+    extra, groups = task.extra_validation(config, corpus), task.groups(config)
+    if group.size > 1 and config.train.parallel == "shards":
+        profiled_before(model, objective, precision_of(config))
+    whole = extra is not None or config.train.monitor_every > 0
+    sharing = shared(model, config, group, precision_of(config), keeps_whole=whole)
     updates_of = durations(objective, config.train)
-    trainer = Trainer(
+    return Trainer(
         model=model,
         objective=objective,
         folder=folder,
@@ -97,14 +165,12 @@ def _start(
         optimizer=config.optimizer,
         schedule=config.schedule,
         seed=config.seed,
-        device=device,
+        device=opened.device,
         precision=precision_of(config),
-        hooks=_RunHooks(
-            model, config.adaptive.in_updates(updates_of), _monitor(model, objective, config.train)
-        ),
+        hooks=_RunHooks(sharing, config.adaptive.in_updates(updates_of), objective, config.train),
         groups=None if groups is None else groups(model),
-        probe=lambda model: {"gradient_norms": gradient_norms(model)},
-        extra_validation=task.extra_validation(config, corpus),
+        probe=lambda model: {"gradient_norms": sharing.gradient_norms()},
+        extra_validation=extra,
         stopping=None
         if stop_when is None
         else Stopping(
@@ -112,18 +178,17 @@ def _start(
             chance_nats=task.chance_nats(corpus),
             peak_update=config.schedule.warmup_updates,
         ),
+        sharing=sharing,
         listeners=listeners,
         say=say,
     )
-    return corpus, environment, trainer
 
 
 @contextmanager
 def _held(
     folder: RunFolder,
     config: RunConfig,
-    corpus: AnyCorpus,
-    environment: dict[str, Any],
+    opened: _Opened,
     updates: int,
     from_step: int | None,
     say: Callable[[str], None],
@@ -131,12 +196,12 @@ def _held(
     """The folder, locked and made this run's."""
 
     def save(vocabularies: Path) -> None:
-        task_of(config).save_vocabularies(corpus, vocabularies)
+        task_of(config).save_vocabularies(opened.corpus, vocabularies)
 
     with folder.lock():
         configured.refuse_shorter(folder, config, updates, from_step)
         configured.claim(folder, config, save)
-        configured.keep_environment(folder, environment, config.data.corpus, say)
+        configured.keep_environment(folder, opened.environment, config.data.corpus, say)
         configured.mend_vocabularies(folder, save, say)
         if never_peaks(config.schedule, horizon_updates=updates):
             say(
@@ -150,13 +215,18 @@ class _RunHooks(Hooks):
     """Initial values taken from the first batch, numbers that follow a schedule, and weights kept
     at length 1; and what is measured over depth."""
 
-    def __init__(self, model: nn.Module, adaptive: AdaptiveConfig, monitor: Any) -> None:
-        """adaptive: with `over` in updates. monitor: a `normscope.monitor.Monitor`, or None."""
-        self.model, self.adaptive, self.monitor = model, adaptive, monitor
-        self.scheduled, self.unit_vectors = scheduled_numbers(model), unit_vectors(model)
+    def __init__(
+        self, sharing: Sharing, adaptive: AdaptiveConfig, objective: Objective, train: TrainConfig
+    ) -> None:
+        """adaptive: with `over` in updates."""
+        self.sharing, self.adaptive, self.model = sharing, adaptive, sharing.model
+        self.scheduled, self.unit_vectors = scheduled_numbers(self.model), unit_vectors(self.model)
+        self.measured = measured(sharing, objective, train)
 
     def before_first_batch(self, forward: Callable[[], object]) -> None:
-        profile(self.model, forward)
+        # What is in parts was profiled while it was whole.
+        if not self.sharing.in_step:
+            profile(self.model, forward)
 
     def before_update(self, update: int) -> dict[str, float]:
         value = adaptive_value(self.adaptive, update)
@@ -164,39 +234,9 @@ class _RunHooks(Hooks):
         return dict.fromkeys(self.scheduled, value)
 
     def before_step(self, update: int) -> dict[str, float]:
-        try:
-            return {} if self.monitor is None else _finite(self.monitor(update))
-        except ValueError as error:
-            raise UserError(
-                f"this model cannot be measured, so leave out train.monitor_every: {error}"
-            ) from error
+        return {} if self.measured is None else self.measured.before_step(update)
 
     def after_step(self, update: int) -> dict[str, float]:
-        measured = {} if self.monitor is None else _finite(self.monitor.stepped(update))
+        found = {} if self.measured is None else self.measured.after_step(update)
         renormalise(self.unit_vectors)
-        return measured
-
-
-def _monitor(model: nn.Module, objective: Objective, train: TrainConfig) -> Any:
-    """Measures the model on the first batch of the training, at every update that
-    `train.monitor_every` names.
-
-    One batch for all measurements, so that curves are free of the noise of batches. None where none
-    are asked for.
-    """
-    if not train.monitor_every:
-        return None
-    # Late, because the doctor is not needed to train; and by name, because what it measures changes
-    # no training, so that its source is no part of what identifies one.
-    monitor = importlib.import_module("..monitor", __package__).Monitor
-    batch = objective.micro_batch(0)
-    return monitor(
-        model=model,
-        inputs=lambda module: objective.loss_sums(module, batch),
-        every_updates=train.monitor_every,
-    )
-
-
-def _finite(measured: dict[str, float]) -> dict[str, float]:
-    """Without what is not finite, which JSON does not have."""
-    return {name: value for name, value in measured.items() if math.isfinite(value)}
+        return found

@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -160,14 +161,23 @@ def check_choices(config: Any) -> None:
 
     A configuration calls it first in its `__post_init__`: Python itself does not look at types.
     """
-    hints = typing.get_type_hints(type(config))
-    for field in dataclasses.fields(config):
-        allowed, others = choices(hints[field.name])
-        value = getattr(config, field.name)
+    for name, (allowed, others) in choices_of(config.__class__).items():
+        value = getattr(config, name)
         if allowed and not isinstance(value, others):
-            check_choice(
-                field.name, value, allowed, otherwise=" or a number" if int in others else ""
-            )
+            check_choice(name, value, allowed, otherwise=" or a number" if int in others else "")
+
+
+@cache
+def types_of(made: Any) -> Mapping[str, Any]:
+    """By field of a dataclass, its type; read once for all of very many configurations."""
+    hints = typing.get_type_hints(made)
+    return {field.name: hints[field.name] for field in dataclasses.fields(made)}
+
+
+@cache
+def choices_of(made: Any) -> Mapping[str, tuple[list[str], tuple[type, ...]]]:
+    """By field of a dataclass, what `choices` finds of its type."""
+    return {name: choices(hint) for name, hint in types_of(made).items()}
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str], *, otherwise: str = "") -> None:

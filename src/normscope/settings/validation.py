@@ -18,7 +18,17 @@ from typing import Any, TypeVar, cast
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from ..errors import UserError, no_end
-from .tables import as_json, check_choice, choices, members_of, near, nearest, spelled
+from .tables import (
+    as_json,
+    check_choice,
+    choices,
+    choices_of,
+    members_of,
+    near,
+    nearest,
+    spelled,
+    types_of,
+)
 
 _Config = TypeVar("_Config")
 
@@ -46,11 +56,11 @@ def _with_names(made: Any, table: Mapping[str, Any], prefix: str = "") -> dict[s
     """The table with every name as its list has it. Raises ValueError for one that is in no
     list.
     """
-    found, hints = dict(table), typing.get_type_hints(made)
-    for key in found.keys() & hints.keys():
-        value, (names, others) = found[key], choices(hints[key])
-        if isinstance(value, Mapping) and dataclasses.is_dataclass(hints[key]):
-            found[key] = _with_names(hints[key], value, f"{prefix}{key}.")
+    found, kinds = dict(table), types_of(made)
+    for key in found.keys() & kinds.keys():
+        value, (names, others) = found[key], choices_of(made)[key]
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(kinds[key]):
+            found[key] = _with_names(kinds[key], value, f"{prefix}{key}.")
         elif isinstance(value, str) and names and str not in others:
             found[key] = spelled(value, names)
             check_choice(

@@ -97,9 +97,10 @@ class _LanguageModelObjective(TextObjective):
         ).in_order()
         loss_sum = nll_sum = 0.0
         with in_mode(model, training=False):
-            for indices in batches:
+            for indices in self.group.part_of(list(batches)):
                 loss, nll = self.loss_sums(model, stretches.batch(indices.tolist()).to(self.device))
                 loss_sum, nll_sum = loss_sum + float(loss), nll_sum + float(nll)
+        loss_sum, nll_sum = self.group.total([loss_sum, nll_sum])
         mean = nll_sum / stretches.targets
         return {
             "loss_nats": loss_sum / stretches.targets,

@@ -132,14 +132,15 @@ class _MaskedObjective(TextObjective):
         sums = torch.zeros(3, dtype=torch.float64)
         tokens = 0
         with in_mode(model, training=False):
-            for indices in batches:
+            for indices in self.group.part_of(list(batches)):
                 batch = source.batch(indices.tolist(), epoch=0).to(self.device)
                 sums += torch.tensor(
                     [float(value) for value in self._losses(model, batch)], dtype=torch.float64
                 )
                 tokens += len(batch.targets_M)
-        masked_sum, pair_sum, right_sum = sums.tolist()
-        nll, pair_loss = masked_sum / tokens, pair_sum / sequences
+        totals = self.group.total([*sums.tolist(), float(tokens)])
+        masked_sum, pair_sum, right_sum, tokens_sum = totals
+        nll, pair_loss = masked_sum / tokens_sum, pair_sum / sequences
         return {
             "loss_nats": nll + pair_loss,
             "nll_nats": nll,

@@ -185,9 +185,11 @@ class OwnObjective(Objective):
         """The mean loss over the targets of all batches."""
         batches = self.data.validation
         with in_mode(model, training=False):
-            total = math.fsum(
-                float(self.loss_sums(model, batch.to(self.device))[1]) for batch in batches
+            own = math.fsum(
+                float(self.loss_sums(model, batch.to(self.device))[1])
+                for batch in self.group.part_of(batches)
             )
+        (total,) = self.group.total([own])
         nll = total / sum(batch.targets for batch in batches)
         return {"loss_nats": nll, "nll_nats": nll, "nll_bits": nll / LN2}
 

@@ -142,9 +142,10 @@ class TranslationObjective(Objective):
         """
         loss_sum = nll_sum = 0.0
         with in_mode(model, training=False):
-            for indices in self.valid_batches:
+            for indices in self.group.part_of(self.valid_batches):
                 loss, nll = self.loss_sums(model, collate(self.valid, indices).to(self.device))
                 loss_sum, nll_sum = loss_sum + float(loss), nll_sum + float(nll)
+        loss_sum, nll_sum = self.group.total([loss_sum, nll_sum])
         tokens = int(self.valid.target.lengths.sum())
         return {
             "loss_nats": loss_sum / tokens,

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from ..errors import UserError, option
 from ..files import disk_errors, remove_folder, whole_folder
 from ..limits.names import refuse_leading_out
+from .together.parts import is_part, own_part, parted_as, whole
 
 _MANIFEST = "MANIFEST.sha256"
 _FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -116,7 +117,7 @@ class Checkpoint:
                         f"{file}: {name} is {tuple(saved[name].shape)}, the model's "
                         f"{tuple(tensor.shape)}"
                     )
-                tensor.copy_(saved[name])
+                own_part(tensor).copy_(own_part(parted_as(saved[name], tensor)))
 
     def load_optimizer(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Restore the optimiser's state of every parameter by name. Raises UserError where it does
@@ -137,30 +138,50 @@ class Checkpoint:
                     f"{file}: {key} is {tuple(tensor.shape)}, the parameter "
                     f"{tuple(parameter.shape)}"
                 )
-            optimizer.state[parameter][what] = tensor.to(parameter.device)
+            state = tensor if what == "step" else parted_as(tensor, parameter)
+            optimizer.state[parameter][what] = state.to(parameter.device)
 
 
-def save(
-    folder: Path,
-    update: int,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    state: dict[str, Any],
-) -> Checkpoint:
-    """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk."""
+_Tensors = dict[str, Tensor]
+
+
+def contents(
+    model: nn.Module, optimizer: torch.optim.Optimizer, *, keeps: bool = True
+) -> tuple[_Tensors, _Tensors]:
+    """Returns the model's tensors and the optimiser's, by name.
+
+    Those of a sharded model are put together, one after the other, for which all of its processes
+    call this. keeps: whether this process has a use for them.
+    """
     moments = {
         f"{name}/{what}": tensor
         for name, parameter in model.named_parameters()
         for what, tensor in optimizer.state.get(parameter, {}).items()
         if isinstance(tensor, Tensor)
     }
+    return _put_together(_tensors(model), keeps), _put_together(moments, keeps)
+
+
+def _put_together(tensors: _Tensors, keeps: bool) -> _Tensors:
+    found = {}
+    for name, tensor in tensors.items():
+        one = whole(tensor.detach())
+        if keeps:
+            found[name] = (one.cpu() if is_part(tensor) else one).contiguous()
+    return found
+
+
+def save(
+    folder: Path, update: int, tensors: tuple[_Tensors, _Tensors], state: dict[str, Any]
+) -> Checkpoint:
+    """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk.
+
+    tensors: as `contents` returns them.
+    """
     target = folder / f"step-{update}"
     with disk_errors(f"saving {target}"), whole_folder(target) as temporary:
-        for name, tensors in zip(_FILES, (_tensors(model), moments), strict=False):
-            save_file(
-                {key: tensor.detach().contiguous() for key, tensor in tensors.items()},
-                temporary / name,
-            )
+        for name, saved in zip(_FILES, tensors, strict=False):
+            save_file(saved, temporary / name)
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
         (temporary / _MANIFEST).write_text(
             _manifest(_line(temporary / name) for name in _FILES), encoding="ascii"

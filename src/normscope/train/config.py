@@ -56,6 +56,10 @@ class TrainConfig:
     none on a CPU, whose cores the training has use for. Any number gives the same bits."""
     compile: bool = False
     """torch.compile; slower than eager on the CPUs we measured."""
+    parallel: Literal["none", "replicas", "shards"] = "none"
+    """What the processes that torchrun has started hold of the model: replicas (each all of it) or
+    shards (each a part of every weight, for models larger than one device). One process holds all
+    of it whatever stands here. Losses agree within rounding."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip
     that update. A weight or a validation loss that is not finite always stops the run: every

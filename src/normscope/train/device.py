@@ -44,14 +44,20 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
-def refuse_several() -> None:
-    """Raise UserError in one of several processes that a launcher has started to train together."""
-    if (count := launched_together()) > 1:
+def own_device(device: torch.device) -> torch.device:
+    """Returns the device of this process: of those that torchrun has started on a machine, each has
+    a CUDA device of its own. Raises UserError where there are too few.
+    """
+    if device.type != "cuda" or launched_together() == 1:
+        return device
+    local = int(os.environ["LOCAL_RANK"])
+    if local >= torch.cuda.device_count():
         raise UserError(
-            f"torchrun or a launcher like it has started {count} processes for one run, which "
-            "NormScope trains in one: leave the launcher out; `normscope compare` trains several "
-            "runs side by side"
+            f"this machine has {torch.cuda.device_count()} CUDA devices, too few for process "
+            f"{local} of those on it: start as many processes as there are devices, or set "
+            "train.device to cpu"
         )
+    return torch.device("cuda", local)
 
 
 def available_cores() -> int:
@@ -129,7 +135,7 @@ _BINDING = "data_fingerprint seed run vocabularies_sha256"
 _MACHINE = "python torch platform processor cores threads device accelerator fast_matmul"
 KEYS: frozenset[str] = frozenset(f"normscope source_sha256 commit {_MACHINE} {_BINDING}".split())
 """Of `environment.json`: what `describe` returns, and what binds the run's files together."""
-OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from", "instructions"})
+OPTIONAL_KEYS: frozenset[str] = frozenset({"made_from", "instructions", "processes"})
 """`made_from` is of runs that an earlier version made of other weights."""
 
 
@@ -171,9 +177,14 @@ def changes_of_machine(before: dict[str, Any], now: dict[str, Any]) -> list[str]
     # A processor of the same name may be told to use fewer of its instructions; earlier versions
     # did not record them.
     keys += ("instructions",) if "instructions" in before else ()
-    return [
+    found = [
         f"{key}: {before.get(key)} -> {now[key]}" for key in keys if before.get(key) != now[key]
     ]
+    # Of a run that one process began, or goes on with, nothing says so.
+    processes = before.get("processes", 1), now.get("processes", 1)
+    if processes[0] != processes[1]:
+        found.append(f"processes: {processes[0]} -> {processes[1]}")
+    return found
 
 
 def change_of_source(before: dict[str, Any], now: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from .checkpoint import persistent_buffers
 from .device import Precision, autocast, seed_micro_batch
 from .protocol import Feed, Objective
+from .together.parts import own_part
 
 
 class NonFinite(Exception):
@@ -48,10 +49,10 @@ def unfit_to_keep(model: nn.Module, optimizer: torch.optim.Optimizer) -> str | N
 
 
 def _finite(tensor: Tensor) -> bool:
-    return bool(torch.isfinite(tensor).all())
+    return bool(torch.isfinite(own_part(tensor)).all())
 
 
-def _first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str:
+def first_bad_gradient(model: nn.Module, recompute: Callable[[], object]) -> str:
     """The first parameter, in the order of a backward pass, whose gradient is not finite; ""
     without one.
 
@@ -92,7 +93,7 @@ def what_went_first(loss: float, bad: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Losses:
+class Losses:
     """Of an update."""
 
     loss: float
@@ -160,7 +161,7 @@ class UpdateGradients:
         self.seed, self.device, self.precision = seed, device, precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    def __call__(self, numbers: range) -> _Losses:
+    def __call__(self, numbers: range) -> Losses:
         """The gradients of the micro-batches of these numbers, added in one tree over their
         order.
         """
@@ -178,14 +179,14 @@ class UpdateGradients:
             gradients.push([_taken(parameter) for parameter in self.parameters])
         for parameter, gradient in zip(self.parameters, gradients.total(), strict=True):
             parameter.grad = gradient if parameter in reached else None
-        return _Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
+        return Losses(loss=loss_sum / tokens, nll=nll_sum / tokens, tokens=tokens)
 
     def first_bad(self, numbers: range) -> str:
         """Compute each micro-batch's own gradients again; in words, where the first is that is not
         finite, or "".
         """
         for number in numbers:  # counted from 0 over all epochs
-            parameter = _first_bad_gradient(self.model, partial(self._alone, number))
+            parameter = first_bad_gradient(self.model, partial(self._alone, number))
             if parameter:
                 return f"the gradient of {parameter}, in micro-batch {number}"
         return ""

@@ -17,10 +17,15 @@ from ..signals import Interrupted, StopRequest
 from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
 from .gradients import NonFinite, UpdateGradients, first_bad_weight, unfit_to_keep, what_went_first
-from .metrics import Event, LogMark, MetricsLog
+from .metrics import Event, LogMark, MetricsLog, Unlogged
 from .protocol import Feed, Hooks, Objective, durations
 from .run_folder import RunFolder
 from .saving import Progress, Saving
+from .together.gradients import SharedGradients
+from .together.sharing import Sharing
+
+_PASSED_ON_SECONDS = 3.0
+"""In which torchrun passes a signal on that the terminal has sent to its processes already."""
 
 
 class Trainer:
@@ -29,8 +34,9 @@ class Trainer:
     groups: parameter groups of the optimiser, where the model has its own. probe: called once, with
     the first update's gradients in place and before the optimiser moves; what it returns is logged
     as update 0. extra_validation: further numbers for each validation (such as BLEU). stopping:
-    ends the run where its outcome is decided. listeners: see every event, with timings added. say:
-    takes notes for the user.
+    ends the run where its outcome is decided. sharing: what several processes do with the model; of
+    them the first alone writes, listens and says. listeners: see every event, with timings added.
+    say: takes notes for the user.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Trainer:
         probe: Callable[[nn.Module], dict[str, Any]] | None = None,
         extra_validation: Callable[[nn.Module], dict[str, float]] | None = None,
         stopping: Stopping | None = None,
+        sharing: Sharing | None = None,
         listeners: Iterable[Callable[[Event], None]] = (),
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -61,7 +68,9 @@ class Trainer:
             seed,
         )
         self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
-        forward_model: nn.Module = torch.compile(model, dynamic=True) if train.compile else model  # type: ignore[assignment]
+        self.sharing = sharing or Sharing(model)
+        self.group = self.sharing.group
+        objective.group = self.sharing.validating
         updates_of = durations(objective, train)
         self.updates = updates_of(train.duration)
         self.feed = Feed(
@@ -69,16 +78,9 @@ class Trainer:
             workers=train.input_workers if isinstance(train.input_workers, int) else 0,
             end=self.updates * train.accumulation,
             device=device,
+            every=self.group.size,
         )
-        self.gradients = UpdateGradients(
-            model,
-            objective,
-            forward_model=forward_model,
-            feed=self.feed,
-            seed=seed,
-            device=device,
-            precision=precision,
-        )
+        self.gradients = self._summed(seed)
         self.optimizer = make_optimizer(model, optimizer, groups)
         self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
         self.validate_every, self.checkpoint_every = (
@@ -89,8 +91,22 @@ class Trainer:
         self.probe, self.extra_validation = probe, extra_validation
         self.stopping, self.say, self.listeners = stopping, say, list(listeners)
         self.saving = Saving(
-            folder, model, self.optimizer, keep_last=train.keep_checkpoints, say=say
+            folder,
+            model,
+            self.optimizer,
+            keep_last=train.keep_checkpoints,
+            say=say,
+            group=self.group,
         )
+
+    def _summed(self, seed: int) -> UpdateGradients | SharedGradients:
+        """What leaves the gradients of an update."""
+        given: dict[str, Any] = {"feed": self.feed, "seed": seed, "device": self.device}
+        given["precision"] = self.precision
+        if self.group.size > 1:
+            return SharedGradients(self.sharing, self.objective, **given)
+        compiled = torch.compile(self.model, dynamic=True) if self.train.compile else self.model
+        return UpdateGradients(self.model, self.objective, forward_model=compiled, **given)  # type: ignore[arg-type]
 
     @property
     def progress(self) -> Progress:
@@ -111,14 +127,14 @@ class Trainer:
         mark = self.saving.restore(from_step=from_step, identity=identity, updates=self.updates)
         if mark is None:
             self._begin()
-        with (
-            closing(self.feed),
-            closing(MetricsLog(self.folder.metrics_file, mark or LogMark())) as self.log,
-        ):
+        opened = self.group.together(lambda: self._opened(mark or LogMark()))
+        with closing(self.feed), closing(opened) as self.log:
             if self.stopping is not None:
-                self.stopping.restore(self.folder.events(), self.progress.update)
+                events = self.group.of_first(self.folder.events)
+                self.stopping.restore(events, self.progress.update)
             self.started, self.tokens_since_start = time.perf_counter(), 0
-            with StopRequest() as stop:
+            passed_on = _PASSED_ON_SECONDS if self.group.size > 1 else 0.0
+            with StopRequest(passed_on_seconds=passed_on) as stop:
                 while self.progress.update < self.updates:
                     self._one_update()
                     if (
@@ -128,14 +144,18 @@ class Trainer:
                     ):
                         self._stop_early(self.stopping)
                         return self.progress
-                    if stop.signal_number is not None and self.progress.update < self.updates:
+                    signal_number = self.group.highest(stop.signal_number)
+                    if signal_number is not None and self.progress.update < self.updates:
                         self._stop_if_unfit()
                         self.saving.save(self.log.mark)
                         raise Interrupted(
-                            stop.signal_number, f"after update {self.progress.update}; saved"
+                            signal_number, f"after update {self.progress.update}; saved"
                         )
-                self._end()
+                self.group.of_first(self._end)
         return self.progress
+
+    def _opened(self, mark: LogMark) -> MetricsLog | Unlogged:
+        return MetricsLog(self.folder.metrics_file, mark) if self.group.first else Unlogged()
 
     def _begin(self) -> None:
         """Before the first update: what the model asks for, of the first batch."""
@@ -171,15 +191,16 @@ class Trainer:
         first = (update - 1) * self.train.accumulation
         numbers = range(first, first + self.train.accumulation)
         losses = self.gradients(numbers)
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
+        norm = self.sharing.gradient_norm()
         finite = math.isfinite(losses.loss) and math.isfinite(float(norm))
+        # Processes that took different ways would wait for each other for ever.
+        finite = self.group.highest(None if finite else 1) is None
         if finite:
             if update == 1 and self.probe is not None:
                 self._emit({"event": "initialisation", "update": 0} | self.probe(self.model))
             measured = self.hooks.before_step(update)
             if float(norm) > self.train.clip_norm:
-                nn.utils.clip_grads_with_norm_(self.model.parameters(), self.train.clip_norm, norm)
+                self.sharing.clip(norm, self.train.clip_norm)
             for group in self.optimizer.param_groups:
                 # An optimiser that the caller made has groups of its own, without factors.
                 group["lr"] = learning_rate * group.get("lr_factor", 1.0)
@@ -212,7 +233,7 @@ class Trainer:
         return {}
 
     def _not_finite(self, update: int, numbers: range, loss: float) -> None:
-        weight = first_bad_weight(self.model)
+        weight = self.group.message(first_bad_weight(self.model))
         if weight is not None:
             self._stop(
                 update, f"the weights of {weight} are not finite, nor then is the loss ({loss})"
@@ -238,9 +259,7 @@ class Trainer:
             self._stop_if_unfit()
         if validate:
             with autocast(self.device, self.precision):
-                numbers = self.objective.validate(self.model)
-                if self.extra_validation is not None:
-                    numbers |= self.extra_validation(self.model)
+                numbers = self._validated()
             if not math.isfinite(numbers["nll_nats"]):
                 self._stop(
                     update,
@@ -257,6 +276,15 @@ class Trainer:
         if save or self.progress.best_update == update:
             self.saving.save(self.log.mark)
 
+    def _validated(self) -> dict[str, float]:
+        """The first process's numbers, by which all decide alike."""
+        numbers = self.sharing.validated(self.objective.validate)
+        extra = self.extra_validation
+        if extra is not None:
+            with self.sharing.whole() as model:
+                numbers |= self.group.of_first(lambda: extra(model))
+        return self.group.of_first(lambda: numbers)
+
     def _totals(self) -> dict[str, Any]:
         progress = self.progress
         return {
@@ -270,7 +298,7 @@ class Trainer:
         """Raise NonFinite where what would be validated or kept is not finite. Comes before
         `_validate_and_save`, once an update.
         """
-        reason = unfit_to_keep(self.model, self.optimizer)
+        reason = self.group.message(unfit_to_keep(self.model, self.optimizer))
         if reason is not None:
             self._stop(self.progress.update, reason)
 

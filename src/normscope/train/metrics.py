@@ -116,6 +116,20 @@ class MetricsLog:
         self._stream.close()
 
 
+class Unlogged:
+    """What a process has instead that another one logs for."""
+
+    def append(self, event: Event) -> None:
+        """Leaves it to the other one."""
+
+    def mark(self) -> LogMark:
+        """Returns a place that nobody goes back to."""
+        return LogMark()
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+
 def remove_end(file: Path) -> None:
     """Take the line off that says that the run is finished, where there is one: it goes on."""
     content = file.read_bytes()

@@ -25,12 +25,15 @@ from ..errors import UserError, no_end, option
 from ..optim import UpdatesOf
 from ..signals import HANDLED
 from .config import TrainConfig
+from .together.group import ALONE, Group
 
 
 class Objective(ABC):
     """What is learned: batches that are a pure function of their number, and their loss."""
 
     device: torch.device
+    group: Group = ALONE
+    """The processes that share out the batches of a validation."""
 
     @property
     @abstractmethod
@@ -113,10 +116,11 @@ class Feed:
         workers: int,
         end: int,
         device: torch.device,
+        every: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """end: the number at which the training is over; those up to there will be asked for,
-        rising.
+        """end: the number at which the training is over; every so many of those up to there will be
+        asked for, rising.
         """
         self.objective, self.workers, self.end, self.device, self.clock = (
             objective,
@@ -125,6 +129,7 @@ class Feed:
             device,
             clock,
         )
+        self.every = every
         self.waited_seconds = 0.0
         """For all batches so far."""
         self._ahead: Iterator[Any] = iter(())
@@ -149,7 +154,10 @@ class Feed:
     def _prepared(self, number: int) -> Any:
         if next(self._numbers, None) != number:
             self.close()
-            self._ahead, self._numbers = self._started(number), iter(range(number, self.end))
+            self._ahead, self._numbers = (
+                self._started(number),
+                iter(range(number, self.end, self.every)),
+            )
             next(self._numbers)
         try:
             return next(self._ahead)
@@ -168,7 +176,7 @@ class Feed:
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             loader = DataLoader(
                 _Numbered(self.objective),
-                sampler=range(number, self.end),
+                sampler=range(number, self.end, self.every),
                 batch_size=None,
                 num_workers=self.workers,
                 # Forked, they share the corpus, which other ways of starting would copy to each.

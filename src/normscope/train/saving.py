@@ -15,6 +15,7 @@ from ..provenance import source_sha256
 from . import checkpoint
 from .metrics import LogMark
 from .run_folder import RunFolder
+from .together.group import ALONE, Group
 
 
 @dataclass(slots=True)
@@ -58,8 +59,12 @@ class Saving:
         *,
         keep_last: int,
         say: Callable[[str], None],
+        group: Group = ALONE,
     ) -> None:
-        """say: takes notes for the user."""
+        """say: takes notes for the user. group: of the processes, of which the first alone writes;
+        all of them call every method.
+        """
+        self.group = group
         self.folder, self.model, self.optimizer = folder.checkpoints, model, optimizer
         self._refuse_moved = folder.refuse_moved
         self._metrics = folder.metrics_file
@@ -77,10 +82,20 @@ class Saving:
         metrics stood. Raises UserError for a checkpoint that is damaged, or of another run.
         """
         self.identity = identity
-        found = checkpoint.intact(self.folder, update=from_step, run=identity)
-        if found is None:
-            self._keep_metrics()
-        return None if found is None else self._restore(found, updates)
+        update = self.group.of_first(lambda: self._intact(from_step))
+        if update is None:
+            self.group.of_first(self._keep_metrics)
+            return None
+        mark = self.group.together(lambda: self._restore(self._of(update), updates))
+        self.group.of_first(lambda: self._remove_later(update))
+        return mark
+
+    def _intact(self, from_step: int | None) -> int | None:
+        found = checkpoint.intact(self.folder, update=from_step, run=self.identity)
+        return None if found is None else found.update
+
+    def _of(self, update: int) -> checkpoint.Checkpoint:
+        return checkpoint.Checkpoint(self.folder / f"step-{update}")
 
     def _keep_metrics(self) -> None:
         """Put what was logged aside where nothing is left to go on from: a machine may not give
@@ -112,6 +127,11 @@ class Saving:
         """
         if self._saved_update == self.progress.update:
             return
+        tensors = checkpoint.contents(self.model, self.optimizer, keeps=self.group.first)
+        self.group.of_first(lambda: self._write(mark, tensors))
+        self._saved_update = self.progress.update
+
+    def _write(self, mark: Callable[[], LogMark], tensors: Any) -> None:
         self._refuse_moved()
         bound = {
             "run": self.identity,
@@ -119,12 +139,14 @@ class Saving:
             "before_end": self._before_end,
         }
         state = self.progress.to_state() | mark().to_state() | bound
-        checkpoint.save(self.folder, self.progress.update, self.model, self.optimizer, state)
+        checkpoint.save(self.folder, self.progress.update, tensors, state)
         self.prune()
-        self._saved_update = self.progress.update
 
     def prune(self) -> None:
-        """Remove the checkpoints that need not be kept; what the disk refuses to remove is said."""
+        """Remove the checkpoints that need not be kept; what the disk refuses to remove is said.
+
+        The first process calls it alone.
+        """
         keep = {self.progress.best_update} | (
             {self._before_end["best_update"]} if self._before_end else set()
         )
@@ -154,8 +176,10 @@ class Saving:
                 f"{found.folder}: its state.json was written by another version: {error!r}"
             ) from error
         self._saved_update = found.update
+        return mark
+
+    def _remove_later(self, update: int) -> None:
         for later in checkpoint.existing(self.folder):
-            if later.update > found.update:
+            if later.update > update:
                 files.remove_folder(later.folder, checkpoint.listed_files)
         self.prune()  # a kill may have come between saving the newest and removing the oldest
-        return mark

@@ -11,8 +11,9 @@ from normscope.data.parallel.corpus import Corpus
 from normscope.placement import named
 
 from ..engine.judging import learned
-from ..engine.ladders import NOTHING_LATER, LadderRun, mean_nats, train
+from ..engine.ladders import LadderRun, mean_nats, train
 from ..engine.pieces import Pieces
+from ..engine.trainings import NOTHING_LATER
 from .config import AmplificationTrainingsConfig
 from .foretelling import MEASURED, PREDICTED, EndedTraining
 from .measure import measured_change, predicted_change

@@ -11,8 +11,9 @@ from normscope.compare.grid import Cell
 from normscope.placement import named
 
 from ..engine.judging import learned
-from ..engine.ladders import NOTHING_LATER, LadderRun, train
+from ..engine.ladders import LadderRun, train
 from ..engine.pieces import Pieces
+from ..engine.trainings import NOTHING_LATER
 from .config import ConvergedConfig
 
 

@@ -7,33 +7,21 @@ of them.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from normscope.compare.grid import Cell, write_configs
-from normscope.compare.pool import engine_for, run_cells
-from normscope.compare.state import CellState, looked_at
-from normscope.engines.seam import Engine
-from normscope.errors import UserError
-from normscope.files import write_over
-from normscope.limits.ours import SealedJson
+from normscope.compare.grid import Cell
 from normscope.measure import Estimate, Sensitivity, lr_sensitivity
 from normscope.report.words import counted
 
 from .estimates import estimate
 from .judging import Answer, holm, learned
-from .pieces import Pieces, processor_seconds
-from .planning import Corpora, PlanEnds, PlannedRuns, planned_cells
+from .pieces import Pieces
+from .trainings import NOTHING_LATER, LaterCells, train_all
 
 _ArmKey = tuple[str, str, int]
 """Placement, optimiser and warm-up in updates."""
-LaterCells = Mapping[str, Sequence[Cell]]
-"""By stage: trainings that follow on others, at any of their rates, since which one the others
-choose changes neither their number nor what an update costs.
-"""
-NOTHING_LATER: LaterCells = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,100 +254,6 @@ def train(
     """
     train_all(cells, stage, pieces, evaluate, later=later)
     return [_run(cell) for cell in cells]
-
-
-def train_all(
-    cells: Sequence[Cell],
-    stage: str,
-    pieces: Pieces,
-    evaluate: Callable[[Cell], list[list[str]]] | None = None,
-    *,
-    later: LaterCells | None = None,
-) -> None:
-    """The same of any cells; unless `pieces` says another number, on CPUs one run a core, and one
-    on a device. Raises PlanEnds where they are only to be planned and some are not finished.
-    """
-    if pieces.plan is not None:
-        _planned(cells, stage, pieces.plan, later)
-        return
-    total = sum(int(cell.config.train.duration) for cell in cells)
-
-    def watch(states: Iterable[CellState]) -> None:
-        # A run that ended early takes no more updates.
-        done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
-        pieces.watch(f"updates of {stage}", done, total)
-
-    write_configs(cells)
-    engine = engine_for(cells[0].config, pieces.engine, pieces.processes)
-    # What an engine has started here is counted when it has been let go of.
-    with _costed(cells, pieces, engine), closing(engine):
-        states = run_cells(list(cells), engine=engine, evaluate=evaluate, watch=watch)
-    failed = [
-        f"{s.cell.name}: {s.message} (log: {s.cell.log_file})"
-        for s in states
-        if s.status == "failed"
-    ]
-    if failed:
-        raise UserError("\n".join(failed))
-
-
-def _planned(
-    cells: Sequence[Cell], stage: str, plan: list[PlannedRuns], later: LaterCells | None
-) -> None:
-    """Notes trainings in a plan; of finished ones alone, what they chose is known, and a plan goes
-    on. Raises PlanEnds where it does not.
-    """
-    corpora = Corpora()
-    now = planned_cells(stage, cells, corpora)
-    plan.append(now)
-    if now.over == now.runs:
-        return
-    if later is None:
-        raise PlanEnds("trainings that hang on what these find, if there are any")
-    plan += [planned_cells(name, others, corpora) for name, others in later.items()]
-    raise PlanEnds("what is measured of models once they are trained, if anything")
-
-
-_COST = SealedJson(
-    format_name="normscope-cost",
-    version=1,
-    keys=frozenset({"processor_seconds"}),
-    again="remove it: it is then unknown",
-)
-
-
-@contextmanager
-def _costed(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> Iterator[None]:
-    """A context in which cells are trained: what it takes is shared out by updates, and kept beside
-    each run's log.
-
-    Not known is what a device or another machine took, what an earlier version trained, and what
-    was trained when this process was killed.
-    """
-    before, since = looked_at(cells, None, None), processor_seconds()
-    files = [cell.log_file.with_suffix(".json") for cell in cells]
-    taken = [_COST.read(file)["processor_seconds"] if file.is_file() else None for file in files]
-    for at, (file, state) in enumerate(zip(files, before, strict=True)):
-        if (
-            not (state.over or state.update or file.is_file())
-            and state.cell.config.train.device == "cpu"
-            and engine.counted
-        ):
-            taken[at] = 0.0
-        if not state.over:
-            write_over(file, _COST.text({"processor_seconds": None}), _COST.kind)
-    try:
-        yield
-    finally:
-        spent, after = processor_seconds() - since, looked_at(cells, None, None)
-        more = [max(0, now.update - then.update) for now, then in zip(after, before, strict=True)]
-        for cell, file, seconds, updates in zip(cells, files, taken, more, strict=True):
-            if updates and not engine.counted:
-                seconds = None
-            if seconds is not None and updates:
-                seconds = round(seconds + spent * updates / sum(more), 3)
-                write_over(file, _COST.text({"processor_seconds": seconds}), _COST.kind)
-            pieces.processor_seconds[str(cell.folder.path)] = seconds
 
 
 def _run(cell: Cell) -> LadderRun:

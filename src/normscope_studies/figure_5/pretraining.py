@@ -11,8 +11,8 @@ from normscope.data.opening import open_documents
 from normscope.tasks.masked_lm import MASKED_LM
 from normscope.train.run_folder import RunFolder
 
-from ..engine.ladders import train_all
 from ..engine.pieces import Pieces
+from ..engine.trainings import train_all
 from ..translation.runs import updates_to
 from .config import ArmPair, Figure5Config, PretrainingArm
 

@@ -22,8 +22,9 @@ from normscope.tasks.translation import TRANSLATION
 from ..engine.checks import refuse_missing
 from ..engine.estimates import estimate
 from ..engine.judging import Answer, between
-from ..engine.ladders import NOTHING_LATER, LaterCells, sources, train_all
+from ..engine.ladders import sources
 from ..engine.pieces import Pieces
+from ..engine.trainings import NOTHING_LATER, LaterCells, train_all
 from .arms import EN_DE, PAIRS, TranslationArm
 from .config import RunsConfig
 
@@ -201,7 +202,8 @@ def trained(
     """Trains what the folder of the runs lacks, the first seed of all arms first.
 
     seeds: those that the configuration names, where it is None. stage, later: as of
-    `ladders.train`. Raises UserError for text that is not there, and for a training that fails.
+    `trainings.train_all`. Raises UserError for text that is not there, and for a training that
+    fails.
     """
     cells = cells_of(config, arms, folder_of(config, pieces), seeds=seeds)
     pairs = {arm.pair: config.training(arm.pair, ScheduleConfig(), config.updates) for arm in cells}
