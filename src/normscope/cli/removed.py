@@ -44,8 +44,6 @@ REMOVED = {
     "choose --write-docs": f"use {_PAGES}",
     "placements --write-docs": f"use {_PAGES}",
     "finetune --data": f"use {_LABELLED}",
-    "finetune --engine": "leave it out: a search trains side by side on this machine, as many at a "
-    "time as --processes says",
     "finetune --first-column": f"use {_COLUMNS}",
     "finetune --label-column": f"use {_COLUMNS}",
     "finetune --positive": "leave it out: a search goes by accuracy",
