@@ -50,7 +50,7 @@ class RescueConfig:
 
     families: tuple[str, ...] = tuple(FAMILIES)
     wirings: tuple[str, ...] = tuple(RATES)
-    seeds: int = 2
+    seeds: int = 1
     updates: int = 200
     width: int = 32
     heads: int = 4
