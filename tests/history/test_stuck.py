@@ -97,6 +97,19 @@ def test_on_the_page_the_command_stands_under_what_to_do() -> None:
     assert "`" not in "".join(re.findall(r"<h3>.*?</h3>", page))
 
 
+def test_the_page_of_a_training_that_went_wrong_has_its_history_first() -> None:
+    explained, diagnosis = stuck(), record()
+    rows = verdict_rows(explained, diagnosis)
+    page = render_doctor(diagnosis, history=section(explained, rows))
+    assert "the training went wrong; no error or warning in the model" in page
+    assert (
+        page.index('id="h-history"')
+        < page.index('id="h-advice"')
+        < page.index('id="h-findings"')
+        < page.index("Sub-layers")
+    )
+
+
 def test_where_a_path_around_the_norms_is_open_no_placement_is_offered() -> None:
     rows = dict(verdict_rows(stuck(), record(norm_first=True)))
     assert rows["do"].startswith(
