@@ -278,6 +278,35 @@ def test_a_training_that_is_flat_below_frequencies_is_left_alone(
     assert "train anew" not in said
 
 
+def slow_log(folder: Path, rate: float) -> str:
+    """The same of a loss that comes to 0.94 of that entropy and falls by 2 % more."""
+    draw = random.Random(0)
+    lines = []
+    for at in range(1, 301):
+        loss = ENTROPY * (0.94 - at / 15_000) + 0.6 * math.exp(-at / 5) + draw.gauss(0, 0.02)
+        lines.append(json.dumps({"step": at, "loss": loss, "lr": rate}))
+    (folder / "log.jsonl").write_text("\n".join(lines) + "\n")
+    return "log.jsonl"
+
+
+def test_a_training_that_learned_little_is_told_to_lower_a_rate_above_the_usual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = letters(tmp_path, pre_ln=True)
+    for rate, code in ((0.3, 1), (1e-3, 0)):
+        log = slow_log(tmp_path, rate)
+        words = (model, "--optimizer", "adamw", "--log", log, "--json", "all.json")
+        assert run(monkeypatch, *words) == code
+        said = capsys.readouterr().out
+        episodes = json.loads(Path("all.json").read_text())["history"]["episodes"]
+        if code:
+            assert said.startswith("train anew with a lower rate (")
+            assert [one["cause"] for one in episodes] == ["learned-little"]
+        else:
+            assert episodes == []
+
+
 def test_another_placement_is_offered_where_every_sum_is_normed_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from normscope.cli.main import command_line
 from normscope.doctor.lint.linter import RULES
+from normscope.history.patterns import LITTLE, PATTERNS
 from normscope.monitor import Monitor
 from normscope.optim import OPTIMIZERS
 
@@ -39,6 +40,14 @@ def test_the_table_has_every_rule_in_the_linters_words() -> None:
         + ["and these are of no rule:", *(row for row in table if row not in rows)]
     )
     assert table == rows, told
+
+
+def test_the_table_of_causes_has_every_cause_of_what_a_loss_does_in_the_code_s_order() -> None:
+    (table,) = re.findall(r"^\| cause \| what speaks.*?\n\n", PAGE, re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == _CAUSES
+
+
+_CAUSES = [*(one.id for one in PATTERNS), LITTLE]
 
 
 def test_every_option_is_told() -> None:

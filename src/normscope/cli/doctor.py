@@ -112,9 +112,11 @@ def _examined(
         smaller=_best_of_smaller(asked, target, taken),
     )
     if history is not None:
+        from ..history.little import beside_rate
         from ..targets.logs import beside_model
 
         history = beside_model(history, classes=diagnosis.measured.classes, counting=None)
+        history = beside_rate(history, diagnosis)
     return diagnosis, history
 
 

@@ -261,6 +261,8 @@ def episode_head(one: Episode) -> str:
         significant(one.loss_before, 3) if math.isfinite(one.loss_before) else "no number before"
     )
     match one.kind:
+        case "plateau" if one.flat is None:
+            return f"plateau from update {one.onset:,}: the loss hardly falls, at {worst}"
         case "plateau":
             return f"plateau from update {one.onset:,}: the loss stays at {worst}"
         case "sign" | "note":

@@ -17,7 +17,7 @@ has few of the one."""
 _PARTS = 100
 """Into so many parts a log is cut at most; what is compared is their medians, so that neither an
 outlier decides nor noise that a few neighbours share."""
-_SMALL_FALL = 0.03
+SMALL_FALL = 0.03
 """A loss that falls by less than 3 % over half of its log does not learn, however surely it
 falls."""
 _LARGE_NOISE = math.log(1.1)
@@ -57,19 +57,15 @@ def flat_stretch(loss: LoggedSeries, logs: Sequence[float]) -> FlatStretch | Non
     """
     if len(logs) < LEAST_VALUES:
         return None
-    size = math.ceil(len(logs) / _PARTS)
-    starts = range(0, len(logs), size)
-    parts = [median(logs[start : start + size]) for start in starts]
+    starts, parts = parts_of(logs)
     tail = parts[len(parts) // 2 :]
-    fall, spread = _fall(tail)
+    fall, spread = fall_of(tail)
     error = spread * math.sqrt(12 / len(tail))
-    if 2 * error > _LARGE_NOISE or fall > max(2 * error, _SMALL_FALL):
+    if 2 * error > _LARGE_NOISE or fall > max(2 * error, SMALL_FALL):
         return None
-    latest = parts[-max(3, len(parts) // _LATEST_SHARE) :]
-    begun = max(3 * _OF_MEDIAN * spread / math.sqrt(len(latest)), _SMALL_FALL)
-    if median(latest) < median(tail) - begun:
+    if has_begun_to_fall(parts, spread, least=SMALL_FALL):
         return None
-    limit = median(tail) + max(3 * spread, _SMALL_FALL)
+    limit = median(tail) + max(3 * spread, SMALL_FALL)
     # The median of three neighbours, so that no single part that stands out ends the stretch.
     above = [at for at in range(len(parts)) if median(parts[max(0, at - 1) : at + 2]) > limit]
     first = above[-1] + 1 if above else 0
@@ -88,7 +84,23 @@ def flat_stretch(loss: LoggedSeries, logs: Sequence[float]) -> FlatStretch | Non
     )
 
 
-def _fall(parts: Sequence[float]) -> tuple[float, float]:
+def parts_of(logs: Sequence[float]) -> tuple[range, list[float]]:
+    """Where the parts of a log begin, a hundred at most, and their medians."""
+    starts = range(0, len(logs), math.ceil(len(logs) / _PARTS))
+    return starts, [median(logs[start : start + starts.step]) for start in starts]
+
+
+def has_begun_to_fall(parts: Sequence[float], spread: float, *, least: float) -> bool:
+    """Whether the last twentieth lies below the noise of the second half, and by `least` or more.
+
+    spread: how far the second half scatters about its trend.
+    """
+    latest = parts[-max(3, len(parts) // _LATEST_SHARE) :]
+    begun = max(3 * _OF_MEDIAN * spread / math.sqrt(len(latest)), least)
+    return median(latest) < median(parts[len(parts) // 2 :]) - begun
+
+
+def fall_of(parts: Sequence[float]) -> tuple[float, float]:
     """By how much values fall from the first to the last, along the line of their median slope, and
     how far they scatter about that line.
     """
@@ -164,7 +176,7 @@ def standing(history: History, flat: FlatStretch) -> Standing:
     limit = frequencies_nats(recipe)
     if limit is not None and level >= limit:
         shaped = recipe.unigram_nats is not None or flat.share >= _SOON
-        proved = shaped and flat.updates >= LEAST_FLAT and not _still_rises(history)
+        proved = shaped and flat.updates >= LEAST_FLAT and not still_rises(history)
         return Standing.FREQUENCIES if proved else Standing.UNKNOWN
     if recipe.unigram_nats is not None:
         return Standing.LEARNED
@@ -175,7 +187,7 @@ def standing(history: History, flat: FlatStretch) -> Standing:
     return Standing.LEARNED if level < learned_below else Standing.UNKNOWN
 
 
-def _still_rises(history: History) -> bool:
+def still_rises(history: History) -> bool:
     """Whether the rate rises to its highest value in the last tenth of the log: what the training
     does at its peak is not seen yet.
     """
@@ -216,7 +228,7 @@ def what_would_tell(history: History, flat: FlatStretch) -> str:
     """What has to be known beside a flat loss to say whether the model had learned before."""
     recipe = history.recipe
     limit = frequencies_nats(recipe)
-    if limit is not None and flat.level_nats >= limit and _still_rises(history):
+    if limit is not None and flat.level_nats >= limit and still_rises(history):
         return "train on to the peak of the rate, which still rises where the log ends"
     if limit is not None and flat.level_nats >= limit and flat.updates < LEAST_FLAT:
         return (

@@ -9,7 +9,7 @@ from ..doctor.result import Record, Severity
 from ..report.words import counted, joined, learning_rate, significant, surer_rate
 from .episodes import Episode, EpisodeKind
 from .explain import EVERYWHERE, FLAT_UNKNOWN, Explanation, episode_head, hanging
-from .patterns import FLAT
+from .patterns import FLAT, LITTLE
 from .record import History
 from .remedies import has_normed_stack, is_normed, skip_fault
 from .stuck import WaysOn
@@ -19,7 +19,7 @@ UNTUNED_WARMUP = 2_000
 (arXiv:1910.04209).
 """
 _LASTING = (EpisodeKind.RISE, EpisodeKind.PLATEAU)
-_RATE_CAUSES = ("rate-too-high", "post-ln-collapse", FLAT, "unknown")
+_RATE_CAUSES = ("rate-too-high", "post-ln-collapse", FLAT, LITTLE, "unknown")
 """Of these a lower rate is the remedy; any other pattern has one of its own."""
 COMMAND = "command"
 """The row with what is to be typed, which stands on a line of its own and is not wrapped."""

@@ -279,7 +279,12 @@ def _judge_flat(history: History, episode: Episode) -> _PatternMatch:
 
 
 FLAT = "flat-before-learning"
-"""The cause of a plateau of which nothing else is known."""
+"""The cause of a plateau of which nothing else is known ..."""
+FLAT_TITLE = "flat before it had learned more than how frequent tokens are"
+"""... and what it is."""
+LITTLE = "learned-little"
+"""The cause of a loss that hardly falls, little below where tokens' frequencies have it; no pattern
+of a log alone, since it takes the rates that are usual for the model."""
 PATTERNS = (
     _Pattern(
         id="clip-hides-rate",
@@ -335,7 +340,7 @@ PATTERNS = (
     ),
     _Pattern(
         id=FLAT,
-        title="flat before it had learned more than how frequent tokens are",
+        title=FLAT_TITLE,
         judge=_judge_flat,
         attempt=(
             "train anew with a lower rate, or a longer warm-up; a placement that keeps a skip path "

@@ -14,6 +14,7 @@ from ..history import readers
 from ..history.beside import beside
 from ..history.episodes import is_flat
 from ..history.explain import Explanation, explain
+from ..history.little import hardly_falls
 from ..history.pasted import of_printed, of_printed_lines
 from ..history.readers import TRAINER_STATE
 from ..history.record import History
@@ -67,14 +68,14 @@ def explained_run(target: str) -> Explanation | None:
 def beside_model(
     explanation: Explanation, *, classes: int | None, counting: Counting | None
 ) -> Explanation:
-    """Explained anew beside what is known of the model, where its loss is flat: only then its
-    targets are counted.
+    """Explained anew beside what is known of the model, where its loss is flat or hardly falls:
+    only then its targets are counted.
 
     classes: of its output; None where that is not known. What the log itself says goes before.
     Raises UserError as the user's batches do.
     """
     history = explanation.history
-    if not is_flat(history):
+    if not is_flat(history) and not hardly_falls(history):
         return explanation
     recipe = history.recipe
     if recipe.classes is None:

@@ -13,6 +13,7 @@ import normscope
 from normscope.errors import UserError
 from normscope.history.explain import explain
 from normscope.history.joined import lasting, ways_on
+from normscope.history.little import beside_rate
 from normscope.history.record import History, LoggedSeries, TrainingRecipe
 from normscope.history.remedies import Remedy, situation_of, skip_fault
 from normscope.tasks.loss import unigram_entropy_nats
@@ -29,7 +30,7 @@ RATES: dict[str, tuple[float, float]] = {
     "skip-behind-norm": (1e-2, 3e-2),
     "attention-without-skip": (3e-3, 1e-2),
 }
-"""Two rates at which each fails: looked for on one seed before the study was run."""
+"""Two rates at which each fails: looked for on the first seed before the study was run."""
 SOUND = "pre-ln"
 SOUND_RATES = (1e-3, 3e-3, 1e-2)
 """What a sound training of the same length comes to is the best of these."""
@@ -137,7 +138,7 @@ def answered(
         gradient_norm=LoggedSeries(updates, _numbers(norms)),
         recipe=TrainingRecipe(unigram_nats=unigram_nats()),
     )
-    episode = lasting(explain(history))
+    episode = lasting(beside_rate(explain(history), diagnosis))
     fault = skip_fault(diagnosis)
     found = {
         "situation": str(situation_of(diagnosis)),
