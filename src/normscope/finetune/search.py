@@ -45,6 +45,11 @@ class SearchOptions:
             raise UserError(f"{option('seeds')} must be at least 1, got {self.seeds}")
         if self.processes < 0:
             raise UserError(f"{option('processes')} must be 0 or more, got {self.processes}")
+        if self.engine.processes_per_run > 1:
+            raise UserError(
+                f"processes_per_run = {self.engine.processes_per_run}: a fine-tuning is trained by "
+                "one process; leave it out, and several are trained side by side"
+            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

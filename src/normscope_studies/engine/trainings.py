@@ -7,7 +7,7 @@ import torch
 
 from normscope.compare.cost import is_worth_planning, told_cost
 from normscope.compare.grid import Cell, write_configs
-from normscope.compare.pool import engine_for, run_cells
+from normscope.compare.pool import engine_for, refuse_unshared, run_cells
 from normscope.compare.state import CellState, looked_at
 from normscope.engines.seam import Engine
 from normscope.errors import UserError
@@ -46,6 +46,7 @@ def train_all(
         done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
         pieces.watch(f"updates of {stage}", done, total)
 
+    refuse_unshared(cells, pieces.engine)
     engine = engine_for(cells[0].config, pieces.engine, pieces.processes)
     with ExitStack() as unless_refused:
         unless_refused.callback(engine.close)
