@@ -18,6 +18,7 @@ from ..engines.seam import Engine
 from ..errors import UserError, option
 from ..files import disk_errors, write_together
 from ..limits.kinds import CONFIGURATION
+from ..processes.surroundings import refuse_launched
 from ..report.comparison.contents import ComparisonPage
 from ..report.words import counted, duration
 from ..runs.config import load_run_config
@@ -121,6 +122,7 @@ def run_comparison(
 
 def _engine_of(cells: Sequence[Cell], options: PoolOptions) -> Engine:
     """The engine that trains the runs. Raises UserError where it does not fit them."""
+    refuse_launched()
     refuse_unshared(cells, options.engine)
     return engine_for(cells[0].config, options.engine, options.processes)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..engines.choosing import LOCAL, EngineSettings
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
-from ..processes.surroundings import Held, hold
+from ..processes.surroundings import Held, hold, refuse_launched
 from ..report.words import counted, learning_rate, percentage
 from .cells import SearchSpace, TuningCell
 from .opened import FineTuningConfig, OpenedSearch, open_search
@@ -76,6 +76,7 @@ def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> Fo
     Raises UserError before anything is trained where the encoder, the files or the folder do not
     fit, and where no cell stays finite.
     """
+    refuse_launched()
     opened = open_search(config)
     with _alone(folder):
         refuse_other_page(folder)

@@ -13,6 +13,7 @@ from normscope.engines.seam import Engine
 from normscope.errors import UserError
 from normscope.files import write_over
 from normscope.limits.ours import SealedJson
+from normscope.processes.surroundings import refuse_launched
 from normscope.report.words import counted
 
 from .pieces import Pieces, processor_seconds
@@ -46,6 +47,7 @@ def train_all(
         done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
         pieces.watch(f"updates of {stage}", done, total)
 
+    refuse_launched()
     refuse_unshared(cells, pieces.engine)
     engine = engine_for(cells[0].config, pieces.engine, pieces.processes)
     with ExitStack() as unless_refused:
