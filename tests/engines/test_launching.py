@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
 
 from engines.grids import trained
 from normscope.compare.compare import prepare, run_comparison
 from normscope.compare.cost import told_cost
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.pool import PoolOptions, engine_for, job_of, train_command
+from normscope.engines import launching
 from normscope.engines.carried import CarriedJob
 from normscope.engines.choosing import LocalSettings, RaySettings, SlurmSettings
 from normscope.engines.launching import GIVEN, together
@@ -28,6 +30,7 @@ from normscope.finetune.search import SearchOptions
 from normscope.processes.surroundings import is_held
 from tiny import tiny
 
+TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 TWO = LocalSettings(processes_per_run=2)
 LENGTH = ("train.accumulation=4", "train.validate_every=4", "train.checkpoint_every=4")
 BRIEF = (*LENGTH, "data.max_tokens=128", "train.duration=12")
@@ -159,6 +162,30 @@ def test_a_worker_of_a_cluster_has_such_a_run_saved_when_it_is_to_go(tmp_path: P
     worker.join()
     assert codes == [128 + signal.SIGTERM], cell.log_file.read_text()
     assert cell.log_file.read_text().count("stopped by SIGTERM after update") == 1
+
+
+@pytest.mark.skipif(
+    "shutdown_timeout" not in LaunchConfig.__dataclass_fields__,
+    reason="this torch gives all processes 30 seconds",
+)
+@pytest.mark.parametrize(("said", "seconds"), [(None, 600), ("7", 7)])
+def test_processes_have_ten_minutes_to_save_unless_the_user_says_otherwise(
+    said: str | None, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[LaunchConfig] = []
+
+    def launch(config: LaunchConfig, program: str) -> Callable[..., None]:
+        asked.append(config)
+        return lambda *words: None
+
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", launch)
+    monkeypatch.setattr("logging.disable", lambda level: None)
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    os.environ.pop(TIMEOUT, None)
+    if said is not None:
+        os.environ[TIMEOUT] = said
+    assert launching._ended(3, ["python"]) == 0
+    assert [(config.nproc_per_node, config.shutdown_timeout) for config in asked] == [(3, seconds)]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ that the last line is one of theirs. Asked to end, it asks all of them to save.
 """
 
 import logging
+import os
 import sys
 import tempfile
 import uuid
@@ -17,6 +18,10 @@ from ..signals import ending_in_one_line
 
 GIVEN = "/dev/stdin"
 """The word for the configuration that a job finds at its standard input."""
+_SAVING, _SAVING_SECONDS = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "600"
+"""How long processes that were asked to end may save before torch kills them. A torch that does not
+read it gives them 30 seconds.
+"""
 _FAILED = 1
 _ASKED = 128
 """Added to the number of a signal that asked for an end."""
@@ -57,6 +62,7 @@ def _ended(processes: int, command: Sequence[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    os.environ.setdefault(_SAVING, _SAVING_SECONDS)
     # What torch says of a process that has failed would stand behind what that one has said.
     logging.disable(logging.CRITICAL)
     config = LaunchConfig(
