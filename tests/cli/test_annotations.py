@@ -1,5 +1,6 @@
 """Findings as lines for other programs, and the GitHub Action that prints them."""
 
+import json
 import os
 import re
 import shlex
@@ -122,3 +123,21 @@ def test_the_action_passes_a_healthy_model_and_one_that_is_absent_is_a_mistake(
     absent = diagnosed(models, "nothing_of_this_name")
     assert absent.returncode == 2
     assert "nothing_of_this_name" in absent.stderr
+
+
+def test_the_problem_matcher_of_the_manual_reads_what_is_printed() -> None:
+    manual = (Path(__file__).parents[2] / "docs/doctor.md").read_text(encoding="utf-8")
+    task = json.loads(re.findall(r"```json\n(.+?)```", manual, re.DOTALL)[0])
+    pattern = task["problemMatcher"]["pattern"]
+    target = f"{Path(__file__)}:test_the_problem_matcher_of_the_manual_reads_what_is_printed"
+    finding = Finding(
+        id="a-rule", severity=Severity.WARNING, where="h.0", message="a [b]: 3 of 4", fix="do"
+    )
+    (line,) = annotations([finding], target, "gcc")
+    found = re.fullmatch(pattern["regexp"], line)
+    assert found is not None
+    assert found[pattern["file"]] == str(Path(__file__))
+    assert int(found[pattern["line"]]) > 1
+    assert found[pattern["severity"]] == "warning"
+    assert found[pattern["message"]] == "h.0: a [b]: 3 of 4"
+    assert found[pattern["code"]] == "a-rule"

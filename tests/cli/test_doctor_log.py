@@ -1,5 +1,6 @@
 """`normscope doctor --log FILE`, and the history that stands before the examination of a run."""
 
+import io
 import json
 import math
 import random
@@ -236,7 +237,7 @@ def test_a_training_that_stood_still_at_frequencies_is_told_with_what_decides(
     lines = said.splitlines()
     assert lines[0].startswith("train anew with a lower rate (")
     first = " ".join(lines[:5])
-    assert first.index("lower rate") < first.index("longer warm-up") < first.index("transplant")
+    assert first.index("lower rate") < first.index("transplant") < first.index("longer warm-up")
     assert "healthy" not in said
     told = json.loads(Path("all.json").read_text())["history"]
     (episode,) = told["episodes"]
@@ -304,3 +305,46 @@ def test_a_flat_loss_that_nothing_tells_apart_is_a_note_and_never_healthy(
     assert said.startswith("flat, cause not known: all may be learned, or nothing; write batches()")
     assert "healthy" not in said
     assert run(monkeypatch, "letters.py:build", "--log", log, "--fail-on", "info") == 1
+
+
+def test_a_log_is_read_from_a_pipe_and_held_against_a_good_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = tmp_path / "good.csv"
+    good.write_text("step,loss\n" + "".join(f"{at},{3 - at / 100}\n" for at in range(1, 101)))
+    printed = "".join(f"iter {at}: loss {3.2 + at / 100}\n" for at in range(1, 101))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(printed))
+    run(monkeypatch, "--log", "-", "--baseline", str(good))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "read: loss as `loss` (100 values). Left out: nothing" in said
+    assert "the loss differs first, from update 5 on: 3.25 against 2.95" in said
+    assert run(monkeypatch, "--baseline", str(good)) == 2
+    assert "name that log too" in capsys.readouterr().err
+
+
+def test_a_warm_up_that_is_named_is_held_against_the_logged_rates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss,lr\n" + "".join(f"{at},{3 - at / 99},1e-3\n" for at in range(1, 99)))
+    assert run(monkeypatch, "--log", str(log)) == 0
+    assert run(monkeypatch, "--log", str(log), "--warmup-updates", "40") == 1
+    assert "schedule-not-as-meant" in capsys.readouterr().out
+
+
+def test_brief_says_a_training_and_its_model_in_forty_plain_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,loss,lr\n" + "".join(f"{at},4.0,1e-3\n" for at in range(1, 301)))
+    run(monkeypatch, "--log", str(log), "--brief")
+    alone = capsys.readouterr().out.splitlines()
+    assert len(alone) <= 40
+    assert alone[0].startswith("training: flat, cause not known")
+    # The lines do not depend on how wide the terminal is.
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        run(monkeypatch, "--log", str(log), "--brief")
+        assert capsys.readouterr().out.splitlines() == alone
+    assert run(monkeypatch, "--log", str(log), "--brief", "--json", "-") == 2
+    assert "choose one" in capsys.readouterr().err

@@ -61,12 +61,12 @@ def command(explanation: Explanation, diagnosis: Record) -> str:
     return dict(verdict_rows(explanation, diagnosis))[COMMAND]
 
 
-def test_lower_rate_longer_warm_up_and_another_placement_stand_first_in_this_order() -> None:
+def test_lower_rate_another_placement_and_longer_warm_up_stand_first_in_this_order() -> None:
     rows = verdict_rows(stuck(), record())
     assert rows[0][1] == (
-        "train anew with a lower rate (3.3e-4 instead of 1e-3), with a longer warm-up (150 "
-        "updates) or under another placement (`normscope transplant my_model.py:build --to pre-ln "
-        "--out my_model_pre_ln`); which of them helps is not known: the command below decides"
+        "train anew with a lower rate (3.3e-4 instead of 1e-3), under another placement "
+        "(`normscope transplant my_model.py:build --to pre-ln --out my_model_pre_ln`) or "
+        "with a longer warm-up (150 updates); the command below decides"
     )
     assert rows[1] == (
         COMMAND,
@@ -76,7 +76,7 @@ def test_lower_rate_longer_warm_up_and_another_placement_stand_first_in_this_ord
     told = dict(rows)
     assert told["what"].startswith("plateau from update ")
     assert "at 3.40 (over 9,999 target tokens)" in told["why"]
-    assert told["rate"] == "3.3e-4: a third of yours"
+    assert told["rate"] == "3.3e-4: a third of yours; it ended 6 of 8 such trainings of ours"
 
 
 def test_the_command_stands_on_a_line_of_its_own_and_is_not_broken() -> None:
@@ -95,6 +95,19 @@ def test_on_the_page_the_command_stands_under_what_to_do() -> None:
     assert under.startswith(f"<pre>{dict(rows)[COMMAND]}</pre>\n")
     # Markup of the terminal is none of a page's headings.
     assert "`" not in "".join(re.findall(r"<h3>.*?</h3>", page))
+
+
+def test_the_page_of_a_training_that_went_wrong_has_its_history_first() -> None:
+    explained, diagnosis = stuck(), record()
+    rows = verdict_rows(explained, diagnosis)
+    page = render_doctor(diagnosis, history=section(explained, rows))
+    assert "the training went wrong; no error or warning in the model" in page
+    assert (
+        page.index('id="h-history"')
+        < page.index('id="h-advice"')
+        < page.index('id="h-findings"')
+        < page.index("Sub-layers")
+    )
 
 
 def test_where_a_path_around_the_norms_is_open_no_placement_is_offered() -> None:
@@ -147,7 +160,7 @@ def test_a_rate_below_the_usual_ones_at_which_the_loss_never_fell_is_raised() ->
     still = replace(never.loss, values=tuple(3.4 + 0.01 * (-1) ** u for u in never.loss.updates))
     said = dict(verdict_rows(explain(replace(never, loss=still)), record(advice=advice(best=1e-2))))
     assert said["do"].startswith(
-        "train anew with the usual rate (0.01 instead of 1e-3), with a longer"
+        "train anew with the usual rate (0.01 instead of 1e-3), under another"
     )
     assert "--peak-lr 0.01,1e-3 " in said[COMMAND]
 

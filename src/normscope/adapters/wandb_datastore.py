@@ -6,10 +6,12 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from ..history.names import history_of, numbers_in
-from ..history.readers import of_steps
-from ..history.record import History
+from ..history.meant import meant_by
+from ..history.names import numbers_in
+from ..history.readers import of_rows
+from ..history.record import History, TrainingRecipe
 from ..limits.reading import parse_json
 
 _MAGIC, _HEADER_BYTES = b":W&B", 7
@@ -23,8 +25,10 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
 """Wire types of protocol buffers."""
 _HISTORY, _ITEM, _STEP = 2, 1, 2
+_RUN, _CONFIG_OF_RUN, _CONFIG, _CHANGED = 17, 4, 5, 1
 _KEY, _NESTED_KEY, _INTEGER, _NUMBER, _VALUE_JSON = 1, 2, 5, 6, 16
-"""Numbers of fields in wandb_internal.proto: of Record, HistoryRecord and HistoryItem."""
+"""Numbers of fields in wandb_internal.proto: of Record, HistoryRecord and HistoryItem, RunRecord
+and ConfigRecord."""
 
 _Field = tuple[int, int | bytes]
 
@@ -35,10 +39,22 @@ def of_datastore(file: Path) -> History:
     content = file.read_bytes()
     if content[: len(_MAGIC)] != _MAGIC:
         raise ValueError(f"{file} is no datastore of W&B: it does not begin with {_MAGIC.decode()}")
-    histories = (
-        bytes(part) for record in _records(content) for part in _values_of_field(record, _HISTORY)
-    )
-    return history_of(str(file), of_steps([_line(history) for history in histories]))
+    lines: list[dict[str, float]] = []
+    settings: dict[str, Any] = {}
+    for record in _records(content):
+        lines += [_line(part) for part in _values_of_field(record, _HISTORY)]
+        settings |= _settings(record)
+    recipe = meant_by(settings, TrainingRecipe())
+    return of_rows(file, lines, range(1, len(lines) + 1), "entry", recipe)
+
+
+def _settings(record: bytes) -> dict[str, Any]:
+    """What a record says of the configuration, by name: of the run's beginning, and of changes."""
+    runs = _values_of_field(record, _RUN)
+    configs = [one for run in runs for one in _values_of_field(run, _CONFIG_OF_RUN)]
+    configs += _values_of_field(record, _CONFIG)
+    items = (item for one in configs for item in _values_of_field(one, _CHANGED))
+    return dict(filter(None, map(_named, items)))
 
 
 def _records(content: bytes) -> Iterator[bytes]:

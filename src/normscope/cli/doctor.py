@@ -77,7 +77,7 @@ def _explain_alone(asked: DoctorOptions, log: Path) -> None:
     refuse_of_a_model(asked)
     from ..targets.logs import explained_log
 
-    history = explained_log(log)
+    history = explained_log(log, warmup_updates=asked.warmup_updates, baseline=asked.baseline)
     write_alone(asked, history)
     if _as_bad_as(asked.fail_on, history.severity):
         raise typer.Exit(1)
@@ -129,7 +129,11 @@ def _beside_its_training(
     from ..targets.logs import beside_model, explained_log, explained_run
 
     log, rate = asked.log, asked.rate
-    history = explained_run(target) if log is None else explained_log(log)
+    history = (
+        explained_run(target)
+        if log is None
+        else explained_log(log, warmup_updates=asked.warmup_updates, baseline=asked.baseline)
+    )
     found = opened(
         target, asked.settings, tokens=asked.tokens, sequences=asked.sequences, seed=asked.seed
     )

@@ -39,8 +39,8 @@ class DoctorOptions:
     rate: float | None = None
     """The peak learning rate that you plan to use."""
     warmup_updates: int | None = None
-    """Over how many updates your own warm-up rises to that rate, 0 for none. Without it: the
-    target's own, or none.
+    """Over how many updates your own warm-up rises to that rate, 0 for none; the rates of --log are
+    held against it. Without it: the target's own, or none.
     """
     best_at: Annotated[str | None, typer.Option(metavar="RATE:KEY=VALUE")] = None
     """The peak rate that was best for a smaller version of the model, and the settings that make
@@ -75,13 +75,21 @@ class DoctorOptions:
     silence: Annotated[list[str], typer.Option(metavar="ID")] = field(default_factory=list)
     """Leave out this rule, beside those silenced in pyproject.toml."""
     log: Annotated[Path | None, typer.Option(metavar="FILE")] = None
-    """Explain the spikes and plateaus of a training's log: a run folder or metrics.jsonl, Trainer's
-    trainer_state.json, TensorBoard's event files, W&B's, or lines of JSON (.jsonl) with a step and
-    a loss. No TARGET is needed.
+    """Explain the spikes and plateaus of a training's log: a run folder, trainer_state.json,
+    TensorBoard's, W&B's, mlflow's or trackio's files (FILE#RUN), a table (.csv), lines of JSON, or
+    what a trainer printed (- reads a pipe). No TARGET is needed.
+    """
+    baseline: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """The log of a good training of the same: say from which update on, and in what first, the one
+    of --log differs.
     """
     annotate: Annotated[str | None, typer.Option(metavar="FORM")] = None
     """Print each finding as a line for other programs too: github (annotations of a workflow), or
     gcc (file:line: severity: message, for editors).
+    """
+    brief: bool = False
+    """Print at most 40 plain lines, of a name and what is said each: for programs, agents and
+    logs.
     """
     rules: bool = False
     """List all rules and exit."""
@@ -113,6 +121,10 @@ def refuse_misfits(asked: DoctorOptions) -> None:
             f"--annotate {asked.annotate}: choose one of {', '.join(_FORMS)}, for a TARGET, and "
             "without --json -, which has the output to itself"
         )
+    if asked.brief and asked.as_json == STDOUT:
+        raise UserError("--brief and --json - both print: choose one, or name a file for --json")
+    if asked.baseline is not None and asked.log is None:
+        raise UserError("--baseline is what the log of --log is held against: name that log too")
     for option, given, least in (
         ("--tokens", asked.tokens, 2),
         ("--sequences", asked.sequences, 1),

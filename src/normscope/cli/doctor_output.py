@@ -53,6 +53,12 @@ def write(
         return
     if as_json is not None:
         write_text("--json", Path(as_json), text + "\n", kinds.DIAGNOSIS)
+    if asked.brief:
+        from ..doctor.report.brief import brief
+
+        for line in brief(diagnosis, verdict):
+            typer.echo(line)
+        return
     from ..doctor.lint.linter import reasons
     from ..doctor.report.text import terminal_page
 
@@ -80,10 +86,17 @@ def write_alone(asked: DoctorOptions, history: "Explanation") -> None:
     if asked.as_json == STDOUT:
         typer.echo(text)
         return
-    print_history(history)
+    if asked.brief:
+        from ..history.explain import brief_lines
+
+        for line in brief_lines(history):
+            typer.echo(line)
+    else:
+        print_history(history)
     if asked.as_json is not None:
         write_text("--json", Path(asked.as_json), text + "\n", kinds.DIAGNOSIS)
-        typer.echo(f"written: {asked.as_json}")
+        if not asked.brief:
+            typer.echo(f"written: {asked.as_json}")
 
 
 def write_more(asked: DoctorOptions, diagnosis: "Diagnosis", target: str) -> None:

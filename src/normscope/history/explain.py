@@ -10,7 +10,8 @@ from textwrap import wrap
 from typing import Any
 
 from ..doctor.result import Severity
-from ..report.words import counted, joined, significant, sparkline
+from ..report.words import counted, joined, printable, significant, sparkline
+from .beside import Beside, beside_words
 from .episodes import UNKNOWN, Episode, EpisodeKind, episodes
 from .flat import Standing, flat_words, level_words, what_would_tell
 from .patterns import PATTERNS
@@ -29,6 +30,8 @@ class Explanation:
 
     history: History
     episodes: tuple[Episode, ...]
+    good: Beside | None = None
+    """The same training beside a good one, where one was named."""
 
     @property
     def severity(self) -> Severity | None:
@@ -55,11 +58,15 @@ class Explanation:
             "updates": list(self.history.loss.updates),
             "nats": [plain(value) for value in self.history.loss.values],
         }
+        good = {} if self.good is None else {"baseline": self.good.to_json()}
         return {
             "source": self.history.source,
             "updates": self.history.last_update,
+            "read": list(self.history.read),
+            "left_out": list(self.history.left_out),
             "episodes": found,
             "loss": loss,
+            **good,
         }
 
 
@@ -137,7 +144,12 @@ def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
     counted.
     """
     history, found = explanation.history, explanation.episodes
-    lines = [*wrap(history_head(explanation), width), ""]
+    lines = [*wrap(history_head(explanation), width)]
+    lines += wrap(reading_words(history), width, subsequent_indent="  ")
+    if explanation.good is not None:
+        for words in beside_words(explanation.good):
+            lines += wrap(words, width, subsequent_indent="  ")
+    lines += [""]
     lines += [
         "  " + line
         for line in _course(history.loss, [one.onset for one in found], min(_COLUMNS, width - 16))
@@ -160,6 +172,29 @@ def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
     return lines
 
 
+_MOST_BRIEF = 6
+"""Episodes of five lines each, below forty in all with what stands around them."""
+
+
+def brief_lines(explanation: Explanation) -> list[str]:
+    """The same for programs and agents: plain lines of a name and what is said, none wrapped,
+    under forty in all.
+    """
+    lines = [f"training: {history_head(explanation)}"]
+    if read := reading_words(explanation.history):
+        lines.append(read)
+    if explanation.good is not None:
+        lines += beside_words(explanation.good)
+    shown = explanation.episodes[:_MOST_BRIEF]
+    for one in shown:
+        lines.append(f"episode: {episode_head(one)}")
+        lines += [f"{name}: {words}" for name, words in episode_rows(one)]
+    left = len(explanation.episodes) - len(shown)
+    if left:
+        lines.append(f"and {counted(left, 'more episode')}: --json - has all")
+    return [printable(" ".join(line.split())) for line in lines]
+
+
 def history_head(explanation: Explanation) -> str:
     """How many episodes there are, over which updates, and what was read."""
     history, found = explanation.history, explanation.episodes
@@ -174,6 +209,14 @@ def history_head(explanation: Explanation) -> str:
     beside -= flat
     said += f", {counted(beside, 'sign')} beside the loss" if beside else ""
     return f"{said} — loss over {counted(history.last_update, 'update')}, {history.source}"
+
+
+def reading_words(history: History) -> str:
+    """What of a log was read, and what was left out; "" where that is not known."""
+    if not history.read:
+        return ""
+    left_out = "; ".join(history.left_out) or "nothing"
+    return f"read: {'; '.join(history.read)}. Left out: {left_out}"
 
 
 def _course(loss: LoggedSeries, onsets: Sequence[int], most: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ from .episodes import Episode, EpisodeKind
 from .explain import EVERYWHERE, FLAT_UNKNOWN, Explanation, episode_head, hanging
 from .patterns import FLAT
 from .record import History
+from .remedies import has_normed_stack, is_normed, skip_fault
 from .stuck import WaysOn
 
 UNTUNED_WARMUP = 2_000
@@ -81,8 +82,10 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     seen = seen or [one for one in explanation.episodes if one.cause == FLAT_UNKNOWN]
     if episode is None:
         return _of_signs(diagnosis, seen, explanation.history) if seen else []
-    if episode.kind is EpisodeKind.PLATEAU and episode.cause in _RATE_CAUSES:
-        return _of_plateau(diagnosis, episode, seen, explanation.history)
+    if episode.cause in _RATE_CAUSES and (
+        episode.kind is EpisodeKind.PLATEAU or has_normed_stack(diagnosis)
+    ):
+        return _of_ways(diagnosis, episode, seen, explanation.history)
     peak, own = peak_of(explanation.history)
     rate, why_rate = _rate(diagnosis, peak)
     warmup, why_warmup = _warmup(explanation.history, own or 0)
@@ -100,14 +103,14 @@ def verdict_rows(explanation: Explanation, diagnosis: Record) -> list[tuple[str,
     ]
 
 
-def _of_plateau(
+def _of_ways(
     diagnosis: Record, episode: Episode, seen: Sequence[Episode], history: History
 ) -> list[tuple[str, str]]:
-    """The same of a loss that is flat: which way ends that is not known, and a comparison tells."""
-    peak, warmup = peak_of(history)
-    fell = episode.loss_before > 1.1 * episode.loss_worst
-    ways = WaysOn.of(history, diagnosis, rate=peak, warmup_updates=warmup, fell=fell)
-    first = [("do", ways.words), (COMMAND, ways.command)]
+    """The same of a loss that is flat, or that left a model without a path around its norms: the
+    ways on in the order that trainings of ours say, and a comparison tells.
+    """
+    ways = ways_on(diagnosis, episode, history)
+    first = [("do", ways.words), (COMMAND, ways.command), ("cost", ways.cost)]
     if mended := _mended_first(diagnosis):
         # A comparison of a model with an error would be one of the error.
         first = [("do", mended)]
@@ -116,10 +119,19 @@ def _of_plateau(
         ("what", f"{episode_head(episode)}, of {counted(history.last_update, 'update')}"),
         ("where", episode.place),
         ("why", "; ".join(_why(diagnosis, episode, ways.rate))),
-        ("rate", ways.rate_words),
-        ("warm-up", ways.warmup_words),
+        *ways.rows,
         *(("also", f"{episode_head(one)}; {one.attempt}") for one in seen),
     ]
+
+
+def ways_on(diagnosis: Record, episode: Episode, history: History) -> WaysOn:
+    """What may end an episode that lasts."""
+    peak, warmup = peak_of(history)
+    fell = episode.loss_before > 1.1 * episode.loss_worst
+    if episode.kind is EpisodeKind.RISE:
+        # What rose had learned something, at a rate that was not too low for it.
+        fell = True
+    return WaysOn.of(history, diagnosis, rate=peak, warmup_updates=warmup, fell=fell)
 
 
 def _of_signs(
@@ -139,15 +151,20 @@ def _of_signs(
     return [*rows, *(("also", f"{episode_head(one)}; {one.attempt}") for one in others)]
 
 
+_NARROWEST = 8
+"""Columns for the names of rows, at least."""
+
+
 def verdict_lines(rows: list[tuple[str, str]], width: int) -> list[str]:
     """The same for a terminal, what to do without a name before it."""
     if not rows:
         return []
     rest = [(name, words) for name, words in rows[1:] if name != COMMAND]
+    widest = max([_NARROWEST, *(len(name) + 1 for name, _ in rest)])
     return [
         *first_lines(rows, width),
         "",
-        *(line for name, words in rest for line in hanging(f"  {name:8}", words, width)),
+        *(line for name, words in rest for line in hanging(f"  {name:{widest}}", words, width)),
         "",
     ]
 
@@ -171,8 +188,9 @@ def _first(diagnosis: Record, episode: Episode, rate: str, warmup: str, peak: fl
 
 
 def _mended_first(diagnosis: Record) -> str:
-    """What an error of the model asks for; "" without any."""
-    wrong = next((one for one in diagnosis.findings if one.severity is Severity.ERROR), None)
+    """What an error of the model, or a skip path that is wrong, asks for; "" without any."""
+    errors = [one for one in diagnosis.findings if one.severity is Severity.ERROR]
+    wrong = errors[0] if errors else skip_fault(diagnosis)
     return "" if wrong is None else f"mend the model first ({wrong.id}): {wrong.fix}"
 
 
@@ -222,11 +240,7 @@ def _warmup(history: History, own: int) -> tuple[str, str]:
 def _why(diagnosis: Record, episode: Episode, peak: float | None) -> Iterator[str]:
     yield from episode.evidence
     yield from _found_in(diagnosis)
-    stacks = [
-        one
-        for one in diagnosis.stacks
-        if one.sublayers and all(s.formula.sum_is_normed for s in one.sublayers)
-    ]
+    stacks = [one for one in diagnosis.stacks if is_normed(one)]
     if stacks:
         which = joined(
             [f"{one.name or 'the model'} ({one.placement or 'unnamed'})" for one in stacks]

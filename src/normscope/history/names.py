@@ -12,13 +12,13 @@ from torch.optim import Optimizer
 
 from ..limits.reading import shown
 from ..optim.groups import epsilon_of
-from ..report.words import short_name
+from ..report.words import counted, short_name
 from .record import History, LoggedSeries, TrainingRecipe
 
 LoggedValues = tuple[int, Mapping[str, float]]
 """An update, counted from 1, and what was recorded of it."""
 
-_LOSS = (
+LOSS_NAMES = (
     "loss",
     "train/loss",
     "train_loss",
@@ -26,7 +26,20 @@ _LOSS = (
     "train/loss_nats",
     "loss_nats",
     "train/loss_step",
+    "train_loss_step",
     "loss_step",
+    "loss/train",
+    "training/loss",
+    "train/train_loss",
+    "lm_loss",
+    "train/lm_loss",
+    "loss_metrics/global_avg_loss",
+    "global_avg_loss",
+    "ce_loss",
+    "train/ce_loss",
+    "train/crossentropyloss",
+    "cross_entropy",
+    "train/cross_entropy",
 )
 _VALIDATION = (
     "eval_loss",
@@ -34,19 +47,32 @@ _VALIDATION = (
     "val_loss",
     "val/loss",
     "valid_loss",
+    "valid/loss",
+    "validation_loss",
     "validation/loss",
     "validation/nll_nats",
+    "loss/val",
+    "loss/validation",
+    "lm_loss_validation",
+    "validation_metrics/loss",
 )
-_RATE = ("learning_rate", "train/learning_rate", "lr", "train/lr")
+_RATE = ("learning_rate", "train/learning_rate", "lr", "train/lr", "train_lr", "optim/lr")
 _GRADIENT = (
     "grad_norm",
     "train/grad_norm",
+    "train_grad_norm",
     "gradient_norm",
     "train/gradient_norm",
     "grad_norm/total",
     "train/global_grad_norm",
+    "global_grad_norm",
+    "total_grad_norm",
+    "gnorm",
+    "optim/total_grad_norm",
+    "l2_norm/grad/global",
 )
-_LIGHTNING_RATE = re.compile(r"lr-\w+")
+_LIGHTNING_RATE = re.compile(r"lr-\w+(?:/pg1)?")
+"""As its monitor of rates names one; of several groups the first."""
 _MEASURED = re.compile(r"(?:^|/)normscope/(?P<rest>.+)$")
 _SUBLAYER = re.compile(r"(?P<place>.+/block_\d+/\w+)/(?P<quantity>\w+)")
 _HEADS = re.compile(
@@ -60,19 +86,33 @@ RECIPE = "normscope/recipe/"
 """What the callbacks write once: `epsilon`, `divides` and `clip_norm`."""
 
 
+def plain(name: str) -> str:
+    """A name as the names above are spelled: "LM loss", "lm-loss" and "lm_loss" are one.
+
+    >>> plain("Grad Norm")
+    'grad_norm'
+    """
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
 def history_of(
-    source: str, rows: Iterable[LoggedValues], recipe: TrainingRecipe | None = None
+    source: str,
+    rows: Iterable[LoggedValues],
+    recipe: TrainingRecipe | None = None,
+    left_out: Sequence[str] = (),
 ) -> History:
-    """Raises ValueError where nothing was logged, or no loss of a training is among the names, with
+    """The history of what was logged. left_out: what of the log is not among the rows, in words.
+
+    Raises ValueError where nothing was logged, or no loss of a training is among the names, with
     those there are.
     """
     series = _series(rows)
     if not series:
         raise ValueError(f"{source} has no update: nothing has been logged in it")
-    loss = _first(series, _LOSS)
-    if not loss:
+    taken = _names_taken(series)
+    if taken["loss"] is None:
         raise ValueError(
-            f"{source} has no training loss; names that are read: {', '.join(_LOSS)}; it has: "
+            f"{source} has no training loss; names that are read: {', '.join(LOSS_NAMES)}; it has: "
             f"{names_in([series])}"
         )
     sublayers: dict[str, dict[str, LoggedSeries]] = {}
@@ -89,20 +129,76 @@ def history_of(
             (stacks.setdefault(stack, {}) if stack and stack != "recipe" else others)[quantity] = (
                 one
             )
+    attentions = _attentions(series)
+    known = {what: series[name] for what, name in taken.items() if name is not None}
     return History(
         source=source,
-        loss=loss,
-        validation_loss=_first(series, _VALIDATION),
-        rate=_first(
-            series, (*_RATE, *(name for name in series if _LIGHTNING_RATE.fullmatch(name)))
-        ),
-        gradient_norm=_first(series, _GRADIENT),
+        loss=known["loss"],
+        validation_loss=known.get("validation loss", LoggedSeries()),
+        rate=known.get("learning rate", LoggedSeries()),
+        gradient_norm=known.get("gradient norm", LoggedSeries()),
         sublayers=sublayers,
         stacks=stacks,
-        attentions=_attentions(series),
+        attentions=attentions,
         logit_deviation=others.pop("logit_deviation", LoggedSeries()),
         recipe=_recipe(recipe or TrainingRecipe(), others),
+        read=words_read(series, taken, len(sublayers), len(attentions)),
+        left_out=(*left_out, *words_unread(series, set(taken.values()))),
     )
+
+
+def _names_taken(series: Mapping[str, LoggedSeries]) -> dict[str, str | None]:
+    """The log's own name of each quantity; None of one that it does not have."""
+    by_plain_name: dict[str, str] = {}
+    for name in series:
+        by_plain_name.setdefault(plain(name), name)
+    rate = _first(by_plain_name, _RATE)
+    if rate is None:
+        rate = next((name for name in series if _LIGHTNING_RATE.fullmatch(name)), None)
+    return {
+        "loss": _first(by_plain_name, LOSS_NAMES),
+        "validation loss": _first(by_plain_name, _VALIDATION),
+        "learning rate": rate,
+        "gradient norm": _first(by_plain_name, _GRADIENT),
+    }
+
+
+def words_read(
+    series: Mapping[str, LoggedSeries],
+    taken: Mapping[str, str | None],
+    sublayers: int,
+    attentions: int,
+) -> tuple[str, ...]:
+    """What of a log was read, each with how often and by which name. taken: names by quantity."""
+    found: list[str] = []
+    for what, name in taken.items():
+        if name is not None:
+            times = counted(len(series[name].updates), "value")
+            found.append(f"{what} as `{short_name(name)}` ({times})")
+    if sublayers:
+        found.append(f"measurements of {counted(sublayers, 'sub-layer')}")
+    if attentions:
+        found.append(f"norms or logits of {counted(attentions, 'attention')}")
+    return tuple(found)
+
+
+_MOST_UNREAD = 3
+
+
+def words_unread(series: Mapping[str, LoggedSeries], taken: set[str | None]) -> list[str]:
+    """The first names of a log that nothing was read from, and how many more there are; nothing
+    without any.
+    """
+    unread = [
+        name
+        for name in sorted(series)
+        if name not in taken and not _MEASURED.search(name) and _place_in_attention(name) is None
+    ]
+    if not unread:
+        return []
+    shown = ", ".join(f"`{short_name(name)}`" for name in unread[:_MOST_UNREAD])
+    more = len(unread) - _MOST_UNREAD
+    return [f"{shown} and {counted(more, 'more name')}" if more > 0 else shown]
 
 
 _MOST_NAMES = 10
@@ -120,15 +216,22 @@ def _attentions(series: Mapping[str, LoggedSeries]) -> dict[str, dict[str, Logge
     """
     found: dict[str, dict[str, LoggedSeries]] = {}
     for name, one in series.items():
-        if "grad" in name.lower():
-            continue
-        if "norm" in name and (head := _HEADS.search(name)):
-            part = head["part"]
-            found.setdefault(name[: head.start()] or "attention", {})[_PARTS.get(part, part)] = one
-        elif scores := _SCORES.search(name):
-            place = (name[: scores.start()] + name[scores.end() :]).strip("./_")
-            found.setdefault(place or "attention", {})["logit"] = one
+        place = _place_in_attention(name)
+        if place is not None:
+            attention, part = place
+            found.setdefault(attention or "attention", {})[part] = one
     return found
+
+
+def _place_in_attention(name: str) -> tuple[str, str] | None:
+    """Of which attention a name is, and what of it: query, key, value or logit; None of others."""
+    if "grad" in name.lower():
+        return None
+    if "norm" in name and (head := _HEADS.search(name)):
+        return name[: head.start()], _PARTS.get(head["part"], head["part"])
+    if scores := _SCORES.search(name):
+        return (name[: scores.start()] + name[scores.end() :]).strip("./_"), "logit"
+    return None
 
 
 def _recipe(known: TrainingRecipe, written: Mapping[str, LoggedSeries]) -> TrainingRecipe:
@@ -143,8 +246,9 @@ def _recipe(known: TrainingRecipe, written: Mapping[str, LoggedSeries]) -> Train
     return known
 
 
-def _first(series: Mapping[str, LoggedSeries], names: Sequence[str]) -> LoggedSeries:
-    return next((series[name] for name in names if name in series), LoggedSeries())
+def _first(by_plain_name: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """The log's own name of the first of these that it has."""
+    return next((by_plain_name[name] for name in names if name in by_plain_name), None)
 
 
 def _series(rows: Iterable[LoggedValues]) -> dict[str, LoggedSeries]:

@@ -3,12 +3,13 @@ lines of JSON.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..limits.reading import parse_json, read_json, read_text
-from .names import LoggedValues, history_of, names_in, numbers_in, update_in
+from ..report.words import counted
+from .names import LoggedValues, history_of, names_in, numbers_in, plain, update_in
 from .record import History, TrainingRecipe
 
 EVENT_FILES = "events.out.tfevents."
@@ -87,8 +88,14 @@ TRAINER_STATE = "trainer_state.json"
 
 
 def of_trainer_state(file: Path) -> History:
-    """Raises ValueError for a file that holds no log history, and as `history_of` does."""
+    """The Trainer's log history, or a list of objects, as pandas writes records.
+
+    Raises ValueError for a file that holds neither, and as `history_of` does.
+    """
     table = read_json(file, infinite=True)
+    if isinstance(table, list) and table and all(isinstance(one, dict) for one in table):
+        objects = [numbers_in(one) for one in table]
+        return of_rows(file, objects, range(1, len(objects) + 1), "object")
     log = table.get("log_history") if isinstance(table, dict) else None
     if not isinstance(log, list) or not all(
         isinstance(entry, dict) and "step" in entry for entry in log
@@ -137,21 +144,25 @@ STEPS = (
     "iteration",
     "train/iteration",
     "iter",
+    "num_updates",
     "update",
     "updates",
-    "num_updates",
+    "n_updates",
+    "optimizer_step",
+    "it",
 )
 """Names of the count of updates, the first that a log has: the framework's own before W&B's count
 of calls, and that before words which anybody may use for something else."""
 
 
-def of_lines(file: Path) -> History:
+def of_lines(file: Path, recipe: TrainingRecipe | None = None) -> History:
     """Lines of JSON, each with a count of updates, as W&B and many loops of one's own write them.
 
     Raises ValueError naming the line that is no JSON object, where none has a count, with the names
     that are read, and as `history_of` does.
     """
     rows: list[dict[str, float]] = []
+    numbers: list[int] = []
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -160,22 +171,50 @@ def of_lines(file: Path) -> History:
                 rows.append(numbers_in(parse_json(line, infinite=True)))
             except (ValueError, AttributeError, RecursionError) as error:
                 raise ValueError(f"{file}:{number}: this line is no JSON object") from error
-    found = of_steps(rows)
-    if rows and not found:
+            numbers.append(number)
+    return of_rows(file, rows, numbers, "line", recipe)
+
+
+def of_rows(
+    source: Path | str,
+    rows: Sequence[Mapping[str, float]],
+    numbers: Sequence[int],
+    noun: str,
+    recipe: TrainingRecipe | None = None,
+    left_out: Sequence[str] = (),
+) -> History:
+    """The history of rows that say themselves of which update they are. numbers: of each row, as
+    its file counts them. noun: what a row is there, such as "line".
+
+    Raises ValueError where no row has a count of updates, and as `history_of` does.
+    """
+    step = step_name(rows)
+    if rows and step is None:
         raise ValueError(
-            f"{file} has no count of updates in its lines; names that are read: "
+            f"{source} has no count of updates in its {noun}s; names that are read: "
             f"{', '.join(STEPS)}; it has: {names_in(rows)}"
         )
-    return history_of(str(file), found)
-
-
-def of_steps(lines: list[dict[str, float]]) -> list[LoggedValues]:
-    """Each line at the update that it says it is of; one that does not say so is left out."""
-    name = next((step for step in STEPS if any(step in line for line in lines)), None)
-    if name is None:
-        return []
     found: list[LoggedValues] = []
-    for line in lines:
-        if name in line:
-            found.append((update_in(line[name]), line))
-    return found
+    without: list[int] = []
+    for row, number in zip(rows, numbers, strict=True):
+        if step is None or step not in row:
+            without.append(number)
+            continue
+        values = {name: value for name, value in row.items() if name != step}
+        try:
+            found.append((update_in(row[step]), values))
+        except ValueError as error:
+            raise ValueError(f"{source}:{number}: {error}") from error
+    if without:
+        left_out = (
+            *left_out,
+            f"{counted(len(without), noun)} without a `{step}`, the first is {noun} {without[0]:,}",
+        )
+    return history_of(str(source), found, recipe, left_out)
+
+
+def step_name(rows: Iterable[Mapping[str, float]]) -> str | None:
+    """The name by which rows say of which update they are; None where none does."""
+    names = {name for row in rows for name in row}
+    by_plain_name = {plain(name): name for name in sorted(names, reverse=True)}
+    return next((by_plain_name[step] for step in STEPS if step in by_plain_name), None)

@@ -72,6 +72,10 @@ class TrainingRecipe:
     """Loss of a model that knows how frequent tokens are, and nothing else."""
     unigram_counted: str = ""
     """What that was counted over, in words; "" where it was not counted."""
+    peak_rate: float | None = None
+    """The highest rate that was meant, as the training's settings have it ..."""
+    warmup_updates: int | None = None
+    """... and over how many updates it was to rise to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,10 @@ class History:
     """
     logit_deviation: LoggedSeries = LoggedSeries()
     recipe: TrainingRecipe = TrainingRecipe()
+    read: tuple[str, ...] = ()
+    """What was read, in words, such as "12 losses (`train/loss`)" ..."""
+    left_out: tuple[str, ...] = ()
+    """... and what of the log was not, such as "2 lines without a step, the first is line 7"."""
 
     @property
     def last_update(self) -> int:

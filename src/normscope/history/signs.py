@@ -22,10 +22,12 @@ from .episodes import (
 from .places import QUANTITIES, departures
 from .record import History, LoggedSeries
 from .restarts import begins_anew
+from .schedule import schedule_signs
 
 
 def signs(history: History) -> Iterator[Episode]:
     """All of them."""
+    yield from schedule_signs(history)
     yield from _restarts(history)
     yield from _endless_rise(history)
     yield from _clip_gone(history)

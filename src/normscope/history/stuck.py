@@ -1,5 +1,5 @@
-"""What to do about a training that is flat before it learned: three ways on, in the order in which
-they are the least work, and the comparison that decides between them.
+"""What to do about a training that is flat before it learned, or left for good: three ways on, in
+the order in which trainings of ours say that they help, and the comparison that decides.
 """
 
 import math
@@ -11,13 +11,24 @@ from ..doctor.result import Advice, Record
 from ..optim import OPTIMIZERS
 from ..report.words import counted, learning_rate
 from .record import History
+from .remedies import (
+    Counted,
+    Remedy,
+    Situation,
+    can_be_moved,
+    in_order,
+    is_normed,
+    our_trainings,
+    situation_of,
+)
 
 _LOWER = 3.0
 """By what the rate is divided that is tried beside the own one: half an order of magnitude."""
 _DEFAULT = "adam"
 _OTHERS = frozenset(OPTIMIZERS) - {_DEFAULT}
 """What `compare` trains with where nothing is said, and what it can train with beside it."""
-_LADDER = "1e-4:3e-3:4"
+_LADDER_RATES = 4
+_LADDER = f"1e-4:3e-3:{_LADDER_RATES}"
 """Rates that are tried where neither the log nor the model names one."""
 _USUAL_WARMUP = 4_000
 """Updates, as Post-LN was first trained (Vaswani et al. 2017, section 5.3)."""
@@ -30,7 +41,7 @@ _FREE = "pre-ln"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaysOn:
-    """What may end a flat stretch. None of it is sure."""
+    """What may end a failed training. None of it is sure."""
 
     rate: float | None
     """The training's own peak; None where neither the log nor the user says it."""
@@ -44,12 +55,16 @@ class WaysOn:
     """The training's own; 0 where the log does not say."""
     longer_warmup_updates: int
     to: str
-    """The placement to try; "" where every sum leaves a path around the norms already."""
+    """The placement to try; "" where every sum leaves a path around the norms already, and of a
+    model that `transplant` does not move, as one with factors."""
     updates: int
     """Of each run of the comparison."""
     optimizer: str
     compared: str
     """The user's model, as a shell reads it; "" where `compare` cannot take it as it is."""
+    situation: Situation
+    counted: Counted
+    """What ended such trainings of ours."""
 
     @classmethod
     def of(
@@ -60,10 +75,11 @@ class WaysOn:
         rate: float | None,
         warmup_updates: int | None,
         fell: bool,
+        counted: Counted | None = None,
     ) -> "WaysOn":
         """rate, warmup_updates: of the log; None where it has no rate. fell: whether the loss came
         down to the level at which it is flat: a rate that is too low would not have brought it
-        there."""
+        there. counted: without it, what the committed study counted."""
         advice = diagnosis.advice
         own = rate if rate is not None or advice is None else advice.wanted_rate
         low = not fell and _is_low(own, advice)
@@ -71,6 +87,7 @@ class WaysOn:
         if warmup_updates is None and advice is not None:
             warmup_updates = advice.wanted_warmup_updates
         warmup = warmup_updates or 0
+        stacks = diagnosis.stacks
         longer = max(2 * warmup, min(_USUAL_WARMUP, half))
         return cls(
             rate=own,
@@ -78,29 +95,73 @@ class WaysOn:
             rate_is_low=low,
             warmup_updates=warmup,
             longer_warmup_updates=longer,
-            to=_FREE if has_normed_stack(diagnosis) else "",
+            to=_FREE if any(is_normed(one) and can_be_moved(one) for one in stacks) else "",
             updates=max(2 * longer, min(_LONGEST, history.last_update)),
             optimizer="adam" if advice is None else advice.optimizer,
             compared=diagnosis.compared,
+            situation=situation_of(diagnosis),
+            counted=our_trainings() if counted is None else counted,
         )
 
     @property
-    def words(self) -> str:
-        """The ways in a sentence, the least work first, and that none of them is sure."""
-        rate = "with the usual rate" if self.rate_is_low else "with a lower rate"
-        if self.other_rate is not None:
-            instead = "" if self.rate is None else f" instead of {learning_rate(self.rate)}"
-            rate += f" ({learning_rate(self.other_rate, 2)}{instead})"
-        own = f" instead of {self.warmup_updates:,}" if self.warmup_updates else ""
-        warmup = f"with a longer warm-up ({counted(self.longer_warmup_updates, 'update')}{own})"
-        ways = [rate, warmup]
+    def order(self) -> tuple[Remedy, ...]:
+        """Which of the ways comes first, by trainings of ours."""
+        there = [Remedy.RATE, Remedy.WARMUP]
         if self.to:
-            ways.append(f"under another placement (`{self.transplant}`)")
+            there.append(Remedy.PLACEMENT)
+        return in_order(there, self.situation, self.counted)
+
+    @property
+    def words(self) -> str:
+        """The ways in a sentence, in their order, each with what it did in trainings of ours."""
+        shown = {
+            Remedy.RATE: self._rate_shown,
+            Remedy.WARMUP: self._warmup_shown,
+            Remedy.PLACEMENT: f"under another placement (`{self.transplant}`)",
+        }
+        ways = [shown[one] for one in self.order]
         asked = f"train anew {', '.join(ways[:-1])} or {ways[-1]}"
-        decides = "which of them helps is not known: the command below decides"
+        decides = "the command below decides"
+        if not any(map(self._tried, self.order)):
+            decides = f"which of them helps is not known: {decides}"
         if self.optimizer not in OPTIMIZERS:
             decides += f", with {_DEFAULT} in the place of {self.optimizer}, which it does not have"
         return f"{asked}; {decides}"
+
+    @property
+    def _rate_shown(self) -> str:
+        rate = "with the usual rate" if self.rate_is_low else "with a lower rate"
+        if self.other_rate is None:
+            return rate
+        instead = "" if self.rate is None else f" instead of {learning_rate(self.rate)}"
+        return f"{rate} ({learning_rate(self.other_rate, 2)}{instead})"
+
+    @property
+    def _warmup_shown(self) -> str:
+        own = f" instead of {self.warmup_updates:,}" if self.warmup_updates else ""
+        return f"with a longer warm-up ({counted(self.longer_warmup_updates, 'update')}{own})"
+
+    def _tried(self, remedy: Remedy) -> str:
+        """What it did in trainings of ours, as a clause; "" where it was not tried."""
+        # What was counted is lower rates alone.
+        if remedy is Remedy.RATE and self.rate_is_low:
+            return ""
+        found = self.counted.get(self.situation, {}).get(remedy)
+        return "" if found is None or not found.of else found.words
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        """Each way in its order, why it is what it is, and what it did in trainings of ours."""
+        words = {
+            Remedy.RATE: self.rate_words,
+            Remedy.WARMUP: self.warmup_words,
+            Remedy.PLACEMENT: f"{self.to}: a path around the norms",
+        }
+        rows = []
+        for one in self.order:
+            tried = self._tried(one)
+            rows.append((str(one), f"{words[one]}; {tried}" if tried else words[one]))
+        return rows
 
     @property
     def rate_words(self) -> str:
@@ -117,10 +178,10 @@ class WaysOn:
         """Which longer warm-up is tried, and why that one."""
         shown = counted(self.longer_warmup_updates, "update")
         if self.longer_warmup_updates == 2 * self.warmup_updates:
-            return f"{shown}: twice yours; not tested"
+            return f"{shown}: twice yours"
         return (
             f"{shown}: half of this log, {_USUAL_WARMUP:,} at most, which Post-LN was first "
-            "trained with (Vaswani et al. 2017); not tested"
+            "trained with (Vaswani et al. 2017)"
         )
 
     @property
@@ -150,6 +211,13 @@ class WaysOn:
         ]
         return " ".join(filter(None, words))
 
+    @property
+    def cost(self) -> str:
+        """What the comparison takes."""
+        rates = _LADDER_RATES if self.other_rate is None else 2
+        runs = rates * 2 * (2 if self.to else 1)
+        return f"{counted(runs, 'run')} of {counted(self.updates, 'update')}"
+
 
 def _usual(advice: Advice | None) -> float | None:
     return None if advice is None else advice.best_rate
@@ -164,11 +232,3 @@ def _lower(own: float, advice: Advice | None) -> float:
 def _is_low(own: float | None, advice: Advice | None) -> bool:
     span = None if advice is None else advice.best_interval
     return own is not None and span is not None and own < span.low
-
-
-def has_normed_stack(diagnosis: Record) -> bool:
-    """Whether some stack leaves no path around its norms: every sum of it is normed."""
-    return any(
-        one.sublayers and all(part.formula.sum_is_normed for part in one.sublayers)
-        for one in diagnosis.stacks
-    )

@@ -1,16 +1,23 @@
 """What the logs of runs, of other libraries and ours, tell the doctor: read without what trains."""
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+from ..adapters.databases import of_database
+from ..adapters.mlflow_store import is_mlflow_run, is_mlflow_store, of_mlflow_store
+from ..adapters.stored_runs import RUN_SIGN
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError, user_errors
 from ..history import readers
+from ..history.beside import beside
 from ..history.episodes import is_flat
 from ..history.explain import Explanation, explain
+from ..history.pasted import of_printed, of_printed_lines
 from ..history.readers import TRAINER_STATE
 from ..history.record import History
+from ..history.tables import is_table, of_table
 from ..limits.reading import parse_json
 from ..train import RunFolder
 from .frequencies import Counting
@@ -18,13 +25,30 @@ from .frequencies import Counting
 KINDS = (
     f"a run folder of NormScope or its metrics.jsonl, a {TRAINER_STATE} of Hugging Face's Trainer "
     "or the folder around it, TensorBoard's event files or their folder, W&B's "
-    f"{readers.WANDB_LINES} or run-ID.wandb, or a .jsonl file whose lines have a step and a loss"
+    f"{readers.WANDB_LINES} or run-ID.wandb, mlflow's folder or database, trackio's database, a "
+    "table (.csv), lines of JSON with a step and a loss, or what a trainer printed"
 )
+STANDARD_INPUT = "-"
 
 
-def explained_log(log: Path) -> Explanation:
-    """A log, explained. Raises UserError."""
-    return explain(history_at(log.expanduser()))
+def explained_log(
+    log: Path, *, warmup_updates: int | None = None, baseline: Path | None = None
+) -> Explanation:
+    """A log, explained. Raises UserError.
+
+    warmup_updates: as it was meant, in place of what the log's own settings say. baseline: the log
+    of a good training of the same.
+    """
+    history = history_at(log.expanduser())
+    if warmup_updates is not None:
+        recipe = replace(history.recipe, warmup_updates=warmup_updates)
+        history = replace(history, recipe=recipe)
+    found = explain(history)
+    if baseline is None:
+        return found
+    good = history_at(baseline.expanduser())
+    with user_errors(ValueError):
+        return replace(found, good=beside(history, good))
 
 
 def explained_run(target: str) -> Explanation | None:
@@ -59,16 +83,27 @@ def beside_model(
         found = counting()
         if found is not None:
             recipe = replace(recipe, unigram_nats=found.nats, unigram_counted=found.over)
-    return explain(replace(history, recipe=recipe))
+    return replace(explain(replace(history, recipe=recipe)), good=explanation.good)
 
 
 def history_at(path: Path) -> History:
-    """The history in a log. Raises UserError, one line, for what is no log or has no loss."""
+    """The history in a log. Raises UserError, one line, for what is no log or has no loss.
+
+    path: a file or a folder, - for what is piped into the command; where several runs lie in it,
+    the one that is meant stands behind a #.
+    """
     try:
+        if str(path) == STANDARD_INPUT:
+            return of_printed_lines("standard input", sys.stdin)
         if path.is_dir():
             return _of_folder(path)
         if path.is_file():
             return _of_file(path)
+        store, sign, run = str(path).rpartition(RUN_SIGN)
+        if sign and Path(store).is_dir():
+            return of_mlflow_store(Path(store), run)
+        if sign and Path(store).is_file():
+            return of_database(Path(store), run)
     except (OSError, ValueError) as error:
         said = " ".join(str(error).split())
         raise UserError(said if str(path) in said else f"{path}: {said}") from error
@@ -100,6 +135,11 @@ def _of_folder(path: Path) -> History:
             return readers.of_lines(inside)
     if stores := sorted(path.glob("run-*.wandb")):
         return of_datastore(stores[0])
+    if is_mlflow_run(path) or is_mlflow_store(path):
+        return of_mlflow_store(path)
+    tables = [path / "metrics.csv", *sorted(path.glob("version_*/metrics.csv"), key=_number)]
+    if found := [table for table in tables if table.is_file()]:
+        return of_table(found[-1])
     raise UserError(f"{path} holds no log that can be read: give {KINDS}")
 
 
@@ -112,15 +152,38 @@ def _of_file(path: Path) -> History:
         return readers.of_event_files(path)
     if path.suffix == ".wandb":
         return of_datastore(path)
-    if path.name in ("wandb-summary.json", "output.log"):
-        raise UserError(
-            f"{path} holds the last values of a run or its output, not its history: give {KINDS}"
-        )
+    if path.name == "wandb-summary.json":
+        raise UserError(f"{path} holds the last values of a run, not its history: give {KINDS}")
+    if path.suffix in (".db", ".sqlite", ".sqlite3"):
+        return of_database(path)
     if path.suffix == ".jsonl":
         return readers.of_lines(path)
     if path.suffix == ".json":
         return readers.of_trainer_state(path)
-    raise UserError(f"{path} is no log that can be read: give {KINDS}")
+    if path.suffix in (".csv", ".tsv"):
+        return of_table(path)
+    return _of_text(path)
+
+
+def _of_text(path: Path) -> History:
+    """What has no ending that tells: by its first line a table or lines of JSON, else what a
+    trainer printed.
+    """
+    with path.open("rb") as lines:
+        first = lines.readline(_MOST_LETTERS)
+    if b"\0" in first:
+        raise UserError(f"{path} is no log that can be read: give {KINDS}")
+    line = first.decode("utf-8", "replace")
+    if _is_object(line):
+        return readers.of_lines(path)
+    return of_table(path) if is_table(line) else of_printed(path)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(parse_json(line, infinite=True), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 _MOST_LETTERS = 1_000_000
@@ -143,5 +206,6 @@ def _is_of_others(metrics: Path) -> bool:
 
 
 def _number(state: Path) -> int:
+    """At the end of the name of the folder around a file."""
     found = re.search(r"(\d+)$", state.parent.name)
     return int(found[1]) if found else -1

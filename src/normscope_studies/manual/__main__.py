@@ -9,11 +9,12 @@ from pathlib import Path
 from normscope.choosing import evidence
 from normscope.errors import UserError
 from normscope.files import disk_errors, make_folders, write_atomically
+from normscope.history.remedies import FILE as REMEDIES
 
 from ..engine.packed import PACKED, packed
 from ..memo import MEMO
 from ..paper import PAPER
-from . import choosing, placements
+from . import choosing, placements, remedies
 from .reading import collect
 
 
@@ -25,6 +26,7 @@ def generated(docs: Path) -> Iterator[tuple[Path, str]]:
     found = collect(results)
     # First: the law of rates, which a page of the manual states, is fitted to what this file holds.
     yield evidence.FILE, evidence.packed(found)
+    yield REMEDIES, remedies.packed(results)
     yield from packed(results, (text.listed()[0] for text in (PAPER, MEMO)))
     for name, text in {**choosing.pages(found), **placements.pages(results)}.items():
         yield docs / name, text

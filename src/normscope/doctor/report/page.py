@@ -85,6 +85,8 @@ def render_doctor(
     }
     asked = "" if history is None else history.first
     verdict, rate = words.headline(diagnosis, diverged=bool(asked))
+    if asked:
+        verdict = f"the training went wrong; {verdict}"
     explored = {
         _figure(number, name): [panel]
         for number, stack in enumerate(diagnosis.stacks)
@@ -96,6 +98,7 @@ def render_doctor(
         verdict=verdict,
         rate_headline=rate,
         tone=Tone.BAD if asked else _TONES[words.headline_severity(diagnosis)],
+        failed=bool(asked),
         first=asked or words.first_step(diagnosis),
         command="" if history is None else history.command,
         summary=words.summary(diagnosis),

@@ -1,0 +1,1 @@
+"""Trainings that fail, and what the remedies that the doctor names do to them."""
