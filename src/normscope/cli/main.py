@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from ..errors import UserError, installation, is_installed_for_training, not_installed
-from ..processes.surroundings import hold_lifeline, rank_of_environment, refuse_launched
+from ..processes.surroundings import hold_lifeline, launched_together, rank_of_environment
 from .console import say, show_what_the_terminal_has, tell
 from .shared import WholeLines
 
@@ -172,10 +172,12 @@ def _refuse_launched(verb: str = "") -> None:
     """Raises UserError in the first of several processes that a launcher has started for a verb
     that one does; the others end with the same exit code.
     """
-    if verb not in _FOR_ONE_PROCESS:
+    if verb not in _FOR_ONE_PROCESS or launched_together() == 1:
         return
     if rank_of_environment() > 0:
         sys.exit(2)
+    from ..train.together.joining import refuse_launched
+
     refuse_launched()
 
 

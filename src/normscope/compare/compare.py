@@ -18,7 +18,6 @@ from ..engines.seam import Engine
 from ..errors import UserError, option
 from ..files import disk_errors, write_together
 from ..limits.kinds import CONFIGURATION
-from ..processes.surroundings import refuse_launched
 from ..report.comparison.contents import ComparisonPage
 from ..report.words import counted, duration
 from ..runs.config import load_run_config
@@ -28,6 +27,7 @@ from ..tasks.protocol import AnyCorpus, StartingWeights
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
+from ..train.together.joining import refuse_launched
 from . import manifest as manifests
 from .cost import WORTH_PLANNING_SECONDS, told_cost, trial_seconds
 from .facts import not_comparable

@@ -11,8 +11,9 @@ from pathlib import Path
 from ..engines.choosing import LOCAL, EngineSettings
 from ..errors import UserError, option
 from ..files import disk_errors, make_folders
-from ..processes.surroundings import Held, hold, refuse_launched
+from ..processes.surroundings import Held, hold
 from ..report.words import counted, learning_rate, percentage
+from ..train.together.joining import refuse_launched
 from .cells import SearchSpace, TuningCell
 from .opened import FineTuningConfig, OpenedSearch, open_search
 from .page import refuse_other_page, write_page

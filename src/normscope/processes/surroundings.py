@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from ..errors import UserError, option
 from ..limits import kinds
 from ..limits.ours import refuse_other
 
@@ -42,19 +41,6 @@ def launched_together() -> int:
 def rank_of_environment() -> int:
     """Which of them this process is, counted from 0 over all machines; 0 for one that is alone."""
     return int(os.environ["RANK"]) if launched_together() > 1 else 0
-
-
-def refuse_launched() -> None:
-    """Raises UserError in one of several processes that a launcher has started for what one does:
-    they would all do the same, in one folder.
-    """
-    count = launched_together()
-    if count > 1:
-        raise UserError(
-            f"torchrun or a launcher like it has started {count} processes, and this command is "
-            "for one, which starts its trainings by itself: give it without the launcher; "
-            f"{option('processes')} says how many train at a time"
-        )
 
 
 VARIABLE = "NORMSCOPE_LIFELINE"

@@ -13,8 +13,8 @@ from normscope.engines.seam import Engine
 from normscope.errors import UserError
 from normscope.files import write_over
 from normscope.limits.ours import SealedJson
-from normscope.processes.surroundings import refuse_launched
 from normscope.report.words import counted
+from normscope.train.together.joining import refuse_launched
 
 from .pieces import Pieces, processor_seconds
 from .planning import Corpora, PlanEnds, PlannedRuns, planned_cells

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from ...errors import UserError
+from ...errors import UserError, option
 from ...processes.surroundings import launched_together, rank_of_environment
 from ...signals import Interrupted
 from ..config import TrainConfig
@@ -68,6 +68,19 @@ def refuse_unshared_by(count: int, train: TrainConfig, *, started: str, alone: s
         raise UserError(
             f"train.parallel = {train.parallel}: train.compile is for one process; leave one of "
             "them out"
+        )
+
+
+def refuse_launched() -> None:
+    """Raises UserError in one of several processes that a launcher has started for what one does:
+    they would all do the same, in one folder.
+    """
+    count = launched_together()
+    if count > 1:
+        raise UserError(
+            f"torchrun or a launcher like it has started {count} processes, and this command is "
+            "for one, which starts its trainings by itself: give it without the launcher; "
+            f"{option('processes')} says how many train at a time"
         )
 
 
