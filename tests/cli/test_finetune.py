@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import normscope
+import together
 from labelled_toy import lines, write, written
 from normscope.cli import main as cli
 from normscope.runs.config import load
@@ -44,6 +46,50 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pretrained") / "bert"
     train_run(load(None, SETTINGS), folder)
     return folder
+
+
+def test_a_launcher_of_several_processes_is_refused_by_name_in_one_line(tmp_path: Path) -> None:
+    """By torch's own launcher, under which Trainer would share one training out."""
+    asked = ["finetune", "bert", "--train", "t.tsv", "--dev", "d.tsv", "--out", str(tmp_path / "o")]
+    ended = together.ended(together.torchrun(2, asked))
+    (line,) = ended.lines_of_ours()
+    assert line.startswith("error: torchrun or a launcher like it has started 2 processes, and")
+    assert ended.said.count("exitcode  : 2 ") >= 1, ended.said
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("verb", ["compare", "demo", "finetune", "study"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_verb_that_starts_trainings_by_itself_is_refused_in_every_process_of_a_launcher(
+    verb: str, rank: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    launched(monkeypatch, rank)
+    monkeypatch.setattr(sys, "argv", ["normscope", verb])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == (1 if rank == 0 else 0)
+    assert ("give it without the launcher" in said) == (rank == 0)
+
+
+def launched(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
+    """Has this process be one of two that a launcher has started."""
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    for name, value in {**own, "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_python_is_refused_so_too(
+    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    launched(monkeypatch, 1)
+    out = tmp_path / "out"
+    with pytest.raises(normscope.UserError, match="give it without the launcher; --processes"):
+        normscope.finetune(run, "train.tsv", "dev.tsv", out=out)
+    with pytest.raises(normscope.UserError, match="give it without the launcher; --processes"):
+        normscope.compare(placements="pre-ln", data__toy_pairs=300, out=out)
+    assert not out.exists()
 
 
 @pytest.fixture

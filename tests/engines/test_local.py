@@ -227,6 +227,24 @@ def test_so_many_runs_train_at_a_time_as_there_are_cores_or_gpus(
     assert (engine.at_once, engine.devices) == (at_once, devices)
 
 
+def test_each_process_of_a_run_has_a_gpu_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, job: MakeJob
+) -> None:
+    monkeypatch.setattr(local, "visible_devices", lambda: ["0", "1", "2", "3", "4"])
+    needs = Needs(threads=2, device="cuda:0", cores=12)
+    engine = opened(LocalSettings(processes_per_run=2), needs, 0)
+    assert engine.at_once == 2
+    jobs = [job("-c", WAITING, name=str(number)) for number in range(3)]
+    futures = [engine.start(one) for one in jobs[:2]]
+    assert [seen(one.log) for one in jobs[:2]] == ["0,1", "2,3"]
+    engine.stop(futures[:1])
+    futures.append(engine.start(jobs[2]))
+    assert seen(jobs[2].log) == "4,0"
+    engine.stop(futures)
+    with pytest.raises(UserError, match="processes_per_run = 6: each process of a run has a GPU"):
+        opened(LocalSettings(processes_per_run=6), needs, 0)
+
+
 def test_the_gpus_are_those_that_the_user_lets_this_process_see(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -243,6 +261,14 @@ def test_the_gpus_are_those_that_the_user_lets_this_process_see(
         ("dask", {}, r"--engine \(engine in Python\) is one of local"),
         ("local", {"gpu_per_run": 1.0}, "unknown key 'gpu_per_run'; did you mean 'gpus_per_run'"),
         ("local", {"gpus_per_run": 2.0}, "a share of one GPU, above 0 and at most 1, got 2"),
+        ("local", {"processes_per_run": 0}, "processes_per_run must be at least 1, got 0"),
+        ("ray", {"processes_per_run": 0}, "processes_per_run must be at least 1, got 0"),
+        ("slurm", {"processes_per_run": -1}, "processes_per_run must be at least 1, got -1"),
+        (
+            "local",
+            {"processes_per_run": 2, "gpus_per_run": 0.5},
+            "processes_per_run = 2 processes of a run has a GPU of its own; leave one",
+        ),
     ],
 )
 def test_a_mistake_names_what_is_allowed(name: str, given: dict[str, object], message: str) -> None:

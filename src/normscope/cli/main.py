@@ -13,7 +13,7 @@ import typer
 from .. import __version__
 from ..errors import UserError, installation, is_installed_for_training, not_installed
 from ..processes.guard import keep_to_asked
-from ..processes.surroundings import hold_lifeline
+from ..processes.surroundings import hold_lifeline, launched_together, rank_of_environment
 from .console import say, show_what_the_terminal_has, tell
 from .shared import WholeLines
 
@@ -153,6 +153,7 @@ def main() -> None:
     keep_to_asked()
     show_what_the_terminal_has()
     try:
+        _refuse_launched(*sys.argv[1:2])
         _run()
     except (UserError, ModuleNotFoundError) as error:
         if not (told := str(error) if isinstance(error, UserError) else not_installed(error)):
@@ -164,6 +165,23 @@ def main() -> None:
         # Whoever read our output has gone; leave quietly, as other filters do.
         _leave_unwritten()
         sys.exit(1)
+
+
+_FOR_ONE_PROCESS = ("compare", "demo", "finetune", "study")
+"""Verbs that start trainings by themselves."""
+
+
+def _refuse_launched(verb: str = "") -> None:
+    """Raises UserError in the first of several processes that a launcher has started for a verb
+    that one does; the others end with the same exit code.
+    """
+    if verb not in _FOR_ONE_PROCESS or launched_together() == 1:
+        return
+    if rank_of_environment() > 0:
+        sys.exit(2)
+    from ..train.together.joining import refuse_launched
+
+    refuse_launched()
 
 
 def _run() -> None:

@@ -5,7 +5,6 @@ One command holds a folder at a time. `prepare` writes down what a comparison wo
 nothing.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -28,12 +27,20 @@ from ..tasks.protocol import AnyCorpus, StartingWeights
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
+from ..train.together.joining import refuse_launched
 from . import manifest as manifests
 from .cost import WORTH_PLANNING_SECONDS, told_cost, trial_seconds
 from .facts import not_comparable
 from .grid import Cell, alone, write_configs
 from .page import compare, refuse_other_report
-from .pool import PoolOptions, engine_for, needs_of, train_all, train_command
+from .pool import (
+    PoolOptions,
+    engine_for,
+    needs_of,
+    printed_command,
+    refuse_unshared,
+    train_all,
+)
 from .state import CellState, looked_at
 
 
@@ -70,7 +77,7 @@ def run_comparison(
     """
     config = cells[0].config
     corpus = corpus_of(config, evaluate)
-    with closing(engine_for(config, options.engine, options.processes)) as engine, alone(folder):
+    with closing(_engine_of(cells, options)) as engine, alone(folder):
         # This raises where the corpus has no use for the task.
         objective = task_of(config).objective(config, corpus, torch.device("cpu"))
         updates = durations(objective, config.train)(config.train.duration)
@@ -111,6 +118,13 @@ def run_comparison(
     return ComparisonResult(
         page=page, file=file, problems=_problems(states), stopped=stopped, cells=cells
     )
+
+
+def _engine_of(cells: Sequence[Cell], options: PoolOptions) -> Engine:
+    """The engine that trains the runs. Raises UserError where it does not fit them."""
+    refuse_launched()
+    refuse_unshared(cells, options.engine)
+    return engine_for(cells[0].config, options.engine, options.processes)
 
 
 def _notes(
@@ -259,6 +273,7 @@ def prepare(
     Raises UserError where another process is at work in the folder, or a run's folder holds
     something else.
     """
+    refuse_unshared(cells, engine)
     with alone(folder), disk_errors(f"writing into {folder}"):
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
@@ -271,10 +286,7 @@ def prepare(
         script = script_of(engine, needs, len(left), scripts)
         if script is not None:
             return [script]
-        return [
-            shlex.join(["normscope", *train_command(cell, stop_when, cell.config_file)[2:]])
-            for cell in left
-        ]
+        return [printed_command(cell, stop_when, engine.processes_per_run) for cell in left]
 
 
 def report(

@@ -6,7 +6,7 @@ A run that cannot fit is refused before any other begins.
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -100,10 +100,21 @@ def told_cost(left: Sequence[tuple[Cell, int]], settings: EngineSettings, engine
         if machine is None:
             return sweep_cost(left, None)
         room = Room(memory_bytes=machine.memory_bytes, share=1.0, together=1, name=machine.words)
-        return sweep_cost(left, room)
-    share, devices = room_asked(settings, needs_of(config))
-    room = room_on(config.train.device, share=share, at_once=engine.at_once or 1, devices=devices)
-    return sweep_cost(left, room)
+    else:
+        share, devices = room_asked(settings, needs_of(config))
+        at_once = engine.at_once or 1
+        room = room_on(config.train.device, share=share, at_once=at_once, devices=devices)
+    return sweep_cost(left, _shared_out(room, config, settings))
+
+
+def _shared_out(room: Room, config: RunConfig, settings: EngineSettings) -> Room:
+    """What each process of a run has of a room: on CPUs they share a machine's memory, and each of
+    them builds the whole model; on GPUs each has its own.
+    """
+    processes = settings.processes_per_run
+    if processes == 1 or config.train.device.startswith("cuda"):
+        return room
+    return replace(room, share=room.share / processes, together=room.together * processes)
 
 
 def room_on(device: str, *, share: float, at_once: int, devices: int) -> Room:

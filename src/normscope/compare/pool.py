@@ -1,11 +1,13 @@
 """Train many runs, on whichever engine, and tell what each is doing."""
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..engines.choosing import LOCAL, EngineSettings, Needs
 from ..engines.driving import Errand, drive
+from ..engines.launching import GIVEN, together
 from ..engines.opening import opened
 from ..engines.seam import Engine, Job, said_at_the_end
 from ..errors import UserError, option
@@ -15,6 +17,7 @@ from ..tasks.run_config import RunConfig
 from ..train import StopRule
 from ..train.config import DECIDED
 from ..train.device import allowed_threads, available_cores
+from ..train.together.joining import refuse_unshared_by
 from .grid import Cell
 from .state import CellState, looked_at
 
@@ -133,6 +136,32 @@ def train_command(
     ]
 
 
+def printed_command(cell: Cell, stop_when: StopRule | None, processes: int) -> str:
+    """What a user types to train the cell, from the file of its configuration, in so many
+    processes.
+    """
+    words = train_command(cell, stop_when, cell.config_file)[2:]
+    if processes == 1:
+        return shlex.join(["normscope", *words])
+    launcher = ["torchrun", "--standalone", "--nproc-per-node", str(processes)]
+    # The launcher's own options end with the two hyphens.
+    return shlex.join([*launcher, "-m", "normscope", "--", *words])
+
+
+def refuse_unshared(cells: Iterable[Cell], settings: EngineSettings) -> None:
+    """Raises UserError for a run that as many processes as the engine starts for each could not
+    train together.
+    """
+    count = settings.processes_per_run
+    for cell in cells:
+        refuse_unshared_by(
+            count,
+            cell.config.train,
+            started=f"--engine-set processes_per_run={count} (engine_set in Python) starts",
+            alone="without processes_per_run each run has one process",
+        )
+
+
 def job_of(cell: Cell, words: Sequence[str]) -> Job:
     """What works on a cell's run, in the threads of the run.
 
@@ -189,15 +218,19 @@ def run_cells(
     under way has saved, or is left going by an engine that is outlived.
     """
     states = looked_at(cells, updates, stop_when)
-    works = [_work(state, evaluate, stop_when) for state in states]
+    works = [_work(state, evaluate, stop_when, engine.processes_per_run) for state in states]
     drive([work for work in works if work.commands], engine, lambda: watch(states))
     return states
 
 
 def _work(
-    state: CellState, evaluate: Callable[[Cell], list[list[str]]] | None, stop_when: StopRule | None
+    state: CellState,
+    evaluate: Callable[[Cell], list[list[str]]] | None,
+    stop_when: StopRule | None,
+    processes: int,
 ) -> _Work:
-    commands = [] if state.over else [train_command(state.cell, stop_when, "/dev/stdin")]
+    training = together(train_command(state.cell, stop_when, GIVEN), processes)
+    commands = [] if state.over else [training]
     if evaluate is not None and state.status not in _WITHOUT_RESULT:
         commands += evaluate(state.cell)
     return _Work(state, commands)

@@ -38,8 +38,17 @@ class LocalSettings:
     gpus_per_run: float = 0.0
     """The share of a GPU that a run takes, at most 1; 0 for one run a GPU, unless a number of
     processes says more."""
+    processes_per_run: int = 1
+    """That train one run together; on GPUs each of them has one of its own."""
 
     def __post_init__(self) -> None:
+        _refuse_no_process(self)
+        if self.gpus_per_run and self.processes_per_run > 1:
+            raise ValueError(
+                "gpus_per_run is a share of one GPU, and each of the processes_per_run = "
+                f"{self.processes_per_run} processes of a run has a GPU of its own; leave one of "
+                "them out"
+            )
         if not 0 <= self.gpus_per_run <= 1:
             raise ValueError(
                 "gpus_per_run must be a share of one GPU, above 0 and at most 1, got "
@@ -62,12 +71,15 @@ class RaySettings:
     retries: int = 3
     """How often a run whose worker or machine has gone goes on elsewhere. One that fails by itself
     does not."""
+    processes_per_run: int = 1
+    """That train one run together, on one machine."""
     storage: str = ""
     """Where finished runs are kept, as fsspec takes it, such as s3://bucket/grids, for machines
     without a shared folder. Empty: every machine sees the folder of the runs."""
 
     def __post_init__(self) -> None:
         _refuse_negative(self, "cpus_per_run", "gpus_per_run", "retries")
+        _refuse_no_process(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +104,8 @@ class SlurmSettings:
     cpus_per_run: int = 0
     """0 for as many as a run has threads."""
     gpus_per_run: int = 0
+    processes_per_run: int = 1
+    """That train one run together, on one machine."""
     parallelism: int = 0
     """Runs that train at a time; 0 for no limit of ours."""
     array_size: int = 1000
@@ -103,6 +117,7 @@ class SlurmSettings:
 
     def __post_init__(self) -> None:
         _refuse_negative(self, "cpus_per_run", "gpus_per_run", "parallelism")
+        _refuse_no_process(self)
         for key in ("array_size", "seconds_to_save"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
@@ -152,6 +167,11 @@ def _refuse_negative(settings: Any, *keys: str) -> None:
     for key in keys:
         if getattr(settings, key) < 0:
             raise ValueError(f"{key} must be 0 or more, got {getattr(settings, key):g}")
+
+
+def _refuse_no_process(settings: Any) -> None:
+    if settings.processes_per_run < 1:
+        raise ValueError(f"processes_per_run must be at least 1, got {settings.processes_per_run}")
 
 
 EngineSettings = LocalSettings | RaySettings | SlurmSettings

@@ -22,7 +22,7 @@ class _Running(Future):
 
     process: "subprocess.Popen[bytes] | Fork | Any"
     device: str | None
-    """The GPU that it alone sees, as `CUDA_VISIBLE_DEVICES` names it; None where it sees all."""
+    """The GPUs that it alone sees, as `CUDA_VISIBLE_DEVICES` names them; None where it sees all."""
     ended: bool = False
 
     def code(self) -> int | None:
@@ -37,12 +37,13 @@ class OnThisMachine(Engine):
 
     counted = True
 
-    def __init__(self, at_once: int, devices: Sequence[str] = ()) -> None:
-        """devices: GPUs to spread jobs over, by their names in CUDA_VISIBLE_DEVICES; none where
-        every job finds its device itself.
+    def __init__(self, at_once: int, devices: Sequence[str] = (), gpus_a_job: int = 1) -> None:
+        """devices: GPUs to spread jobs over, by their names in CUDA_VISIBLE_DEVICES, so many for
+        each; none where every job finds its device itself.
         """
         self.at_once: int = at_once
         self.devices = list(devices)
+        self._gpus_a_job = gpus_a_job
         self._workers: dict[tuple[int, tuple[str, ...]], Worker] = {}
         """By threads and modules of a job."""
         self._running: list[_Running] = []
@@ -84,14 +85,16 @@ class OnThisMachine(Engine):
         return known
 
     def _freest(self) -> str | None:
-        """The GPU with the fewest jobs, the first of several; None where there is none to
+        """The GPUs with the fewest jobs, the first of several; None where there is none to
         choose.
         """
         if not self.devices:
             return None
         self._running = [one for one in self._running if not one.ended]
-        taken = [one.device for one in self._running]
-        return min(self.devices, key=taken.count)
+        taken: list[str] = []
+        for one in self._running:
+            taken += (one.device or "").split(",")
+        return ",".join(sorted(self.devices, key=taken.count)[: self._gpus_a_job])
 
 
 def forks(job: Job) -> bool:

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+from ..errors import UserError
 from .choosing import EngineSettings, LocalSettings, Needs, RaySettings, SlurmSettings
 from .seam import Engine
 
@@ -13,6 +14,12 @@ def opened(settings: EngineSettings, needs: Needs, processes: int) -> Engine:
     processes: jobs that it has at a time; 0 for as many as there is room for. Raises UserError
     where its library or its cluster is not there.
     """
+    engine = _opened(settings, needs, processes)
+    engine.processes_per_run = settings.processes_per_run
+    return engine
+
+
+def _opened(settings: EngineSettings, needs: Needs, processes: int) -> Engine:
     if isinstance(settings, LocalSettings):
         return _on_this_machine(settings, needs, processes)
     engine: Engine
@@ -54,9 +61,19 @@ def script_of(settings: EngineSettings, needs: Needs, jobs: int, folder: Path) -
 def _on_this_machine(settings: LocalSettings, needs: Needs, processes: int) -> Engine:
     from . import local
 
+    together = settings.processes_per_run
     if needs.device == "cpu":
-        return local.OnThisMachine(processes or max(1, needs.cores // needs.threads))
+        return local.OnThisMachine(processes or max(1, needs.cores // (needs.threads * together)))
     devices = local.visible_devices() if needs.may_be_anywhere else []
+    if together > 1:
+        if len(devices) < together:
+            raise UserError(
+                f"processes_per_run = {together}: each process of a run has a GPU of its own, and "
+                f'with train.device = "{needs.device}" there are {len(devices)} to choose from; '
+                'leave train.device at "auto", or give fewer processes'
+            )
+        room = len(devices) // together
+        return local.OnThisMachine(min(processes or room, room), devices, together)
     room = max(1, len(devices)) * _runs_a_gpu(settings.gpus_per_run)
     at_once = processes or room
     if settings.gpus_per_run:

@@ -97,7 +97,8 @@ class OnRay(Engine):
 
     def _task_of(self, threads: int) -> Any:
         """What runs a job of so many threads. Raises UserError where no machine could."""
-        cpus, gpus = self.settings.cpus_per_run or threads, self.settings.gpus_per_run
+        cpus, gpus = self.settings.cpus_per_run, self.settings.gpus_per_run
+        cpus = cpus or threads * self.settings.processes_per_run
         has_it = [
             node["Resources"].get("CPU", 0) >= cpus and node["Resources"].get("GPU", 0) >= gpus
             for node in self._machines()

@@ -64,6 +64,8 @@ class Engine(ABC):
 
     at_once: int | None = None
     """How many jobs it is given at a time; None for all."""
+    processes_per_run: int = 1
+    """That train one run together."""
     queues: bool = False
     """Whether a job may wait in a queue of the engine's own after it was started."""
     outlived: bool = False

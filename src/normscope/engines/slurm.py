@@ -260,7 +260,7 @@ def parameters(settings: SlurmSettings, threads: int) -> dict[str, Any]:
     told: dict[str, Any] = {
         "job_name": "normscope",
         "time": settings.minutes,
-        "cpus_per_task": settings.cpus_per_run or threads,
+        "cpus_per_task": settings.cpus_per_run or threads * settings.processes_per_run,
         "array_parallelism": settings.parallelism or settings.array_size,
         "signal_delay_s": settings.seconds_to_save,
     }

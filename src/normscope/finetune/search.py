@@ -13,6 +13,7 @@ from ..errors import UserError, option
 from ..files import disk_errors, make_folders
 from ..processes.surroundings import Held, hold
 from ..report.words import counted, learning_rate, percentage
+from ..train.together.joining import refuse_launched
 from .cells import SearchSpace, TuningCell
 from .opened import FineTuningConfig, OpenedSearch, open_search
 from .page import refuse_other_page, write_page
@@ -45,6 +46,11 @@ class SearchOptions:
             raise UserError(f"{option('seeds')} must be at least 1, got {self.seeds}")
         if self.processes < 0:
             raise UserError(f"{option('processes')} must be 0 or more, got {self.processes}")
+        if self.engine.processes_per_run > 1:
+            raise UserError(
+                f"processes_per_run = {self.engine.processes_per_run}: a fine-tuning is trained by "
+                "one process; leave it out, and several are trained side by side"
+            )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -71,6 +77,7 @@ def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> Fo
     Raises UserError before anything is trained where the encoder, the files or the folder do not
     fit, and where no cell stays finite.
     """
+    refuse_launched()
     opened = open_search(config)
     with _alone(folder):
         refuse_other_page(folder)

@@ -7,13 +7,14 @@ import torch
 
 from normscope.compare.cost import is_worth_planning, told_cost
 from normscope.compare.grid import Cell, write_configs
-from normscope.compare.pool import engine_for, run_cells
+from normscope.compare.pool import engine_for, refuse_unshared, run_cells
 from normscope.compare.state import CellState, looked_at
 from normscope.engines.seam import Engine
 from normscope.errors import UserError
 from normscope.files import write_over
 from normscope.limits.ours import SealedJson
 from normscope.report.words import counted
+from normscope.train.together.joining import refuse_launched
 
 from .pieces import Pieces, processor_seconds
 from .planning import Corpora, PlanEnds, PlannedRuns, planned_cells
@@ -46,6 +47,8 @@ def train_all(
         done = sum(int(s.cell.config.train.duration) if s.over else s.update for s in states)
         pieces.watch(f"updates of {stage}", done, total)
 
+    refuse_launched()
+    refuse_unshared(cells, pieces.engine)
     engine = engine_for(cells[0].config, pieces.engine, pieces.processes)
     with ExitStack() as unless_refused:
         unless_refused.callback(engine.close)

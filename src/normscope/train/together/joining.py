@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from ...errors import UserError
+from ...errors import UserError, option
 from ...processes.surroundings import launched_together, rank_of_environment
 from ...signals import Interrupted
 from ..config import TrainConfig
@@ -36,15 +36,26 @@ _ORDERLY = (Interrupted, NonFinite, SharedError)
 
 def refuse_unshared(train: TrainConfig) -> None:
     """Raise UserError in one of several processes of a run that says nothing of several."""
-    count = launched_together()
+    refuse_unshared_by(
+        launched_together(),
+        train,
+        started="torchrun or a launcher like it has started",
+        alone="`normscope compare` trains several runs side by side without a launcher",
+    )
+
+
+def refuse_unshared_by(count: int, train: TrainConfig, *, started: str, alone: str) -> None:
+    """Raise UserError for a run that so many processes could not train together.
+
+    started: what starts them, before their number. alone: what trains a run in one process.
+    """
     if count == 1:
         return
     if train.parallel == "none":
         raise UserError(
-            f"torchrun or a launcher like it has started {count} processes for one run, and "
+            f"{started} {count} processes for one run, and "
             'train.parallel is "none": set it to "replicas" (each process holds the whole model) '
-            'or "shards" (each holds a part of it); `normscope compare` trains several runs side '
-            "by side without a launcher"
+            f'or "shards" (each holds a part of it); {alone}'
         )
     if train.accumulation < count:
         raise UserError(
@@ -57,6 +68,19 @@ def refuse_unshared(train: TrainConfig) -> None:
         raise UserError(
             f"train.parallel = {train.parallel}: train.compile is for one process; leave one of "
             "them out"
+        )
+
+
+def refuse_launched() -> None:
+    """Raises UserError in one of several processes that a launcher has started for what one does:
+    they would all do the same, in one folder.
+    """
+    count = launched_together()
+    if count > 1:
+        raise UserError(
+            f"torchrun or a launcher like it has started {count} processes, and this command is "
+            "for one, which starts its trainings by itself: give it without the launcher; "
+            f"{option('processes')} says how many train at a time"
         )
 
 
