@@ -9,7 +9,7 @@ import pytest
 
 from normscope.errors import UserError
 from normscope.history.names import history_of
-from normscope.history.readers import STEPS
+from normscope.history.reading.readers import STEPS
 from normscope.targets.logs import history_at
 
 LOSSES = [4.0, 3.5, 3.25, 3.0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..history.meant import meant_by
 from ..history.names import numbers_in
-from ..history.readers import of_rows
+from ..history.reading.readers import of_rows
 from ..history.record import History, TrainingRecipe
 from ..limits.reading import parse_json
 

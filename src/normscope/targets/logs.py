@@ -10,15 +10,15 @@ from ..adapters.mlflow_store import is_mlflow_run, is_mlflow_store, of_mlflow_st
 from ..adapters.stored_runs import RUN_SIGN
 from ..adapters.wandb_datastore import of_datastore
 from ..errors import UserError, user_errors
-from ..history import readers
 from ..history.beside import beside
 from ..history.episodes import is_flat
 from ..history.explain import Explanation, explain
 from ..history.little import hardly_falls
-from ..history.pasted import of_printed, of_printed_lines
-from ..history.readers import TRAINER_STATE
+from ..history.reading import readers
+from ..history.reading.pasted import of_printed, of_printed_lines
+from ..history.reading.readers import TRAINER_STATE
+from ..history.reading.tables import is_table, of_table
 from ..history.record import History
-from ..history.tables import is_table, of_table
 from ..limits.reading import parse_json
 from ..train import RunFolder
 from .frequencies import Counting

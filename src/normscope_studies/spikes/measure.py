@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from normscope.history.episodes import EpisodeKind, episodes
 from normscope.history.explain import explain
-from normscope.history.readers import TRAINER_STATE, of_events, of_trainer_state
+from normscope.history.reading.readers import TRAINER_STATE, of_events, of_trainer_state
 from normscope.history.record import History
 from normscope.history.signs import signs
 from normscope.monitor import Monitor

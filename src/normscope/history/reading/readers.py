@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..limits.reading import parse_json, read_json, read_text
-from ..report.words import counted
-from .names import LoggedValues, history_of, names_in, numbers_in, plain, update_in
-from .record import History, TrainingRecipe
+from ...limits.reading import parse_json, read_json, read_text
+from ...report.words import counted
+from ..names import LoggedValues, history_of, names_in, numbers_in, plain, update_in
+from ..record import History, TrainingRecipe
 
 EVENT_FILES = "events.out.tfevents."
 _ALL = 0

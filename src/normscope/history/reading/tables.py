@@ -4,12 +4,12 @@ import csv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ..limits.reading import shown
-from ..report.words import counted, joined
-from .meant import meant_by, settings_beside
-from .names import LOSS_NAMES, plain
+from ...limits.reading import shown
+from ...report.words import counted, joined
+from ..meant import meant_by, settings_beside
+from ..names import LOSS_NAMES, plain
+from ..record import History, TrainingRecipe
 from .readers import STEPS, of_rows
-from .record import History, TrainingRecipe
 
 _SEPARATORS = ",;\t"
 _INDEX = "the unnamed first column"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..report.words import counted
-from .names import LoggedValues, history_of, update_in
-from .record import History, TrainingRecipe
+from ...report.words import counted
+from ..names import LoggedValues, history_of, update_in
+from ..record import History, TrainingRecipe
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _NAMES = {
