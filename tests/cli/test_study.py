@@ -13,7 +13,7 @@ from normscope.cli import main as cli
 from normscope.compare import pool
 from normscope.engines.seam import Engine
 from normscope.errors import UserError
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings
 from normscope_studies.engine.discovery import studies
 from normscope_studies.lemmas import study as lemmas
 
@@ -184,7 +184,7 @@ def test_so_many_runs_train_at_a_time_as_the_user_says(
     def run_cells(cells: object, *, engine: Engine, **options: object) -> None:
         raise UserError(f"{engine.at_once} at a time")
 
-    monkeypatch.setattr(ladders, "run_cells", run_cells)
+    monkeypatch.setattr(trainings, "run_cells", run_cells)
     monkeypatch.setattr(pool, "available_cores", lambda: 1)
     code, _, err = study("optimizers", "--scale", "smoke", *words, "--out", tmp_path / "out")
     assert (code, err.splitlines()[-1]) == (2, f"error: {at_once} at a time")

@@ -14,7 +14,7 @@ from normscope.errors import UserError
 from normscope.train import RunFolder
 from normscope_studies.adaptive.config import SCALES, MovingConfig
 from normscope_studies.adaptive.study import STUDY, claims, ends, figures
-from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine import trainings
 from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -148,7 +148,7 @@ def test_text_that_is_not_there_is_told() -> None:
 def test_the_smallest_scale_trains_what_moves_and_its_ends_by_the_schedule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     config = replace(SMOKE, seeds=1, moving=("prores:pre-ln",))
     findings, page = run_study(
         STUDY, config, Pieces(tmp_path), command="normscope study adaptive", scale="smoke"

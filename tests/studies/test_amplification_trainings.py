@@ -25,7 +25,7 @@ from normscope_studies.amplification_trainings.measure import measured_change, p
 from normscope_studies.amplification_trainings.models import ClimbedModel
 from normscope_studies.amplification_trainings.skill import AREA, ERROR, LOSS, foretell
 from normscope_studies.amplification_trainings.study import STUDY, claims, run
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings as engine_trainings
 from normscope_studies.engine.ladders import LadderRun
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -328,7 +328,7 @@ def _model(row: dict[str, Any]) -> tuple[str, int]:
 def test_the_smallest_scale_trains_every_model_at_every_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(engine_trainings, "run_cells", in_process.run_cells)
     command = "normscope study amplification-trainings"
     pieces = Pieces(tmp_path)
     findings, page = run_study(STUDY, SMOKE, pieces, command=command, scale="smoke")

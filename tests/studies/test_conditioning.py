@@ -31,7 +31,7 @@ from normscope_studies.conditioning.measure import (
     stable_ranks,
 )
 from normscope_studies.conditioning.study import STUDY, ends, figures
-from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine import trainings
 from normscope_studies.engine.ladders import Ladder, LadderRun
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -216,7 +216,7 @@ def test_values_that_mean_nothing_are_refused(changes: dict[str, Any], message: 
 def test_the_smallest_scale_looks_at_the_gradients_of_the_training_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     config = replace(SMOKE, seeds=1)
     pieces = Pieces(tmp_path)
     findings, page = run_study(

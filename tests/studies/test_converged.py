@@ -16,7 +16,7 @@ from normscope.errors import UserError
 from normscope_studies.converged.config import SCALES, ConvergedConfig
 from normscope_studies.converged.endings import PlacementEnding
 from normscope_studies.converged.study import STUDY, claims, ends, run
-from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine import trainings
 from normscope_studies.engine.ladders import LadderRun
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -113,7 +113,7 @@ def test_text_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_smallest_scale_chooses_by_one_seed_and_judges_by_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     findings, page = run_study(
         STUDY, SMOKE, Pieces(tmp_path), command="normscope study converged", scale="smoke"
     )

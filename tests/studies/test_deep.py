@@ -18,7 +18,7 @@ from normscope.train import RunFolder
 from normscope_studies.deep.claims import DeepTrainings, claims, largest_rise, windowed
 from normscope_studies.deep.config import SCALES, DeepConfig
 from normscope_studies.deep.study import STUDY, ends, figures
-from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine import trainings as engine_trainings
 from normscope_studies.engine.ladders import Ladder, LadderRun
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -166,7 +166,7 @@ def test_the_sizes_that_are_published_hold_a_hundred_blocks_and_a_thousand() -> 
 def test_small_ones_are_trained_with_the_weights_that_each_source_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(engine_trainings, "run_cells", in_process.run_cells)
     config = replace(SMOKE, depths=("2:8", "12:8"), seeds=1)
     findings, page = run_study(
         STUDY, config, Pieces(tmp_path), command="normscope study deep", scale="smoke"

@@ -13,7 +13,7 @@ import in_process
 from made_curves import UNIGRAM, trained_of
 from normscope.report.chart import Panel
 from normscope.report.svg import HUES
-from normscope_studies.engine import ladders, page as contents
+from normscope_studies.engine import page as contents, trainings
 from normscope_studies.engine.judging import between
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -255,7 +255,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused(
 def test_the_smallest_scale_runs_and_goes_on_without_training_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]
 ) -> None:
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     config: Figure2Config = SCALES["smoke"]
     folder = tmp_path / "figure-2"
     sgd = replace(config, optimizers=("sgd",))

@@ -22,7 +22,7 @@ from normscope.errors import UserError
 from normscope.model import Layout
 from normscope.tasks.translation import TRANSLATION, TranslationRunConfig
 from normscope.train.device import seed_micro_batch
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings
 from normscope_studies.engine.again import judged_again
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a finished study of the tiny size, trained in this process."""
     path = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ladders, "run_cells", in_process.run_cells)
+        patch.setattr(trainings, "run_cells", in_process.run_cells)
         run_study(STUDY, TINY, Pieces(path), command="normscope study figure-3")
     return path
 

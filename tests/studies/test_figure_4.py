@@ -15,7 +15,7 @@ from made_curves import trained_of
 from normscope.measure import Estimate
 from normscope.optim import ScheduleConfig
 from normscope.report.chart import Panel
-from normscope_studies.engine import ladders, page as contents
+from normscope_studies.engine import page as contents, trainings
 from normscope_studies.engine.judging import between
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -288,7 +288,7 @@ def test_a_configuration_that_cannot_be_meant_is_refused(
 def test_the_smallest_scale_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: list[list[Panel]]
 ) -> None:
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     found, page = run_study(STUDY, SCALES["smoke"], Pieces(tmp_path / "figure-4"), command="test")
     assert page.is_file()
     assert [claim.verdict for claim in found.claims] == ["undecided"] * 10

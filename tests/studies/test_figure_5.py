@@ -19,7 +19,7 @@ from normscope.report.chart import Panel
 from normscope.settings.tables import as_table
 from normscope.tasks.registry import config_of
 from normscope.train.run_folder import RunFolder
-from normscope_studies.engine import ladders, page as contents
+from normscope_studies.engine import page as contents, trainings
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_5.config import (
@@ -361,7 +361,7 @@ def test_the_smallest_scale_runs_and_goes_on_without_training_again(
 ) -> None:
     pytest.importorskip("transformers", reason="needs Hugging Face transformers")
     pytest.importorskip("accelerate", reason="transformers' Trainer needs accelerate")
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     small = {"updates": 4, "warmup_updates": 1, "validations": 1, "tune_rates": (1e-3,)}
     config = replace(SCALES["smoke"], **small)
     found, page = run_study(STUDY, config, Pieces(tmp_path, processes=1), command="test")

@@ -8,7 +8,7 @@ import pytest
 
 import in_process
 from made_curves import trained_of
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.figure_6 import SCALES, STUDY, _Figure6Config, claims, small_less
@@ -73,7 +73,7 @@ def test_the_small_rate_is_a_tenth_and_is_followed_for_longer() -> None:
 
 
 def test_the_smallest_scale_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     found, page = run_study(STUDY, SCALES["smoke"], Pieces(tmp_path / "figure-6"), command="test")
     assert page.is_file()
     assert [len(one["seeds"][0]["updates"]) for one in found.data["configurations"]] == [

@@ -16,7 +16,7 @@ import in_process
 from normscope.errors import UserError
 from normscope.optim.optimizers import OPTIMIZERS
 from normscope.placement import registered
-from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine import trainings
 from normscope_studies.engine.judging import bigram_nats
 from normscope_studies.engine.ladders import Ladder, LadderRun, WarmupPair, lowest_rates
 from normscope_studies.engine.pieces import Pieces
@@ -215,7 +215,7 @@ def test_every_optimiser_has_cells_and_sgd_alone_momentum(optimizer: str, tmp_pa
 def test_the_smallest_scale_trains_every_arm_and_trains_none_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     config = replace(SMOKE, optimizers=("adamw",))
     findings, page = run_study(
         STUDY, config, Pieces(tmp_path), command="normscope study optimizers", scale="smoke"

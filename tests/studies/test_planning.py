@@ -14,7 +14,7 @@ from normscope.data import opening
 from normscope.errors import UserError
 from normscope.tasks.registry import task_of
 from normscope.tasks.translation import TranslationRunConfig
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings
 from normscope_studies.engine.discovery import studies
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.planning import (
@@ -96,7 +96,7 @@ def test_trainings_on_other_data_open_it_too() -> None:
 def test_what_is_trained_is_not_counted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     small = replace(SMOKE, updates=4, validations=1, warmup_updates=1)
     run_study(STUDY, small, Pieces(tmp_path), command="test")
     (found,) = STUDY.plan(small, tmp_path).stages
@@ -225,7 +225,7 @@ def test_what_a_finished_ladder_chose_is_what_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runs at its best rate are seen to be finished, whichever rate that is."""
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     study = studies()["converged"].load()
     config = replace(study.scales["smoke"], seeds=1)
     run_study(study, config, Pieces(tmp_path), command="test")

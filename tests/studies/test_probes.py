@@ -17,7 +17,7 @@ from normscope.data.lexicon import CASES, NOUNS
 from normscope.data.toy import toy_pairs
 from normscope.model import Layout
 from normscope.tasks.translation import TRANSLATION
-from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine import trainings
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
 from normscope_studies.probes.claims import PlacementReading, claims
@@ -255,7 +255,7 @@ def test_values_that_mean_nothing_are_refused(changes: dict[str, Any], message: 
 def test_the_smallest_scale_probes_each_model_trained_and_as_it_was_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     config = replace(SMOKE, seeds=1, probe_sentences=60)
     pieces = Pieces(tmp_path)
     findings, page = run_study(

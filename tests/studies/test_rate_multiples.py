@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import in_process
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.figure_6 import SCALES as FIGURE_6, STUDY
 from normscope_studies.translation.config import RunsConfig
@@ -66,7 +66,7 @@ def test_a_ladder_that_cannot_be_climbed_is_refused(rates: tuple[float, ...]) ->
 def test_the_ladder_is_climbed_by_a_seed_that_judges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     config = replace(FIGURE_6["smoke"], adam_ladder=(1e-3, 1e-2), peak_lr=1.0, small_lr=0.5)
     found = STUDY.run(config, Pieces(tmp_path / "study"))
     (ladder,) = found.data["ladders"]

@@ -12,7 +12,7 @@ from scipy import stats
 import in_process
 from normscope.errors import UserError
 from normscope_studies.converged.endings import PlacementEnding
-from normscope_studies.engine import ladders as ladders_module
+from normscope_studies.engine import trainings
 from normscope_studies.engine.ladders import LadderRun
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.study import run_study
@@ -122,7 +122,7 @@ def test_text_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_the_smallest_scale_trains_each_depth_in_a_folder_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders_module, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     config = replace(SMOKE, peak_lrs=(1e-3, 4e-3))
     findings, page = run_study(
         STUDY, config, Pieces(tmp_path), command="normscope study stable", scale="smoke"

@@ -21,7 +21,7 @@ from normscope.runs.config import load
 from normscope.runs.run import train_run
 from normscope.tasks.translation import TranslationRunConfig
 from normscope.train import NonFinite
-from normscope_studies.engine import ladders
+from normscope_studies.engine import trainings
 from normscope_studies.engine.pieces import Pieces
 from normscope_studies.engine.trainings import train_all
 from normscope_studies.figure_6 import SCALES as FIGURE_6, _Figure6Config
@@ -162,7 +162,7 @@ def runs(config: RunsConfig, arms: Iterable[TranslationArm], folder: Path) -> li
 def test_a_killed_study_goes_on_and_trains_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ladders, "run_cells", in_process.run_cells)
+    monkeypatch.setattr(trainings, "run_cells", in_process.run_cells)
     whole, killed = (runs(SMALL, ARMS, tmp_path / name) for name in ("whole", "killed"))
     shown: list[tuple[str, int, int]] = []
     pieces = Pieces(tmp_path, watch=lambda *values: shown.append(values))
@@ -216,7 +216,7 @@ def test_progress_is_counted_in_updates_of_all_runs(
         watch(states)
         return states
 
-    monkeypatch.setattr(ladders, "run_cells", pool)
+    monkeypatch.setattr(trainings, "run_cells", pool)
     shown: list[tuple[str, int, int]] = []
     cells = runs(SMALL, ARMS, tmp_path)
     train_all(cells, "the trainings", Pieces(tmp_path, watch=lambda *values: shown.append(values)))
@@ -230,7 +230,7 @@ def test_a_training_that_failed_is_named(tmp_path: Path, monkeypatch: pytest.Mon
         states[1].status, states[1].message = "failed", "no room on the disk"
         return states
 
-    monkeypatch.setattr(ladders, "run_cells", pool)
+    monkeypatch.setattr(trainings, "run_cells", pool)
     cells = runs(SMALL, ARMS, tmp_path)
     with pytest.raises(UserError, match=f"{cells[1].name}: no room on the disk"):
         train_all(cells, "the trainings", Pieces(tmp_path))
