@@ -12,6 +12,7 @@ ORDER = (
     "trace",
     "find",
     "measured",
+    "loss_targets",
     "record",
     "identify",
     "observe",
@@ -42,7 +43,7 @@ def out_of_order(path: Path) -> list[str]:
 
 
 def test_the_order_has_every_folder_once() -> None:
-    files = {"measured", "record", "predict", "result", "advise"}
+    files = {"loss_targets", "measured", "record", "predict", "result", "advise"}
     assert sorted(ORDER) == sorted({folder_of(path) for path in FILES} | files)
 
 

@@ -17,9 +17,10 @@ def unnormed_unlike_others(patient: Patient, stack: Stack) -> Iterator[Fault]:
         return
     for kind in by_kind(stack):
         bare = [one for one in kind if not _has_norm(one)]
-        # Of one block alone another rule tells.
-        if 1 < len(bare) <= len(kind) / 2:
-            blocks = sorted({one.block for one in bare})
+        blocks = sorted({one.block for one in bare})
+        # Of one block alone another rule tells. A kind that stands several times in a block, with
+        # a norm and without, is built so, and no block has lost anything.
+        if len(blocks) > 1 and len(bare) <= len(kind) / 2 and 2 * len(blocks) <= stack.blocks:
             yield Fault(
                 where=bare,
                 message=(
