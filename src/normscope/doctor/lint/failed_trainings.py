@@ -1,8 +1,7 @@
 """Trainings of ours in which a Post-LN learned nothing: its size, its rates and its warm-up.
 
 A deeper one, a wider one, a higher rate and a shorter warm-up are none of them easier to train
-(docs/theory.md; results/rate_transfer has the depths), so that each bounds a region, and not a
-point.
+(results/rate_transfer has the depths), so that each bounds a region, and not a point.
 """
 
 from dataclasses import dataclass
