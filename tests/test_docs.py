@@ -162,6 +162,7 @@ def test_examples_run(
     monkeypatch.syspath_prepend(desk)
     # The pool's processes have tests of their own.
     monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
+    monkeypatch.setenv("COLUMNS", "80")
     _read(page, desk, read, monkeypatch)
     # Where a line is broken, the terminal's library leaves the space before it.
     said = re.sub(" +$", "", capfd.readouterr().out, flags=re.MULTILINE)

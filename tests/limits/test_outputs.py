@@ -62,7 +62,7 @@ WRITTEN = {
     "data documents": {"out"},
 }
 READ = {
-    "doctor": {"log"},
+    "doctor": {"log", "baseline"},
     "evaluate": {"run", "text"},
     "report": {"folders"},
     "finetune": {"run", "train", "dev"},
@@ -71,6 +71,7 @@ READ = {
     "translate": {"run"},
     "generate": {"run"},
     "export": {"run"},
+    "mcp": {"root"},
     "data prepare": {"train", "valid", "test"},
     "data documents": {"train", "valid", "test", "tokeniser"},
 }

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from normscope.model import DecoderConfig, LanguageModel
 from normscope.optim import OptimizerConfig, make_optimizer, roles
 from normscope.optim.optimizers import Muon
-from normscope.train.checkpoint import save
+from normscope.train.checkpoint import contents, save
 
 STEPS = 5
 CONFIG = OptimizerConfig(name="muon", peak_lr=0.02, weight_decay=0.1)
@@ -106,7 +106,7 @@ def test_training_goes_on_from_a_checkpoint_to_the_bit(tmp_path: Path) -> None:
     optimizer = make_optimizer(whole, CONFIG)
     for step in range(STEPS):
         if step == 2:
-            found = save(tmp_path, step, whole, optimizer, {})
+            found = save(tmp_path, step, contents(whole, optimizer, keeps=True), {})
         gradients(step, whole)
         optimizer.step()
     again = model(seed=1)

@@ -19,6 +19,8 @@ from .root import Root
 
 _SAVING_SECONDS = 20.0
 """How long a command that is asked to stop may take to save."""
+_COLUMNS = 100
+"""The width of an answer, whatever the terminal from which the server was started."""
 
 
 async def answer(root: Root, words: Sequence[str], *, runs_code: bool = True) -> str:
@@ -46,8 +48,9 @@ async def _run(root: Root, words: Sequence[str], scratch: str, told: Path) -> tu
     """Runs the command; its exit code, standard output and standard error."""
     command = [*interpreter(), "-m", "normscope", *words]
     # What compilers of torch write is run too.
-    own = {"TMPDIR": scratch, "NO_COLOR": "1", **kept_to(root.folder, Path(scratch), told)}
-    environment = with_lifeline({**os.environ, **own})
+    own = {"TMPDIR": scratch, "NO_COLOR": "1", "COLUMNS": str(_COLUMNS)}
+    kept = kept_to(root.folder, Path(scratch), told)
+    environment = with_lifeline({**os.environ, **own, **kept})
     process = await anyio.open_process(
         command, cwd=root.folder, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
     )

@@ -69,6 +69,8 @@ def keep_to(folder: str, scratch: str, told: str) -> None:
         if isinstance(name, str) and name and not name.startswith("<"):
             judge(name)
 
+    # Python writes the bytecode of a file beside it before anybody is asked whether it may run.
+    sys.dont_write_bytecode = True
     sys.addaudithook(hook)
 
 
