@@ -85,7 +85,9 @@ class _Behaviour(StrEnum):
 
 _COINCIDE = 0.025
 """Largest relative distance between curves that share a line."""
-_HELD_WITHIN, _STILL_WITHIN, _FALLEN_BELOW = 0.005, 1.1, 0.8
+_HELD_WITHIN = 0.005
+_STILL_WITHIN = 1.1
+_FALLEN_BELOW = 0.8
 
 
 def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:

@@ -26,11 +26,9 @@ from .engine.page import Claim, Findings, StudyFigure, StudyTable, line, table
 from .engine.pieces import Pieces, side_by_side
 from .engine.study import Study, scales
 
-DEPTH, WIDTH, WIDTH_MUP = (
-    "four times the depth",
-    "four times the width",
-    "four times the width by µP",
-)
+DEPTH = "four times the depth"
+WIDTH = "four times the width"
+WIDTH_MUP = "four times the width by µP"
 _FACTOR = 4
 _STAYS = 0.1
 """Exponents of depth this close to 0 move a rate by a seventh over four times the depth."""

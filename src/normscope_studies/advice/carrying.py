@@ -20,11 +20,9 @@ from .ladder import Ladder
 from .rules import less_by_family
 from .study import share_claim
 
-UNCHANGED, POWER, KNOWN = (
-    "as it is",
-    "moved by a power that fits the others",
-    "moved by the law of known rates",
-)
+UNCHANGED = "as it is"
+POWER = "moved by a power that fits the others"
+KNOWN = "moved by the law of known rates"
 _NEAR = float(np.log10(1.5))
 
 

@@ -131,7 +131,9 @@ def _continued(
 ) -> CaseBatch:
     """The second half of each row from the first, which the encoder sees, and the tokens before."""
     half = rows.shape[1] // 2
-    source, before, targets = rows[:, :half], rows[:, half:-1], rows[:, half + 1 :]
+    source = rows[:, :half]
+    before = rows[:, half:-1]
+    targets = rows[:, half + 1 :]
     return CaseBatch(
         run=lambda model: _logits(case, model, source, before),
         targets=targets.flatten(),

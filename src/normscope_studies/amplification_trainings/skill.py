@@ -43,7 +43,9 @@ class SkillMeasure(NamedTuple):
     more_is_better: bool
 
 
-LOSS, AREA, ERROR = "log loss", "area", "error"
+LOSS = "log loss"
+AREA = "area"
+ERROR = "error"
 MEASURES: Mapping[str, SkillMeasure] = MappingProxyType(
     {
         LOSS: SkillMeasure(

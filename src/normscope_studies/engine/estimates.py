@@ -87,7 +87,9 @@ def clustered_proportion(
     as many as clusters where all agree (Korn and Graubard 1998), and Student's t of one less than
     the clusters; (0, 1) for one cluster.
     """
-    count, total, groups = sum(holds), len(holds), set(clusters)
+    count = sum(holds)
+    total = len(holds)
+    groups = set(clusters)
     if len(groups) < 2:
         return 0.0, 1.0
     share, quantile = count / total, t_quantile(0.95, len(groups) - 1)

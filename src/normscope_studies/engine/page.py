@@ -91,7 +91,9 @@ class StudyFigure:
 
 def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:
     """Points at the means, in a band of mean ± half width; all (X,)."""
-    places, y, half = _floats(x), _floats(mean), _floats(half_width)
+    places = _floats(x)
+    y = _floats(mean)
+    half = _floats(half_width)
     low, high = ([value + sign * by for value, by in zip(y, half, strict=True)] for sign in (-1, 1))
     return Series(label=label, kind="measured", hue=hue, x=places, y=y, low=low, high=high)
 

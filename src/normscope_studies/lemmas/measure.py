@@ -62,7 +62,9 @@ def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
     beyond: the share of vectors that have a feature with ReLU(X)² / σ² above 2 ln(100 d), as
     appendix E has it."""
     generator = torch.Generator().manual_seed(seed)
-    shares, deviations, beyond = [], [], []
+    shares = []
+    deviations = []
+    beyond = []
     for sigma in config.sigmas:
         x_BD = sigma * torch.randn(
             config.vectors, config.width, generator=generator, dtype=torch.float64

@@ -155,7 +155,11 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
 
 def _rate_part() -> PageSection:
     """The law, how often it is right, and every recipe that it is fitted to."""
-    found, (held, of), (by_all, of_all), (by_near, of_near) = law(), HELD, *HELD_BY_MEDIANS.values()
+    found = law()
+    held, of = HELD
+    by_every_family, by_near_widths = HELD_BY_MEDIANS.values()
+    by_all, of_all = by_every_family
+    by_near, of_near = by_near_widths
     beyond, of_beyond = HELD_BEYOND_GPT3
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     said = [

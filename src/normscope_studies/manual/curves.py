@@ -9,7 +9,13 @@ from html import escape
 
 from normscope.report.words import significant
 
-_WIDTH, _HEIGHT, _LEFT, _BETWEEN, _TOP, _BELOW, _ROW = 330, 200, 62, 78, 46, 46, 18
+_WIDTH = 330
+_HEIGHT = 200
+_LEFT = 62
+_BETWEEN = 78
+_TOP = 46
+_BELOW = 46
+_ROW = 18
 _LETTER = 6.6  # pixels of a letter of 12 pixels
 _LOOKS = ("curve", "curve thin", "curve reference", "curve reference dashed")
 _STYLE = """
@@ -125,7 +131,9 @@ def _heights(values: Sequence[float]) -> tuple[float, float]:
 
 def _legend(looks: dict[str, int], wide: int) -> tuple[list[str], int]:
     """In rows that are no wider than the picture."""
-    marks, x, row = [], 8.0, 0
+    marks = []
+    x = 8.0
+    row = 0
     for label, look in looks.items():
         needed = 34 + len(label) * _LETTER + 18
         if x + needed > wide and x > 8:

@@ -18,7 +18,9 @@ from .claims import claims
 from .measure import Theorem1Config, sweeps_of_seed
 from .sweeps import LONG, SHORT, SIDES, Half, Sweep
 
-_INK, _GREEN, _PINK = -1, 2, 3
+_INK = -1
+_GREEN = 2
+_PINK = 3
 _LINES: dict[str, tuple[str, int]] = {
     "paper's order, d√(ln d) or d√(ln d / L)": ("paper_order", _INK),
     "paper's bound with its constants": ("paper_bound", _PINK),

@@ -15,7 +15,9 @@ DROP_AFTER_EPOCHS, DECAY_AFTER_EPOCHS = 8, 6
 """Section 4.1: De-En drops by 0.1 "at the 8-th epoch", En-De decays "at the 6-th epoch"."""
 PAPER_EN_DE_LRS = (7e-4, 1.5e-3)
 TITLES = {DE_EN: "De-En", EN_DE: "En-De"}
-PAPER_S, ONE_DECAY, BOTH_WARM = "the paper's schedules", "one decay", "both with warm-up"
+PAPER_S = "the paper's schedules"
+ONE_DECAY = "one decay"
+BOTH_WARM = "both with warm-up"
 
 
 class Pairing(NamedTuple):
