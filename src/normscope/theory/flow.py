@@ -110,9 +110,12 @@ class LoopedGradientFlow(GradientFlow):
         self._parts[here] = x, part
 
     def at(self, atom: int, later: int = -1) -> Products:
+        return self._arrived.covariance(self._coefficients(atom), self._coefficients(later))
+
+    def _coefficients(self, atom: int) -> Array:
+        """Returns what every value that a gradient arrived at has of an atom, 0 where the atom
+        came later.
+        """
+        # As wide as the widest row: numbers and entries by place may stand side by side.
         nothing = 0 * max(self._rows, key=np.ndim)[0]
-        at_both = (
-            np.array([row[place] + nothing if place < len(row) else nothing for row in self._rows])
-            for place in (atom, later)
-        )
-        return self._arrived.covariance(*at_both)
+        return np.array([row[atom] + nothing if atom < len(row) else nothing for row in self._rows])

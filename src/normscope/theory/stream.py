@@ -303,8 +303,9 @@ class MomentStack:
 
 @lru_cache(maxsize=16)
 def _sites(shape: StackShape) -> tuple[tuple[Site, ...], ...]:
-    """Block by block; many placements are predicted for one shape."""
-    return tuple(
-        tuple(Site(kind=kind, block=block, stack=shape) for kind in shape.kinds)
-        for block in range(1, shape.blocks + 1)
-    )
+    """Returns every block's sub-layers. Kept, since many placements are predicted for one shape."""
+
+    def block_of(block: int) -> tuple[Site, ...]:
+        return tuple(Site(kind=kind, block=block, stack=shape) for kind in shape.kinds)
+
+    return tuple(block_of(block) for block in range(1, shape.blocks + 1))

@@ -69,11 +69,8 @@ def readers(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, tuple[Seat,
             for handle in handles:
                 handle.remove()
     reading = [name for name in found if name not in others]
-    return {
-        name: found[name]
-        for name in reading
-        if not any(name.startswith(f"{outer}.") for outer in reading)
-    }
+    around = tuple(f"{name}." for name in reading)
+    return {name: found[name] for name in reading if not name.startswith(around)}
 
 
 def _candidates(model: nn.Module, plans: Sequence[StackPlan]) -> Mapping[str, nn.Module]:
