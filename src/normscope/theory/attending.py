@@ -32,6 +32,7 @@ class _Alike:
 
     def __init__(
         self,
+        *,
         queries: int,
         keys: int,
         query: Products,
@@ -46,7 +47,7 @@ class _Alike:
         self.value = value
         self.differing = differing
         self.common = differing.narrow / width
-        # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no
+        # Over random matrices a logit q·k/√K has the variance q_Q q_K; what all keys share moves no
         # weight.
         self.apart_keys = max(0.0, key.one - key.two) * differing.wider
         self.variance = query.one * self.apart_keys
@@ -77,17 +78,24 @@ class _Alike:
         if not self.draws:
             return to_value, _NO_MAP, _NO_MAP
         apart_values = max(0.0, self.value.one - self.value.two) * wider * factor
-        scatter, own = self.common * (1 - weights.self_one) ** 2, 1 + self.common
-        one, two = (
-            apart_values * (part * own + scatter) for part in (weights.apart_one, weights.apart_two)
-        )
+        own = 1 + self.common
+        scatter = self.common * (1 - weights.self_one) ** 2
+        # At logits, of one query and of two, in T9 U₁ and U₂ times the values' gap.
+        one = apart_values * (weights.apart_one * own + scatter)
+        two = apart_values * (weights.apart_two * own + scatter)
         to_query = LinearMap(one * self.apart_keys, 0.0, 0.0, two * self.apart_keys, 0.0)
-        own, others = (
-            n / m * one * self.query.one * wider,
-            n * (n - 1) / m * two * self.query.two * wider,
+        of_one_query = n / m * one * self.query.one * wider
+        of_two_queries = n * (n - 1) / m * two * self.query.two * wider
+        # What one key gets, the others together get with the other sign.
+        others = -1 / (m - 1) if m > 1 else 0.0
+        to_key = LinearMap(
+            one_one=of_one_query,
+            one_two=of_two_queries,
+            two_one=of_one_query * others,
+            two_two=of_two_queries * others,
+            apart=0.0,
         )
-        left = -1 / (m - 1) if m > 1 else 0.0
-        return to_value, to_query, LinearMap(own, others, own * left, others * left, 0.0)
+        return to_value, to_query, to_key
 
 
 _NO_MAP = LinearMap(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -101,17 +109,16 @@ def gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> Linear
 
     Equation T9.
     """
-    one, two = weights.self_one, weights.self_two
-    mine = factor * n / m
-    theirs = mine / (m - 1) if m > 1 else 0.0
-    entries = (
-        mine * one,
-        mine * (n - 1) * two,
-        theirs * (1 - one),
-        theirs * (n - 1) * (1 - two),
-        mine * n / m,
-    )
-    return make(LinearMap, entries)
+    one = weights.self_one
+    two = weights.self_two
+    of_one_key = factor * n / m
+    of_two_keys = of_one_key / (m - 1) if m > 1 else 0.0
+    one_one = of_one_key * one
+    one_two = of_one_key * (n - 1) * two
+    two_one = of_two_keys * (1 - one)
+    two_two = of_two_keys * (n - 1) * (1 - two)
+    apart = of_one_key * n / m
+    return make(LinearMap, (one_one, one_two, two_one, two_two, apart))
 
 
 @dataclass(frozen=True)
@@ -135,12 +142,15 @@ class _AtPlaces:
 
     def forward(self) -> Products:
         """Products of what is mixed."""
-        plain, far = self._values.mixed, self.keys.seen @ self.value.apart @ self.keys.seen.T
+        uniform = self._values.of_both
+        far = self.keys.seen @ self.value.apart @ self.keys.seen.T
         if not self.draws:
-            return Products(plain.diagonal(), plain, far)
-        more, grown = self._scattered(self._values), self._grown
-        one = plain.diagonal() + self.query.one * grown.one * more.diagonal()
-        return Products(one, plain + self.query.two * grown.two * more, far)
+            return Products(uniform.diagonal(), uniform, far)
+        more = self._centred_with_scatter(self._values)
+        beyond = self._beyond_first_order
+        one = uniform.diagonal() + self.query.one * beyond.one * more.diagonal()
+        two = uniform + self.query.two * beyond.two * more
+        return Products(one, two, far)
 
     def back(self, factor: float) -> tuple[ByPlace, ByPlace, ByPlace]:
         """From gradients at what is mixed, times the factor, to those at values, at queries and at
@@ -148,78 +158,99 @@ class _AtPlaces:
         """
         return (
             ByPlace(partial(self._to_value, factor), partial(self._of_values, factor)),
-            ByPlace(
-                lambda g: Products(
-                    factor * g.one * self._passing.one, factor * g.two * self._passing.two
-                ),
-                lambda changed: factor * changed * whole_of(self._passing),
-            ),
+            ByPlace(partial(self._to_query, factor), partial(self._of_queries, factor)),
             ByPlace(partial(self._to_key, factor), partial(self._of_keys, factor)),
         )
 
     def _to_value(self, factor: float, g: Products) -> Products:
         """Gradients at what is mixed to those at values."""
-        taken = _taken(self.queries, self.keys)
-        plain = taken.T @ self.queries.means(g.one, g.two) @ taken
-        apart = taken.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ taken
+        shares = _shares_of_keys(self.queries, self.keys)
+        uniform = shares.T @ self.queries.means(g.one, g.two) @ shares
+        apart = shares.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ shares
         if not self.draws:
-            return Products(plain.diagonal(), plain, apart).scaled(factor)
-        grown = self._grown
-        both = Products(g.one * self.query.one * grown.one, g.two * self.query.two * grown.two)
-        more = self._back(both, self._keys, self._over_queries(both, self._scattered(self._keys)))
-        return Products(plain.diagonal() + more.one, plain + more.two, apart).scaled(factor)
+            return Products(uniform.diagonal(), uniform, apart).scaled(factor)
+        at_weights = _times(g, self.query, self._beyond_first_order)
+        total = self._over_queries(at_weights, self._centred_with_scatter(self._keys))
+        more = self._centred_back(at_weights, self._keys, total)
+        found = Products(uniform.diagonal() + more.one, uniform + more.two, apart)
+        return found.scaled(factor)
 
     def _of_values(self, factor: float, changed: Array) -> Array:
-        """What changes of values make of what is mixed: of both their Gram matrix, or
+        """Returns what changes of values make of what is mixed: of both their Gram matrix, or
         coefficients.
         """
-        changes = self._seen(changed)
+        changes = self._averaged(changed)
         if not self.draws:
-            return factor * changes.mixed
-        more = whole_of(self.query) * whole_of(self._grown) * self._together(changes, self._keys)
-        return factor * (changes.mixed + more)
+            return factor * changes.of_both
+        weighed = whole_of(self.query) * whole_of(self._beyond_first_order)
+        more = weighed * self._centred(changes, self._keys)
+        return factor * (changes.of_both + more)
+
+    def _to_query(self, factor: float, g: Products) -> Products:
+        """Gradients at what is mixed to those at queries."""
+        passing = self._passing
+        return Products(factor * g.one * passing.one, factor * g.two * passing.two)
+
+    def _of_queries(self, factor: float, changed: Array) -> Array:
+        return factor * changed * whole_of(self._passing)
+
+    def _to_key(self, factor: float, g: Products) -> Products:
+        """Gradients at what is mixed to those at keys."""
+        at_logits = _times(g, self.query)
+        total = self._over_queries(_times(at_logits, self._passing), 1.0)
+        found = self._centred_back(_times(at_logits, self._passed), self._values, total)
+        return found.scaled(factor)
 
     def _of_keys(self, factor: float, changed: Array) -> Array:
         passed = whole_of(self.query) * whole_of(self._passed)
-        return factor * passed * self._together(self._values, self._seen(changed))
-
-    def _to_key(self, factor: float, g: Products) -> Products:
-        passed, passing = self._passed, self._passing
-        both = Products(g.one * self.query.one, g.two * self.query.two)
-        wide = Products(both.one * passed.one, both.two * passed.two)
-        total = self._over_queries(Products(both.one * passing.one, both.two * passing.two), 1.0)
-        return self._back(wide, self._values, total).scaled(factor)
+        return factor * passed * self._centred(self._values, self._averaged(changed))
 
     @cached_property
-    def _values(self) -> "_Seen":
-        return self._seen(self.value)
+    def _values(self) -> "_Averaged":
+        return self._averaged(self.value)
 
     @cached_property
-    def _keys(self) -> "_Seen":
-        return self._values if self.key is self.value else self._seen(self.key)
+    def _keys(self) -> "_Averaged":
+        return self._values if self.key is self.value else self._averaged(self.key)
 
     @cached_property
     def _values_by_keys(self) -> Array:
-        return self._together(self._values, self._keys)
+        return self._centred(self._values, self._keys)
 
     @cached_property
     def _keys_by_keys(self) -> Array:
-        return self._together(self._keys, self._keys)
+        return self._centred(self._keys, self._keys)
 
-    def _seen(self, x: Products | Array) -> "_Seen":
-        """Of moments, or of coefficients of a change, which are not the same both ways."""
+    def _averaged(self, x: Products | Array) -> "_Averaged":
+        """Averages moments over the keys that queries see, or coefficients of a change, which are
+        not the same both ways.
+        """
         seen = self.keys.seen
         products = x if isinstance(x, Products) else Products(x.diagonal(), x)
         means = self.keys.means(products.one, products.two)
-        left = seen @ means
-        mixed = left @ seen.T
+        of_first = seen @ means
+        of_both = of_first @ seen.T
         if products is not x:
-            return _Seen(products, left, means @ seen.T, mixed, left)
-        gap = np.maximum(seen @ products.one - (left * seen).sum(1), 0.0)
-        return _Seen(products, left, left.T, mixed, gap)
+            # A change is never asked for its gap.
+            return _Averaged(products, of_first, means @ seen.T, of_both, gap=of_first)
+        gap = np.maximum(seen @ products.one - (of_first * seen).sum(1), 0.0)
+        return _Averaged(products, of_first, of_first.T, of_both, gap)
 
-    def _scattered(self, values: "_Seen") -> Array:
-        """(K, K) Σ_jj' w_ij w_i'j' of values less their mean, times keys less theirs.
+    def _centred(self, values: "_Averaged", keys: "_Averaged") -> Array:
+        """Returns Σ_jj' w_ij w_i'j' ⟨v_j − v̄_i, v_j' − v̄_i'⟩ ⟨k_j − k̄_i, k_j' − k̄_i'⟩, (K, K).
+
+        These are values less the mean that a query sees, times keys less theirs, as widths grow.
+        """
+        seen = self.keys.seen
+        one = values.moments.one * keys.moments.one
+        two = values.moments.two * keys.moments.two
+        every: Array = seen @ self.keys.means(one, two) @ seen.T
+        less_first = (values.of_first * keys.of_first) @ seen.T
+        less_second = seen @ (values.of_second * keys.of_second)
+        return every - less_first - less_second + values.of_both * keys.of_both
+
+    def _centred_with_scatter(self, values: "_Averaged") -> Array:
+        """Returns what `_centred` is of values, or of keys, and the keys in models of finite width.
 
         Both are made of the same tokens, of which inner products scatter by a d-th of their
         squares.
@@ -228,133 +259,168 @@ class _AtPlaces:
         gaps = np.sqrt(values.gap * self._keys.gap)
         return wide + np.outer(gaps, gaps) * self.differing.narrow / self.width
 
-    def _together(self, value: "_Seen", key: "_Seen") -> Array:
-        """The same of wide tokens."""
-        seen, (values, keys) = self.keys.seen, (value.of, key.of)
-        every = seen @ self.keys.means(values.one * keys.one, values.two * keys.two) @ seen.T
-        found: Array = every - (value.left * key.left) @ seen.T - seen @ (value.right * key.right)
-        return found + value.mixed * key.mixed
-
-    def _over_queries(self, g: Products, by: Array | float) -> float:
-        n = self.queries.tokens
-        return float(n @ (self.queries.means(g.one, g.two) * by) @ n)
-
-    def _back(self, g: Products, x: "_Seen", total: float) -> Products:
-        """Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the adjoint
-        of `_together`.
+    def _centred_back(self, g: Products, x: "_Averaged", total: float) -> Products:
+        """Returns Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the
+        adjoint of `_centred`.
 
         total: what the products with the keys' own moments are to add up to, scatter and all.
         """
-        taken, gram = _taken(self.queries, self.keys), self.queries.means(g.one, g.two)
-        own = gram @ taken
-        every = taken.T @ own
-        one_sided = taken.T @ (x.left * own)
-        rest = taken.T @ (gram * x.mixed) @ taken - one_sided - one_sided.T
+        shares = _shares_of_keys(self.queries, self.keys)
+        gram = self.queries.means(g.one, g.two)
+        own = gram @ shares
+        every = shares.T @ own
+        one_sided = shares.T @ (x.of_first * own)
+        rest = shares.T @ (gram * x.of_both) @ shares - one_sided - one_sided.T
+        one = every.diagonal() * x.moments.one + rest.diagonal()
+        two = every * x.moments.two + rest
         n = self.queries.tokens
-        wide = float(
-            n @ (gram * (self._keys_by_keys if x is self._keys else self._values_by_keys)) @ n
-        )
-        scatter = total / wide if wide else 1.0
-        return Products(
-            every.diagonal() * x.of.one + rest.diagonal(), every * x.of.two + rest
-        ).scaled(scatter)
+        centred = self._keys_by_keys if x is self._keys else self._values_by_keys
+        wide = float(n @ (gram * centred) @ n)
+        return Products(one, two).scaled(total / wide if wide else 1.0)
+
+    def _over_queries(self, g: Products, by: Array | float) -> float:
+        """Returns the sum over all pairs of queries of their gradients' products times `by`."""
+        n = self.queries.tokens
+        return float(n @ (self.queries.means(g.one, g.two) * by) @ n)
 
     @cached_property
-    def _sharp(self) -> tuple[Products, Products, Products, Products]:
-        """Of one query and of two: how many keys they share, Σ w² over them, what it is without
-        logits, and to first order beyond that."""
-        shared, plain, first = _shared(self.queries, self.keys)
-        gap = self._keys.gap * shared.one / np.maximum(shared.one - 1, 1)
-        gaps = np.where(first, gap[:, None], gap)
-        variance = Products(self.query.one * gap, np.clip(self.query.two * gaps, 0.0, None))
-        square = Products(
-            softmax_square(shared.one, variance.one), softmax_square(shared.two, variance.two)
+    def _sharpness(self) -> "_Sharpness":
+        shared = _shared(self.queries, self.keys)
+        # The variance over keys that are drawn, of which the gap has n - 1 of n parts.
+        gap = self._keys.gap * shared.keys.one / np.maximum(shared.keys.one - 1, 1)
+        # Two queries share the keys of the one that sees fewer.
+        gaps = np.where(shared.first_sees_no_more, gap[:, None], gap)
+        of_one = self.query.one * gap
+        of_two = np.clip(self.query.two * gaps, 0.0, None)
+        return _Sharpness(
+            square=Products(
+                softmax_square(shared.keys.one, of_one), softmax_square(shared.keys.two, of_two)
+            ),
+            apart=Products(
+                softmax_apart(shared.keys.one, of_one), softmax_apart(shared.keys.two, of_two)
+            ),
+            uniform=shared.uniform,
+            variance=Products(of_one, of_two),
         )
-        return shared, square, plain, variance
 
     @cached_property
-    def _grown(self) -> Products:
-        """By how much the first order in the logits' variance falls short."""
-        _, square, plain, variance = self._sharp
+    def _beyond_first_order(self) -> Products:
+        """What Σ w² grows by, over what it grows by to first order in the logits' variance."""
+        square, _, uniform, variance = self._sharpness
+
+        def ratio(square: Array, uniform: Array, variance: Array) -> Array:
+            first_order = variance * (1 - uniform) * uniform
+            return _ratio(square - uniform, first_order, least=_ROUNDING * uniform)
+
         return Products(
-            *(
-                _ratio(grown - least, more * (1 - least) * least, 1e-9 * least)
-                for grown, least, more in list(zip(square, plain, variance, strict=True))[:2]
-            )
+            ratio(square.one, uniform.one, variance.one),
+            ratio(square.two, uniform.two, variance.two),
         )
 
     @cached_property
     def _passed(self) -> Products:
         """How much more than uniform weights the softmax lets through to its logits."""
-        shared, _, plain, variance = self._sharp
+        _, apart, uniform, _ = self._sharpness
         return Products(
-            *(
-                _ratio(softmax_apart(keys, more), least * (1 - least), 0.0)
-                for keys, least, more in list(zip(shared, plain, variance, strict=True))[:2]
-            )
+            _ratio(apart.one, uniform.one * (1 - uniform.one)),
+            _ratio(apart.two, uniform.two * (1 - uniform.two)),
         )
 
     @cached_property
     def _passing(self) -> Products:
-        """Of one query and of two, for the weights as they are: what `softmax_apart` is of
-        independent logits.
+        """What queries get of gradients, for the weights as they are: what `softmax_apart` is of
+        independent logits, times the gaps of values and of keys.
         """
-        passed, (_, square, plain, _) = self._passed, self._sharp
-        together = self._values_by_keys
-        gaps = _ratio(1 - square.one, 1 - plain.one, 0.0) * np.sqrt(
-            self._values.gap * self._keys.gap
-        )
+        square, _, uniform, _ = self._sharpness
+        left = _ratio(1 - square.one, 1 - uniform.one)
+        gaps = left * np.sqrt(self._values.gap * self._keys.gap)
         scatter = np.outer(gaps, gaps) * self.differing.narrow / self.width
-        found = Products(
-            passed.one * together.diagonal() + scatter.diagonal(), passed.two * together + scatter
-        )
-        return found.scaled(self.differing.wider**2)
+        wide = self._values_by_keys
+        one = self._passed.one * wide.diagonal() + scatter.diagonal()
+        two = self._passed.two * wide + scatter
+        return Products(one, two).scaled(self.differing.wider**2)
 
     @property
     def variance(self) -> Entry:
         """(K,) Of a query's logits over the keys that it sees."""
-        return self._sharp[3].one if self.draws else np.zeros(self.queries.count)
+        return self._sharpness.variance.one if self.draws else np.zeros(self.queries.count)
 
     @cached_property
     def draws(self) -> bool:
         return bool(np.any(self.query.one))
 
 
-def _ratio(part: Array, of: Array, least: Array | float) -> Array:
-    """1 where there is next to nothing of it."""
+_ROUNDING = 1e-9
+"""Of Σ w²: what logits add to it is no more than rounding below."""
+
+
+def _ratio(part: Array, of: Array, least: Array | float = 0.0) -> Array:
+    """Divides; 1 where there is next to nothing to divide by."""
     return np.divide(part, of, out=np.ones_like(of), where=of > least)
 
 
-class _Seen(NamedTuple):
-    """Moments of keys' tokens, and means of them that queries see."""
+def _times(g: Products, *factors: Products) -> Products:
+    """Multiplies products within a sequence by those of one query and of two."""
+    one = g.one
+    two = g.two
+    for factor in factors:
+        one = one * factor.one
+        two = two * factor.two
+    return Products(one, two)
 
-    of: Products
-    left: Array
-    """(K, S) Of the first token alone."""
-    right: Array
-    """(S, K) Of the second."""
-    mixed: Array
-    """(K, K) Of both."""
+
+class _Averaged(NamedTuple):
+    """Moments of keys' tokens, and means of them over the keys that queries see."""
+
+    moments: Products
+    of_first: Array
+    """(K, S) Where the first token is averaged alone."""
+    of_second: Array
+    """(S, K) Where the second is."""
+    of_both: Array
+    """(K, K) Where both are: products of what is mixed."""
     gap: Array
     """(K,) Σ_j w_ij ‖x_j‖² less the mean's own square, of moments."""
 
 
+class _Sharpness(NamedTuple):
+    """How far logits take the weights of one query, and those of two, from uniform ones."""
+
+    square: Products
+    """Σ w² over the keys that they share."""
+    apart: Products
+    """`softmax_apart` of them."""
+    uniform: Products
+    """Σ w² without logits."""
+    variance: Products
+    """Of a query's logits, and the covariance of two queries'."""
+
+
 @lru_cache(maxsize=32)
-def _taken(queries: Places, keys: Places) -> Array:
+def _shares_of_keys(queries: Places, keys: Places) -> Array:
     """(K, S) What each single key has of all queries of a place."""
     return queries.tokens[:, None] * keys.seen / keys.tokens
 
 
+class _Shared(NamedTuple):
+    """What queries of two places see."""
+
+    keys: Products
+    """How many keys one query sees and two share."""
+    uniform: Products
+    """Σ w² over them without logits."""
+    first_sees_no_more: Array
+    """(K, K) True where the first of two queries sees no more keys than the second."""
+
+
 @lru_cache(maxsize=32)
-def _shared(queries: Places, keys: Places) -> tuple[Products, Products, Array]:
-    """How many keys one query sees and two share, what Σ w² over them is without logits, and which
-    sees no more.
-    """
-    single = len(keys.tokens) == 1
-    counts = np.full(queries.count, int(keys.tokens[0])) if single else queries.keys.astype(int)
+def _shared(queries: Places, keys: Places) -> _Shared:
+    """Counts the keys that one query sees, and that two share."""
+    is_memory = len(keys.tokens) == 1
+    counts = np.full(queries.count, int(keys.tokens[0])) if is_memory else queries.keys.astype(int)
     shared = np.minimum.outer(counts, counts)
-    return (
-        Products(counts, shared),
-        Products(1 / counts, 1 / shared),
-        np.less_equal.outer(counts, counts),
+    return _Shared(
+        keys=Products(counts, shared),
+        uniform=Products(1 / counts, 1 / shared),
+        first_sees_no_more=np.less_equal.outer(counts, counts),
     )

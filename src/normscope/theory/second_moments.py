@@ -82,7 +82,8 @@ class SecondMoments:
         return make(Products, (one[index], two[index], three[index]))
 
     @property
-    def q(self) -> Array:
+    def squares(self) -> Array:
+        """(parts,) E‖a‖² / d of each."""
         return first_of(self._products[0], self.count)
 
     def relate(self, left: int, right: int, covariance: Products) -> None:
@@ -129,7 +130,7 @@ class SecondMoments:
         one's.
         """
         coefficients = self._filled(coefficients)
-        squares = coefficients**2 * self.q
+        squares = coefficients**2 * self.squares
         first, second = (np.frombuffer(each, np.int64) for each in self.related)
         covariances = first_of(self._covariances[0], len(first))
         common = coefficients[first] * coefficients[second] * covariances
