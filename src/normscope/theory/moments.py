@@ -39,9 +39,7 @@ from .second_moments import SecondMoments
 
 
 class Unpredictable(ValueError):
-    """A placement has no prediction in this setting; the message says why. Nothing is wrong with
-    the setting.
-    """
+    """Says why a placement has no prediction in a setting with which nothing is wrong."""
 
 
 _TOKENS_TWICE = (
@@ -81,7 +79,7 @@ class Atoms(SecondMoments):
         not made again.
         """
         keys = (of, *values)
-        before = self._sum_before(keys)
+        before = None if self._summed is None else self._summed.sum_before(keys)
         if before is None:
             before = of(values[0])
             for earlier in values[1:-1]:
@@ -89,18 +87,6 @@ class Atoms(SecondMoments):
         total = before + of(values[-1])
         self._summed = _LastTotal(keys, before, total)
         return total
-
-    def _sum_before(self, keys: "tuple[Any, ...]") -> "Moments | None":
-        """The sum of all but the last of these values, where it is known."""
-        if self._summed is None:
-            return None
-        known = self._summed.keys
-        # A history grows by one value at a time, or its last value does.
-        if known == keys[:-1]:
-            return self._summed.total
-        if known[:-1] == keys[:-1]:
-            return self._summed.all_but_last
-        return None
 
 
 class _LastSum(NamedTuple):
@@ -118,6 +104,14 @@ class _LastTotal(NamedTuple):
     """What was made of the values, and the values."""
     all_but_last: "Moments"
     total: "Moments"
+
+    def sum_before(self, keys: tuple[Any, ...]) -> "Moments | None":
+        """Returns the sum of all but the last of other values, where it is known: a history grows
+        by one value at a time, or its last value does.
+        """
+        if self.keys == keys[:-1]:
+            return self.total
+        return self.all_but_last if self.keys[:-1] == keys[:-1] else None
 
 
 class Moments(Coefficients):
