@@ -1,4 +1,4 @@
-"""What attention mixes, and gradients back through it, where all tokens are alike.
+"""Attention on moments, and gradients back through it, where all tokens are alike.
 
 Places with moments of their own are in `attending_by_place.py`.
 

@@ -1,4 +1,4 @@
-"""What attention mixes, and gradients back through it, where places have moments of their own.
+"""Attention on moments, and gradients back through it, where places have moments of their own.
 
 There it is linear algebra over places of queries and places of keys; of tokens that are all alike
 `attending.py` says the same in numbers.
@@ -201,7 +201,7 @@ class _AtPlaces:
 
     @cached_property
     def _beyond_first_order(self) -> Products:
-        """What Σ w² grows by, over what it grows by to first order in the logits' variance."""
+        """Returns what Σ w² grows by, over what it grows by to first order in logits' variance."""
         square, _, uniform, variance = self._sharpness
 
         def ratio(square: Array, uniform: Array, variance: Array) -> Array:
@@ -215,7 +215,7 @@ class _AtPlaces:
 
     @cached_property
     def _passed(self) -> Products:
-        """How much more than uniform weights the softmax lets through to its logits."""
+        """Returns how much more than uniform weights the softmax lets through to its logits."""
         _, apart, uniform, _ = self._sharpness
         return Products(
             _ratio(apart.one, uniform.one * (1 - uniform.one)),
@@ -224,8 +224,8 @@ class _AtPlaces:
 
     @cached_property
     def _passing(self) -> Products:
-        """What queries get of gradients, for the weights as they are: what `softmax_apart` is of
-        independent logits, times the gaps of values and of keys.
+        """Returns what queries get of gradients, for the weights as they are: what `softmax_apart`
+        is of independent logits, times the gaps of values and of keys.
         """
         square, _, uniform, _ = self._sharpness
         left = _ratio(1 - square.one, 1 - uniform.one)
@@ -247,7 +247,7 @@ class _AtPlaces:
 
 
 _ROUNDING = 1e-9
-"""Of Σ w²: what logits add to it is no more than rounding below."""
+"""A share of Σ w²: what logits add to it is no more than rounding below."""
 
 
 def _ratio(part: Array, of: Array, least: Array | float = 0.0) -> Array:
@@ -280,7 +280,7 @@ class _Averaged(NamedTuple):
 
 
 class _Sharpness(NamedTuple):
-    """How far logits take the weights of one query, and those of two, from uniform ones."""
+    """Says how far logits take the weights of one query, and those of two, from uniform ones."""
 
     square: Products
     """Σ w² over the keys that they share."""
@@ -289,7 +289,7 @@ class _Sharpness(NamedTuple):
     uniform: Products
     """Σ w² without logits."""
     variance: Products
-    """Of a query's logits, and the covariance of two queries'."""
+    """That of a query's logits, and the covariance of two queries'."""
 
 
 @lru_cache(maxsize=32)
@@ -299,10 +299,10 @@ def _shares_of_keys(queries: Places, keys: Places) -> Array:
 
 
 class _Shared(NamedTuple):
-    """What queries of two places see."""
+    """Counts what queries of two places see."""
 
     keys: Products
-    """How many keys one query sees and two share."""
+    """Number of keys that one query sees, and that two share."""
     uniform: Products
     """Σ w² over them without logits."""
     first_sees_no_more: Array

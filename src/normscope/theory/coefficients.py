@@ -45,8 +45,8 @@ class Coefficients:
 
     @property
     def coefficients(self) -> Array:
-        """Of every atom up to the last one that the value has; by place, where they differ (size,
-        K).
+        """Returns those of every atom up to the last one that the value has; by place, where they
+        differ (size, K).
         """
         return self._by_place(self._dense(self.lane.forward if self.lane else None, self.scale))
 
@@ -68,8 +68,8 @@ class Coefficients:
         return np.outer(dense, np.ones(places.count))
 
     def both(self, *, scaled: bool = True) -> tuple[Array, Array]:
-        """Of value and gradient, a number an atom where places have the same; `scaled` by what all
-        of them have.
+        """Returns those of value and gradient, a number an atom where places have the same;
+        `scaled` by what all of them have.
         """
         scale = self.scale if scaled else 1.0
         back = self.back if scaled else 1.0

@@ -110,13 +110,13 @@ class _Arrival(NamedTuple):
     """A gradient that has arrived, as a part of what arrives."""
 
     value: Moments
-    """Where it has arrived."""
+    """The value that it has arrived at."""
     part: int
 
 
 class LoopedGradientFlow(GradientFlow):
-    """Of blocks that are run several times: a sum of parts, of which some have covariances, as
-    values are.
+    """Follows gradients through blocks that are run several times: they are sums of parts, of which
+    some have covariances, as values are.
     """
 
     def __init__(self, atoms: Atoms) -> None:

@@ -1,4 +1,4 @@
-"""What an activation does to the second moments of Gaussian pre-activations, and to gradients on
+"""The second moments that an activation makes of Gaussian pre-activations, and of gradients on
 their way back.
 
 The equations are T4 to T6 of docs/theory.md.
@@ -43,7 +43,7 @@ class Kernel(NamedTuple):
 
 
 def kernel(activation: Activation, variance: Entry, correlation: Entry) -> Kernel:
-    """By place: of the variances (K,) and the correlations (K, K).
+    """Returns the kernel of a variance and a correlation; by place, of (K,) and (K, K) of them.
 
     Raises ValueError for an activation that has no kernel here.
 
@@ -94,7 +94,7 @@ def slope(activation: Activation, z: Array) -> Array:
 
 
 def gate_slope(activation: Activation, z: Array, partner: Array) -> Array:
-    """Of SwiGLU and GEGLU by the gate's input."""
+    """Returns the slope of SwiGLU and GEGLU by the gate's input."""
     return (_silu_slope(z) if activation == "swiglu" else _gelu_slope(z)) * partner
 
 
@@ -144,7 +144,7 @@ def _by_quadrature(
     variance: Entry,
     correlation: Entry,
 ) -> Kernel:
-    """By Gauss-Hermite quadrature."""
+    """Integrates by Gauss-Hermite quadrature."""
     nodes, weights = normal_nodes()
     if isinstance(variance, np.ndarray):
         z = np.sqrt(variance)[:, None] * nodes

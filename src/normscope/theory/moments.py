@@ -174,7 +174,7 @@ class Moments(Coefficients):
 
     @property
     def differences(self) -> Differences:
-        """What a token has beyond what two have in common, and how they differ in it."""
+        """Returns what a token has beyond what two have in common, and how they differ in it."""
         places = self.atoms.places
         gap = max(0.0, self.one - self.two) if places is None else gap_of(self.products, places)
         return make(Differences, (gap, self.differing))
@@ -350,7 +350,7 @@ def _sum_of_multiples(left: Moments, right: Moments) -> Moments:
 
 
 class Remainder(NamedTuple):
-    """What a squashing norm makes of a value beside a multiple of it: a part without covariance
+    """A part that a squashing norm makes of a value beside a multiple of it, without covariance
     with the value.
     """
 

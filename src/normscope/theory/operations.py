@@ -1,4 +1,4 @@
-"""What a formula may do to moments beside sums: norms, attention over depth, unit vectors,
+"""The operations of a formula on moments beside sums: norms, attention over depth, unit vectors,
 parameters.
 
 A formula's numbers are read here too: parameters at their initial values, numbers of a token at
@@ -38,9 +38,9 @@ hundredths."""
 
 
 _TAKEN_OF_SCATTER = 0.5
-"""Of the relative variance of a norm's square, what E‖g‖² is taken to grow by: fitted on the root
-mean square over draws of gradients of deep Post-LN, ResiDual and B2T stacks, which all of it
-overstates. Equation T3.
+"""The share of the relative variance of a norm's square that E‖g‖² is taken to grow by: fitted on
+the root mean square over draws of gradients of deep Post-LN, ResiDual and B2T stacks, which all of
+it overstates. Equation T3.
 """
 
 

@@ -46,7 +46,7 @@ a root grows by half of that. Equation T10.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Of the tokens of one sequence, in their order."""
+    """The places of the tokens of one sequence, in their order."""
 
     tokens: Array
     """(K,) How many stand at each."""
@@ -73,7 +73,9 @@ class Places:
         return _filled(one, pairs[:1]), _filled(two, pairs), _filled(apart, pairs)
 
     def gathered(self, gram: Array) -> Products:
-        """Of the inner products of all tokens of a sequence, of which another one has the same."""
+        """Returns moments of the inner products of all tokens of a sequence, of which another one
+        has the same.
+        """
         n = self.tokens
         first = np.cumsum(n).astype(int) - n.astype(int)
         sums = np.add.reduceat(np.add.reduceat(gram, first, 0), first, 1)
@@ -120,7 +122,7 @@ def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
 
 @lru_cache(maxsize=16)
 def causal(tokens: int) -> Places:
-    """Of a sequence in which a token sees itself and those before it.
+    """Returns the places of a sequence in which a token sees itself and those before it.
 
     Equation T17.
     """
@@ -140,13 +142,13 @@ def causal(tokens: int) -> Places:
 
 @lru_cache(maxsize=16)
 def alike(tokens: int, queries: int) -> Places:
-    """Of a memory, which that many places of queries see as a whole."""
+    """Returns the place of a memory, which that many places of queries see as a whole."""
     return Places(np.array([float(tokens)]), np.ones((queries, 1)))
 
 
 def scaled(covariance: Products, one: Entry, two: Entry, places: Places | None) -> Products:
-    """Of values that are multiplied with these numbers, of two places the mean over which of them
-    is whose.
+    """Returns the covariance of values that are multiplied with these numbers, of two places the
+    mean over which of them is whose.
     """
     if places is None:
         return covariance.scaled(one * two)
@@ -156,7 +158,7 @@ def scaled(covariance: Products, one: Entry, two: Entry, places: Places | None) 
 
 
 class Factors(NamedTuple):
-    """What multiplies gradients on their way back through a function of single features."""
+    """Multiplies gradients on their way back through a function of single features."""
 
     one: Array
     two: Array
@@ -166,8 +168,8 @@ class Factors(NamedTuple):
         return make(Products, (self.one * g.one, self.two * g.two, self.apart * g.apart))
 
     def forward(self, matrix: Array) -> Array:
-        """What the function makes of changes at its input: their Gram matrix over tokens, or
-        coefficients.
+        """Returns what the function makes of changes at its input: of their Gram matrix over
+        tokens, or of coefficients.
         """
         return whole_of(Products(self.one, self.two)) * matrix
 
@@ -195,7 +197,7 @@ def whole_of(products: Products) -> Array:
 
 
 def gap_of(products: Products, places: Places | None) -> float:
-    """What a token has beyond what two have in common."""
+    """Returns what a token has beyond what two have in common."""
     one, two, _ = products if places is None else places.mean(products)
     return max(0.0, float(one - two))
 
@@ -248,7 +250,7 @@ RANDOM = Differing()
 
 
 class Differences(NamedTuple):
-    """What a token has beyond what two have in common."""
+    """Says what a token has beyond what two have in common."""
 
     gap: float
     """q − p: E‖x̃‖² / d, of which `Differing` says no more than a ratio."""
@@ -311,7 +313,7 @@ def of_parts(squares: Array, parts: list[Differences]) -> Differing:
 
 
 class Scatter(NamedTuple):
-    """How large a value is, and how much that differs from draw to draw."""
+    """Says how large a value is, and how much that differs from draw to draw."""
 
     one: Entry
     """E‖x‖² / d."""

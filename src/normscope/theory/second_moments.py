@@ -18,7 +18,7 @@ from .places import RANDOM, Differing, Places
 
 
 class SecondMoments:
-    """Those of all parts so far, in the order in which they came to be."""
+    """Second moments of all parts so far, in the order in which they came to be."""
 
     def __init__(
         self, width: int, *, scatter_width: float | None = None, places: Places | None = None
@@ -126,8 +126,8 @@ class SecondMoments:
         return np.concatenate([coefficients, np.zeros(missing)])
 
     def shares(self, coefficients: Array) -> Array:
-        """What each part is of E‖x‖² / d, as `q` is: half of what two parts have in common is each
-        one's.
+        """Returns what each part is of E‖x‖² / d, as `squares` is: half of what two parts have in
+        common is each one's.
         """
         coefficients = self._filled(coefficients)
         squares = coefficients**2 * self.squares

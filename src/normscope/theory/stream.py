@@ -146,7 +146,7 @@ class MomentStack:
 
     @property
     def tokens(self) -> int | Places:
-        """Of each sequence, and where they stand if that matters."""
+        """Returns how many each sequence has, and where they stand if that matters."""
         return self.setting.tokens if self.atoms.places is None else self.atoms.places
 
     def forward(self, parts: Sequence[Part]) -> Moments:
@@ -202,7 +202,7 @@ class MomentStack:
             self.streams.setdefault(name, []).append(newest.mean)
 
     def shares(self) -> dict[str, Array]:
-        """What each part is of the last stream's q: by kind of sub-layer and block, and
+        """Returns what each part is of the last stream's q: by kind of sub-layer and block, and
         "embedding".
         """
         places = self.atoms.places
@@ -249,12 +249,12 @@ class MomentStack:
 
     @property
     def _measured(self) -> float:
-        """What the profile finds of a mean square: dropout that is on makes it larger."""
+        """Returns what a profile finds of a mean square of 1, which dropout makes larger."""
         return 1 / (1 - self.setting.dropout) if self.placement.profiling.dropout else 1.0
 
     def maps(self, applied: Applied) -> list[tuple[int, Map]]:
-        """What F makes of moments, by its atom, and of covariances with those of later passes
-        through it.
+        """Returns what F makes of moments, by its atom, and of covariances with those of later
+        passes through it.
         """
         return [(applied.atom, applied.map)]
 

@@ -52,7 +52,7 @@ class Projection(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many tokens that are."""
+        """Returns how many tokens that are."""
         return self.tokens.total if isinstance(self.tokens, Places) else self.tokens
 
 
@@ -300,8 +300,8 @@ def inner_scales(
     *,
     places: Places | None = None,
 ) -> tuple[Entry, Entry]:
-    """What the functions a formula applies within F multiply a projection with, and its mean over
-    features.
+    """Returns what the functions a formula applies within F multiply a projection with, and its
+    mean over features.
     """
     if place not in inside:
         return 1.0, 1.0

@@ -95,17 +95,19 @@ _MOVES = {
 }
 """What leaves the numbers of a tensor as they are."""
 _READS_ONLY = ("__index__", "__int__", "__invert__", "requires_grad_", "record_stream")
-_WRITING = {
-    getattr(Tensor, name): name
-    for name in dir(Tensor)
-    if name not in _READS_ONLY
-    and callable(getattr(Tensor, name))
-    and (
-        name == "__setitem__"
-        or name.startswith("__i")
-        or (name.endswith("_") and not name.endswith("__"))
-    )
-}
+
+
+def _writes(name: str) -> bool:
+    """Tells by its name whether a method of tensors writes into its first argument: `add_`,
+    `__iadd__`, `__setitem__`.
+    """
+    is_operator = name == "__setitem__" or name.startswith("__i")
+    is_in_place = name.endswith("_") and not name.endswith("__")
+    reads = name in _READS_ONLY or not callable(getattr(Tensor, name))
+    return (is_operator or is_in_place) and not reads
+
+
+_WRITING = {getattr(Tensor, name): name for name in dir(Tensor) if _writes(name)}
 """What writes into its first argument, by name."""
 _NORMS = {
     torch.nn.functional.layer_norm,

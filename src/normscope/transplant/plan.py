@@ -347,12 +347,11 @@ def _block(
         for part, role in program.norms:
             if part[0] not in kinds or part in reused:
                 continue
-            mine = [
-                norm
-                for norm in free
-                if norm.kind == part[0]
-                and (norm.role == role or (not same_role and norm.module in movable))
-            ]
+            mine = []
+            for norm in free:
+                may_move = not same_role and norm.module in movable
+                if norm.kind == part[0] and (norm.role == role or may_move):
+                    mine.append(norm)
             if mine and fits:
                 reused[part] = mine[0].module
                 moved |= set() if same_role else {mine[0].module}

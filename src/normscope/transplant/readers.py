@@ -82,7 +82,8 @@ def _candidates(model: nn.Module, plans: Sequence[StackPlan]) -> Mapping[str, nn
             full, part = joined(block, name), name.partition(".")[0]
             # What is compiled or scripted has a class that cannot be another one.
             fixed = isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod")
-            if name and part != PLACED and full not in norms and not fixed:
+            is_ours = part == PLACED or full in norms
+            if name and not is_ours and not fixed:
                 found[full] = module
     return found
 

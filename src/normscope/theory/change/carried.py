@@ -203,13 +203,13 @@ class Carried:
         return total
 
     def _outputs(self, applied: Applied) -> int:
-        """Of F's first matrices."""
+        """Returns the fan-out of F's first matrices."""
         return applied.site.stack.ffn_width if applied.site.kind == "feed_forward" else self.width
 
 
 def _change_coefficients(x: Moments) -> Array:
-    """Of a value's change: those of gradients, since a norm divides both by the size that was
-    drawn.
+    """Returns those of a value's change: those of gradients, since a norm divides both by the size
+    that was drawn.
 
     What no gradient passes, a change does pass.
     """

@@ -22,11 +22,11 @@ _VARIANCE_OF_ALL_WEIGHT = 9
 fitted on random logits over 4 to 64 keys. Equation T20.
 """
 _LEAST_GAP = 1e-9
-"""Of a token's square: below it tokens do not differ but for rounding."""
+"""A share of a token's square: below it tokens do not differ but for rounding."""
 
 
 class InnerChange(NamedTuple):
-    """What moves at the outputs of a first matrix."""
+    """A change at the outputs of a first matrix."""
 
     coefficients: Tokens
     """Of the gradients there."""
