@@ -3,7 +3,7 @@ into modules.
 """
 
 # N = packed tokens, D = width
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal
@@ -203,7 +203,7 @@ class Stack(Drawable):
             module = _ours(config, placement, spec) if f is None else f(spec.site)
             return PlacedSublayer(module, spec, make, config.dropout)
 
-        def block_of(specs: Sequence[SymbolSublayer]) -> Block:
+        def block_of(specs: tuple[SymbolSublayer, ...]) -> Block:
             return Block(placement, [made(spec) for spec in specs], specs, schedule)
 
         self.start = PlacedEnd(reading.start, make, schedule)

@@ -188,8 +188,11 @@ def _block(placement: Placement, step: Step, writes: _Writer) -> tuple[str, ...]
 def _changed(old: Sequence[SymbolState], after: State, placement: Placement) -> _Changes:
     changed = []
     for name, was, now in zip(placement.streams, old, parts(after), strict=True):
-        grows = isinstance(now, tuple)
-        if grows or (not isinstance(was, tuple) and not now.same_name(was)):
+        if isinstance(now, Symbol) and isinstance(was, Symbol):
+            changes = not now.same_name(was)
+        else:
+            changes = isinstance(now, tuple)
+        if changes:
             changed.append(_Change(name, was, now))
     return changed
 

@@ -289,7 +289,7 @@ class Following(TorchFunctionMode):
                 if self._version(known.read) != known.version:
                     self.refuse("it writes into what a sub-layer reads, and reads that again")
                 return known.read
-        read = self.run.read()
+        read: Tensor = self.run.read()
         for move, rest, named in moves:
             read = move(read, *rest, **named)
         if read is not place:
