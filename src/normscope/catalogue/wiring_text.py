@@ -91,8 +91,8 @@ class _Drawing:
         width = 1 + max(x for _, x in cells)
         rows = []
         for y in range(height):
-            line = "".join(cells.get((y, x), " ") for x in range(width))
-            rows.append(line.rstrip())
+            written = "".join(cells.get((y, x), " ") for x in range(width))
+            rows.append(written.rstrip())
         return "\n".join(rows)
 
     def _framed(self, box: int) -> bool:

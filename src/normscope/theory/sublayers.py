@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .attending import _Alike
-from .attending_by_place import _AtPlaces
+from .attending.alike import _Alike
+from .attending.by_place import _AtPlaces
 from .kernels import GATED, Activation, Kernel, excess, kernel
 from .mixing import (
     NOTHING,

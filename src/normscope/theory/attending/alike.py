@@ -1,18 +1,18 @@
 """Attention on moments, and gradients back through it, where all tokens are alike.
 
-Places with moments of their own are in `attending_by_place.py`.
+Places with moments of their own are in `by_place.py`.
 
 The equations are T7 to T10 of docs/theory.md.
 """
 
-from .mixing import (
+from ..mixing import (
     LinearMap,
     Mixing,
     Products,
     make,
     sharpened,
 )
-from .places import Differing
+from ..places import Differing
 
 
 class _Alike:

@@ -1,7 +1,7 @@
 """Attention on moments, and gradients back through it, where places have moments of their own.
 
 There it is linear algebra over places of queries and places of keys; of tokens that are all alike
-`attending.py` says the same in numbers.
+`alike.py` says the same in numbers.
 
 The equations are T7 to T10 and T17 of docs/theory.md.
 """
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .mixing import Array, Entry, Products, softmax_apart, softmax_square
-from .places import ByPlace, Differing, Places, whole_of
+from ..mixing import Array, Entry, Products, softmax_apart, softmax_square
+from ..places import ByPlace, Differing, Places, whole_of
 
 
 @dataclass(frozen=True)
