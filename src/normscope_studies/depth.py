@@ -142,19 +142,14 @@ def run(config: _DepthConfig, pieces: Pieces) -> Findings:
 def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFigure:
     """A panel for each behaviour; curves that coincide share a line."""
     at = _places(depths, _DRAWN)
+    x = [depths[place] for place in at]
     panels = []
     for behaviour in _Behaviour:
         bundles = bundled([curve for curve in curves if curve["behaviour"] == behaviour])
-        series = [
-            line(
-                _named(bundle),
-                "measured",
-                hue,
-                [depths[i] for i in at],
-                [bundle[0]["mean_rms"][i] for i in at],
-            )
-            for hue, bundle in enumerate(bundles)
-        ]
+        series = []
+        for hue, bundle in enumerate(bundles):
+            y = [bundle[0]["mean_rms"][place] for place in at]
+            series.append(line(_named(bundle), "measured", hue, x, y))
         if series:
             panel = Panel(
                 title=f"what {behaviour}" if behaviour in _MOVING else behaviour,

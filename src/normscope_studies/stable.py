@@ -23,12 +23,12 @@ from .converged.study import (
     data_of,
     ends,
     figures as figures_of_one,
+    gains_data,
     gains_of,
     units_of,
 )
 from .engine import checks
 from .engine.claims import claim
-from .engine.estimates import plain_estimate
 from .engine.judging import Answer, bigram_nats, holm
 from .engine.ladders import machines, sources
 from .engine.page import Claim, Findings, StudyFigure, StudyTable, table
@@ -273,13 +273,7 @@ def _data(
             }
             for one in endings
         ],
-        "gains": {
-            unit: {
-                title: plain_estimate(gain)
-                for title, gain in gains_of(config.at(blocks), endings, unit).items()
-            }
-            for unit in units_of(config.at(blocks))
-        },
+        "gains": gains_data(config.at(blocks), endings),
     }
 
 

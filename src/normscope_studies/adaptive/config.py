@@ -9,7 +9,7 @@ from normscope.runs.config import replaced
 from normscope.tasks.language_model import LanguageModelRunConfig
 
 from ..engine import checks
-from ..engine.decoders import OPTIMIZER, DecoderLadders, check_decoders
+from ..engine.decoders import OPTIMIZER, DecoderArm, DecoderLadders, check_decoders
 from ..engine.study import scales
 
 
@@ -75,10 +75,10 @@ class MovingConfig(DecoderLadders):
         return (*self.fixed, *self.ends)
 
     @property
-    def arms(self) -> list[tuple[str, str, int]]:
+    def arms(self) -> list[DecoderArm]:
         """Every placement, without warm-up and with."""
         return [
-            (placement, OPTIMIZER, warmup)
+            DecoderArm(placement, OPTIMIZER, warmup)
             for placement in self.placements
             for warmup in (0, self.warmup_updates)
         ]

@@ -158,10 +158,9 @@ def _below_its_ends(config: MovingConfig, pairs: _Pairs, unigram_nats: float) ->
         if _one_learned(pairs[name].better, pairs[end].better, unigram_nats)
     }
     below = holm({key: (found, -math.inf, 0.0) for key, found in less.items()})
-    holds: dict[str, Answer] = {
-        _title(name): all_hold([below.get((name, end)) for end in ends])
-        for name, ends in config.ends.items()
-    }
+    holds: dict[str, Answer] = {}
+    for name, ends in config.ends.items():
+        holds[_title(name)] = all_hold([below.get((name, end)) for end in ends])
     words = {f"{_title(name)} less {_title(end)}": found for (name, end), found in less.items()}
     return judged(
         name="below its fixed ends",
@@ -186,13 +185,10 @@ def figures(config: MovingConfig, pairs: _Pairs) -> list[StudyFigure]:
     """The loss over the rate: what moves beside its ends, without warm-up and with."""
     made = []
     for name, words in (("without", "without warm-up"), ("warm", "with warm-up")):
-        panels = [
-            rates(
-                _title(moving),
-                {_title(one): getattr(pairs[one], name) for one in (moving, *ends)},
-            )
-            for moving, ends in config.ends.items()
-        ]
+        panels = []
+        for moving, ends in config.ends.items():
+            beside = {_title(one): getattr(pairs[one], name) for one in (moving, *ends)}
+            panels.append(rates(_title(moving), beside))
         made.append(
             StudyFigure.of_panels(
                 name=f"rates_{name}",

@@ -121,26 +121,24 @@ def claims(several: Sequence[Carried]) -> list[Claim]:
     carrying it as it is.
     """
     groups = by_group(several)
-    return [
-        claim
-        for (group, way), own in groups.items()
-        for claim in (
-            share_claim(
-                f"{group}, {way}: 2 % lost at most",
-                f"Over {group}: with the best rate of the smaller model or shorter training, "
-                f"{way}, a training loses at most 2 % of what its best gains, in at least 80 % of "
-                "cases.",
-                [(one.growth.cluster, one.lost <= 0.02) for one in own],
-                least=0.8,
-            ),
-            *((_near(group, own),) if way == POWER else ()),
-            *(
-                (_less(group, way, beside_unchanged(groups, group, way)),)
-                if way != UNCHANGED
-                else ()
-            ),
-        )
-    ]
+    made = []
+    for (group, way), own in groups.items():
+        made.append(_little_lost(group, way, own))
+        if way == POWER:
+            made.append(_near(group, own))
+        if way != UNCHANGED:
+            made.append(_less(group, way, beside_unchanged(groups, group, way)))
+    return made
+
+
+def _little_lost(group: str, way: str, own: Sequence[Carried]) -> Claim:
+    return share_claim(
+        f"{group}, {way}: 2 % lost at most",
+        f"Over {group}: with the best rate of the smaller model or shorter training, {way}, a "
+        "training loses at most 2 % of what its best gains, in at least 80 % of cases.",
+        [(one.growth.cluster, one.lost <= 0.02) for one in own],
+        least=0.8,
+    )
 
 
 def _near(group: str, own: Sequence[Carried]) -> Claim:
@@ -225,15 +223,11 @@ def tables(several: Sequence[Carried], title: str) -> list[StudyTable]:
 def data(several: Sequence[Carried]) -> dict[str, Any]:
     """What the tables show, and how the power was found."""
     groups = by_group(several)
+    carried: dict[str, dict[str, Any]] = {}
+    for (group, way), own in groups.items():
+        carried.setdefault(group, {})[way] = summary(own) | _less_data(groups, group, way)
     return {
-        "carried": {
-            group: {
-                way: summary(own) | _less_data(groups, group, way)
-                for (of, way), own in groups.items()
-                if of == group
-            }
-            for group in dict.fromkeys(group for group, _ in groups)
-        },
+        "carried": carried,
         "growths": [
             {
                 "group": one.growth.group,

@@ -173,13 +173,11 @@ def _summed(
     def cell(one: Mapping[str, Any], key: str) -> Any:
         return 100 * one[key] if key in _SHARES else one[key]
 
-    return StudyTable(
-        title=title,
-        columns=[*labels, "cases", *columns.values()],
-        rows=[
-            [*of, one["cases"], *(cell(one, key) for key in columns)] for of, one in rows.items()
-        ],
-    )
+    written = []
+    for of, one in rows.items():
+        values = [cell(one, key) for key in columns]
+        written.append([*of, one["cases"], *values])
+    return StudyTable(title=title, columns=[*labels, "cases", *columns.values()], rows=written)
 
 
 _SHARES = ("median_regret", "high_regret", "less", "less_half_width")
@@ -207,6 +205,11 @@ def figures(found: Advised) -> list[StudyFigure]:
     """Best rates, named and found, what looks lose, and how best rates move with the length of the
     training.
     """
+    panels = []
+    for way in WAYS:
+        several = found.named.get(way, ())
+        if any(one.rate is not None for one in several):
+            panels.append(_scatter(way, several))
     return [
         StudyFigure.of_panels(
             name="rates",
@@ -215,11 +218,7 @@ def figures(found: Advised) -> list[StudyFigure]:
                 "A point a case, judged by constants of cases that share neither model nor text "
                 "nor initial weights with it."
             ),
-            panels=[
-                _scatter(way, found.named[way])
-                for way in WAYS
-                if any(one.rate is not None for one in found.named.get(way, ()))
-            ],
+            panels=panels,
         ),
         StudyFigure.of_panels(
             name="looks",
@@ -281,47 +280,49 @@ def _by(several: Sequence[Any], label: Any, point: Any) -> dict[str, list[tuple[
 def data(found: Advised) -> dict[str, Any]:
     """Everything that the page shows."""
     naive = found.named[NAIVE]
-    facts = {one.case: asdict(one.facts) | {"parameters": one.parameters} for one in found.looked}
     by_group: dict[str, dict[str, Any]] = {group: {} for group in NORMED}
     for (group, share), own in by_warmup(found.looked, found.warmups).items():
         if own:
             by_group[group][f"{share:g}"] = _kept(summary(own), "within_1_percent")
+    looks: dict[str, dict[str, Any]] = {words: {} for words in found.looks}
+    for words, by_updates in found.looks.items():
+        for updates, several in by_updates.items():
+            looks[words][str(updates)] = summary(several, naive)
     return {
-        "cases": {
-            ladder.case.name: {
-                "family": ladder.case.family,
-                "facts": facts.get(ladder.case),
-                "ladders": [of_ladder(ladder)],
-                "named": {
-                    way: {
-                        "rate": None if one.rate is None else 10**one.rate,
-                        "nats": one.nats,
-                        "regret": one.regret,
-                    }
-                    for way, all_of in found.named.items()
-                    for one in all_of
-                    if one.looked.case == ladder.case
-                },
-                "warmups": [
-                    {"share": share, "nats": nats}
-                    for share, nats in found.warmups.get(ladder.case, {}).items()
-                ],
-            }
-            for ladder in found.ladders
-        },
+        "cases": {ladder.case.name: _case_data(found, ladder) for ladder in found.ladders},
         "rules": {way: summary(several, naive) for way, several in found.named.items()},
-        "looks": {
-            words: {
-                str(updates): summary(several, naive) for updates, several in by_updates.items()
-            }
-            for words, by_updates in found.looks.items()
-        },
+        "looks": looks,
         "warmups": by_group,
         "off": {
             f"{2.0**rungs:g}": _kept(summary(several), "stuck")
             for rungs in OFF
             if (several := off_by(found.looked, rungs))
         },
+    }
+
+
+def _case_data(found: Advised, ladder: Ladder) -> dict[str, Any]:
+    """Returns what was found of the case of a ladder; a case that did not learn has no facts."""
+    facts = None
+    for looked in found.looked:
+        if looked.case == ladder.case:
+            facts = asdict(looked.facts) | {"parameters": looked.parameters}
+    named = {}
+    for way, several in found.named.items():
+        for one in several:
+            if one.looked.case == ladder.case:
+                named[way] = {
+                    "rate": None if one.rate is None else 10**one.rate,
+                    "nats": one.nats,
+                    "regret": one.regret,
+                }
+    warmups = found.warmups.get(ladder.case, {})
+    return {
+        "family": ladder.case.family,
+        "facts": facts,
+        "ladders": [of_ladder(ladder)],
+        "named": named,
+        "warmups": [{"share": share, "nats": nats} for share, nats in warmups.items()],
     }
 
 

@@ -86,15 +86,14 @@ def named_for(
 def compared(looked: Sequence[rules.Looked]) -> dict[str, dict[int, list[rules.NamedRate]]]:
     """Rungs that are chosen after so many updates, of all and of three, by those updates."""
     three = [(one, rules.about_naive(one, looked)) for one in looked]
-    return {
-        ALL_RUNGS: {
-            updates: [rules.compared_at(one, updates) for one in looked] for updates in rules.LOOKS
-        },
-        THREE: {
-            updates: [rules.compared_at(one, updates, tried) for one, tried in three if tried]
-            for updates in rules.LOOKS
-        },
-    }
+    of_all: dict[int, list[rules.NamedRate]] = {}
+    of_three: dict[int, list[rules.NamedRate]] = {}
+    for updates in rules.LOOKS:
+        of_all[updates] = [rules.compared_at(one, updates) for one in looked]
+        of_three[updates] = [
+            rules.compared_at(one, updates, tried) for one, tried in three if tried
+        ]
+    return {ALL_RUNGS: of_all, THREE: of_three}
 
 
 def warmed(config: AdviceConfig, one: rules.Looked, pieces: Pieces) -> dict[float, float]:
@@ -126,13 +125,14 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
             strict=True,
         )
     )
+    by_way: dict[str, list[rules.NamedRate]] = {}
+    for one in each:
+        for way, rate in one.items():
+            by_way.setdefault(way, []).append(rate)
     advised = Advised(
         ladders=ladders,
         looked=looked,
-        named={
-            way: [one[way] for one in each if way in one]
-            for way in dict.fromkeys(way for one in each for way in one)
-        },
+        named=by_way,
         looks=compared(looked),
         warmups=warmups,
     )

@@ -252,7 +252,6 @@ def baselines(task: CaseTask) -> dict[str, float]:
 
 def _together(batches: Sequence[CaseBatch]) -> tuple[Tensor, Tensor, Tensor]:
     hidden = [torch.ones_like(one.targets) if one.hidden is None else one.hidden for one in batches]
-    previous, targets = (
-        [getattr(one, what) for one in batches] for what in ("previous", "targets")
-    )
+    previous = [one.previous for one in batches]
+    targets = [one.targets for one in batches]
     return torch.cat(previous), torch.cat(targets), torch.cat(hidden)

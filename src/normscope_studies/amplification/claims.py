@@ -219,11 +219,10 @@ _ROUNDING = 1e-9
 def _isometry(spectra: Spectra) -> list[Claim]:
     made = []
     for placement, source in ISOMETRIC.items():
-        off = {
-            blocks: max(float(np.abs(values - 1).max()) for values in draws)
-            for (name, blocks), draws in spectra.items()
-            if name == placement
-        }
+        off = {}
+        for (name, blocks), draws in spectra.items():
+            if name == placement:
+                off[blocks] = max(float(np.abs(values - 1).max()) for values in draws)
         if off:
             largest = max(off.values())
             made.append(
@@ -304,6 +303,9 @@ def _conditioned(config: AmplificationConfig, spectra: Spectra) -> list[Claim]:
     others = [name for name in config.placements if name not in ISOMETRIC]
     if not others:
         return []
+    shares = {}
+    for name in others:
+        shares[named(name).title] = estimate([near_one(one) for one in spectra[name, last]])
     return [
         claim(
             "Others are well-conditioned before training",
@@ -311,10 +313,7 @@ def _conditioned(config: AmplificationConfig, spectra: Spectra) -> list[Claim]:
             f"Jacobian's singular values lie within a factor of {_PEAK:g} of 1.",
             source="summaries of the field, of Pre-LN, whose skip path is the identity",
             value="share of singular values there",
-            holds={
-                named(name).title: estimate([near_one(one) for one in spectra[name, last]])
-                for name in others
-            },
+            holds=shares,
             least=_WELL_CONDITIONED,
         )
     ]

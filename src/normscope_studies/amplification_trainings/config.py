@@ -28,8 +28,16 @@ class AmplificationTrainingsConfig:
     """
 
     placements: tuple[str, ...] = (
-        *("post-ln", "pre-ln", "deepnorm", "admin", "b2t"),
-        *("residual", "peri-ln", "sub-ln", "rezero", "lns"),
+        "post-ln",
+        "pre-ln",
+        "deepnorm",
+        "admin",
+        "b2t",
+        "residual",
+        "peri-ln",
+        "sub-ln",
+        "rezero",
+        "lns",
     )
     depths: tuple[int, ...] = (2, 4, 8)
     """In blocks of each of the two stacks."""

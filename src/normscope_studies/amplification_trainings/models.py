@@ -154,11 +154,10 @@ def _trained(
     cells = [cell for model in models for cell in config.cells(pieces.folder, *model)]
     cells.sort(key=lambda cell: cell.seed)
     done = {_key(one): one for one in train(cells, "the trainings", pieces, later=NOTHING_LATER)}
-    rows = {}
+    rows: dict[_LookedAt, list[list[LadderRun]]] = {model: [] for model in models}
     for model in models:
-        rows[model] = [
-            [done[*model, seed, lr] for lr in config.peak_lrs] for seed in config.seed_numbers
-        ]
+        for seed in config.seed_numbers:
+            rows[model].append([done[*model, seed, lr] for lr in config.peak_lrs])
     return rows
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from normscope.report.chart import Panel
 from normscope.report.words import counted
 
+from ..engine.ladders import final_losses
 from ..engine.page import StudyFigure, StudyTable, curves, line, scatter, table
 from .config import AmplificationTrainingsConfig
 from .foretelling import MEASURED, WAYS
@@ -23,7 +24,14 @@ def figures(
     """Where trainings end over the rate; changes beside their predictions, and beside the largest
     rate that learns.
     """
-    by_depth = {blocks: [one for one in models if one.blocks == blocks] for blocks in config.depths}
+    by_depth: dict[int, list[ClimbedModel]] = {blocks: [] for blocks in config.depths}
+    for one in models:
+        by_depth[one.blocks].append(one)
+    largest = {}
+    for blocks, some in by_depth.items():
+        largest[of_blocks(blocks)] = [
+            (one.measured_mean, one.largest_lr) for one in some if one.largest_lr is not None
+        ]
     return [
         StudyFigure.of_panels(
             name="losses",
@@ -46,14 +54,7 @@ def figures(
                 _beside_predictions(by_depth),
                 scatter(
                     "the largest rate that learns",
-                    {
-                        of_blocks(blocks): [
-                            (one.measured_mean, one.largest_lr)
-                            for one in some
-                            if one.largest_lr is not None
-                        ]
-                        for blocks, some in by_depth.items()
-                    },
+                    largest,
                     xlabel="measured E(f* − f)² / rate²",
                     ylabel="largest peak rate that learned",
                     log_x=True,
@@ -65,10 +66,9 @@ def figures(
 
 
 def _losses(blocks: int, models: Sequence[ClimbedModel]) -> Panel:
-    arms = {one.title: [[run.final_nats for run in row] for row in one.runs] for one in models}
     return curves(
         of_blocks(blocks),
-        arms,
+        {one.title: final_losses(one.runs) for one in models},
         x=models[0].peak_lrs,
         xlabel="peak rate",
         ylabel="last loss, nats",
@@ -78,12 +78,11 @@ def _losses(blocks: int, models: Sequence[ClimbedModel]) -> Panel:
 
 
 def _beside_predictions(by_depth: dict[int, list[ClimbedModel]]) -> Panel:
-    points = {
-        of_blocks(blocks): [
+    points = {}
+    for blocks, some in by_depth.items():
+        points[of_blocks(blocks)] = [
             (one.predicted, one.measured_mean) for one in some if one.predicted is not None
         ]
-        for blocks, some in by_depth.items()
-    }
     every = [value for some in points.values() for pair in some for value in pair] or [1.0]
     ends = [min(every), max(every)]
     return scatter(

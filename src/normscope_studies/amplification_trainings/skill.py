@@ -131,8 +131,10 @@ def foretell(trainings: Sequence[EndedTraining], change: str) -> ForetoldTrainin
     None where nothing can be left out of them.
     """
     known = [one for one in trainings if change in one.change]
-    if any(len({group_of(one) for one in known}) < 2 for group_of in LEFT_OUT.values()):
-        return None
+    for group_of in LEFT_OUT.values():
+        groups = {group_of(one) for one in known}
+        if len(groups) < 2:
+            return None
     ways = {name: way for name, way in WAYS.items() if way.change in ("", change)}
     foretold = {}
     for left_out, group_of in LEFT_OUT.items():

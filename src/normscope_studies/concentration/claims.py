@@ -13,7 +13,7 @@ from normscope.measure import Estimate
 from normscope.placement import named
 
 from ..engine.claims import judged
-from ..engine.estimates import NORMAL, part, with_interval
+from ..engine.estimates import NORMAL, Floats, part, with_interval
 from ..engine.judging import Answer, SettingGroup, all_hold, answers, between, by_place, number_of
 from ..engine.page import Claim
 from ..theory import corrected, paper
@@ -150,6 +150,11 @@ def gaussian_delta(config: ConcentrationConfig, epsilon: float, side: TailSide) 
     return upper if side == "above" else lower + upper
 
 
+def _gaussian_deltas(config: ConcentrationConfig, side: TailSide) -> Floats:
+    """Returns `gaussian_delta` at every ε of the settings."""
+    return np.array([gaussian_delta(config, epsilon, side) for epsilon in config.epsilons])
+
+
 def _by_stack(holds: Mapping[tuple[str, int], Answer]) -> dict[str, Answer]:
     """By (stack, depth): one entry for the depths of a stack that agree."""
     found: dict[str, Answer] = {}
@@ -167,10 +172,7 @@ def chi_square(config: ConcentrationConfig, gaussian: Mapping[str, Any]) -> Clai
     claimed = np.array(
         [paper.chi_square_delta(width=config.width, epsilon=epsilon) for epsilon in config.epsilons]
     )
-    upper, both = (
-        np.array([gaussian_delta(config, epsilon, side) for epsilon in config.epsilons])
-        for side in SIDES
-    )
+    upper, both = (_gaussian_deltas(config, side) for side in SIDES)
     found, error = np.array(gaussian["above"]), np.array(gaussian["above_error"])
     sampled = answers(found - NORMAL * error, found + NORMAL * error, -math.inf, claimed)
     at = config.epsilons.index(config.epsilon)

@@ -10,7 +10,7 @@ from normscope.runs.config import replaced
 from normscope.tasks.language_model import LanguageModelRunConfig
 
 from ..engine import checks
-from ..engine.decoders import OPTIMIZER, DecoderLadders, check_decoders
+from ..engine.decoders import OPTIMIZER, DecoderArm, DecoderLadders, check_decoders
 from ..engine.study import scales
 
 
@@ -67,9 +67,11 @@ class ConditioningConfig(DecoderLadders):
             )
 
     @property
-    def arms(self) -> list[tuple[str, str, int]]:
+    def arms(self) -> list[DecoderArm]:
         """Every placement, with the warm-up."""
-        return [(placement, OPTIMIZER, self.warmup_updates) for placement in self.placements]
+        return [
+            DecoderArm(placement, OPTIMIZER, self.warmup_updates) for placement in self.placements
+        ]
 
     @property
     def looked_at(self) -> tuple[int, ...]:

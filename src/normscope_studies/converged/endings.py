@@ -75,12 +75,13 @@ class PlacementEnding:
     @property
     def validations(self) -> list[tuple[list[int], list[float]]]:
         """Of each seed: updates, and losses in nats."""
-        every = (
-            [e for e in run.cell.folder.events() if e["event"] == "validation"] for run in self.runs
-        )
-        return [
-            ([e["update"] for e in events], [e["nll_nats"] for e in events]) for events in every
-        ]
+        found = []
+        for run in self.runs:
+            events = [e for e in run.cell.folder.events() if e["event"] == "validation"]
+            updates = [e["update"] for e in events]
+            nats = [e["nll_nats"] for e in events]
+            found.append((updates, nats))
+        return found
 
     @property
     def late_gain(self) -> float:
@@ -119,11 +120,11 @@ def trained(
     for pair in dict(config.pairs).items():
         later += config.cells(folder, pair, any_rate, judges, config.updates)
     runs = train(list(looking.values()), "the rates", pieces, later={"the best rates": later})
-    found = dict(zip(looking, runs, strict=True))
-    looked = {
-        placement: {(pair[1], lr): run for (pair, lr), run in found.items() if pair[0] == placement}
-        for placement in config.placements
+    looked: dict[str, dict[tuple[float, float], LadderRun]] = {
+        placement: {} for placement in config.placements
     }
+    for ((placement, share), lr), run in zip(looking, runs, strict=True):
+        looked[placement][share, lr] = run
     judging = {}
     for placement, own_runs in looked.items():
         share, lr = chosen(own_runs)
@@ -137,13 +138,15 @@ def trained(
         later=NOTHING_LATER,
     )
     by_name = {run.cell.name: run for run in ended}
-    endings = [
-        PlacementEnding(
-            placement=placement,
-            looked=looked[placement],
-            runs=[by_name[cell.name] for cell in own],
-            split=config.split,
+    endings = []
+    for placement, own in judging.items():
+        own_ended = [by_name[cell.name] for cell in own]
+        endings.append(
+            PlacementEnding(
+                placement=placement,
+                looked=looked[placement],
+                runs=own_ended,
+                split=config.split,
+            )
         )
-        for placement, own in judging.items()
-    ]
     return endings, [*looking.values(), *cells]

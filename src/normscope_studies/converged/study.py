@@ -44,13 +44,7 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
             "unigram_nats": unigram,
             "bigram_nats": bigram,
             "endings": [data_of(config, one) for one in endings],
-            "gains": {
-                unit: {
-                    title: plain_estimate(gain)
-                    for title, gain in gains_of(config, endings, unit).items()
-                }
-                for unit in units_of(config)
-            },
+            "gains": gains_data(config, endings),
             "runs": runs,
         },
     )
@@ -77,10 +71,23 @@ def gains_of(
     """By how much each placement ends better than the one beside, by title; over seeds in pairs."""
     _, of = MEASURES[unit]
     (beside,) = (of(one) for one in endings if one.placement == config.beside)
-    others = [one for one in endings if one.placement != config.beside]
-    return {
-        one.title: estimate([a - b for a, b in zip(of(one), beside, strict=True)]) for one in others
-    }
+    gains = {}
+    for one in endings:
+        if one.placement != config.beside:
+            more = [a - b for a, b in zip(of(one), beside, strict=True)]
+            gains[one.title] = estimate(more)
+    return gains
+
+
+def gains_data(
+    config: ConvergedConfig, endings: Sequence[PlacementEnding]
+) -> dict[str, dict[str, Any]]:
+    """Returns what results.json holds of `gains_of`, by unit and title."""
+    found = {}
+    for unit in units_of(config):
+        gains = gains_of(config, endings, unit)
+        found[unit] = {title: plain_estimate(gain) for title, gain in gains.items()}
+    return found
 
 
 def claims(
@@ -118,12 +125,16 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
     """The loss over the rate of the seed that chose, and over the updates of those that judge."""
     rates = {}
     for one in endings:
-        for share in (shares := dict.fromkeys(share for share, _ in one.looked)):
+        shares = dict.fromkeys(share for share, _ in one.looked)
+        for share in shares:
             title = f"{one.title}, warm-up {percentage(share, 0)}" if len(shares) > 1 else one.title
             rates[title] = [[one.looked[share, lr].final_nats for lr in config.peak_lrs]]
     every = {one.title: one.validations for one in endings}
     places = [updates for runs in every.values() for updates, _ in runs]
     shortest = min(places, key=len)
+    courses = {}
+    for title, runs in every.items():
+        courses[title] = [nats[: len(shortest)] for _, nats in runs]
     return [
         StudyFigure.of_panels(
             name="rates",
@@ -150,10 +161,7 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
             panels=[
                 curves(
                     "the seeds that judge",
-                    {
-                        title: [nats[: len(shortest)] for _, nats in runs]
-                        for title, runs in every.items()
-                    },
+                    courses,
                     x=shortest,
                     xlabel="update",
                     ylabel="validation loss, nats",
@@ -234,9 +242,9 @@ def data_of(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
     """What results.json holds of a placement."""
     share, lr = one.chosen
     shares = dict.fromkeys(share for share, _ in one.looked)
-    ladders = {
-        f"{each:g}": [one.looked[each, lr].final_nats for lr in config.peak_lrs] for each in shares
-    }
+    ladders = {}
+    for each in shares:
+        ladders[f"{each:g}"] = [one.looked[each, lr].final_nats for lr in config.peak_lrs]
     translated = (
         {"bleu": one.bleu, "over_seeds_bleu": plain_estimate(estimate(one.bleu))}
         if one.split

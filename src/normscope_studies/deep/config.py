@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from normscope.compare.grid import Cell
 from normscope.data.opening import TOY
@@ -12,6 +13,15 @@ from normscope.tasks.language_model import LanguageModelRunConfig
 from ..engine import checks
 from ..engine.decoders import OPTIMIZER, DecoderLadders, check_decoders
 from ..engine.study import scales
+
+
+class _DepthArm(NamedTuple):
+    """Trainings that differ in their rate and their seed alone."""
+
+    placement: str
+    blocks: str
+    """The number of blocks, in digits: the middle of a ladder's key is a text."""
+    warmup_updates: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +109,10 @@ class DeepConfig:
         return found
 
     @property
-    def arms(self) -> list[tuple[str, str, int]]:
+    def arms(self) -> list[_DepthArm]:
         """Every placement at every number of blocks, with the warm-up."""
         return [
-            (placement, str(blocks), self.warmup_updates)
+            _DepthArm(placement, str(blocks), self.warmup_updates)
             for blocks in self.widths
             for placement in self.placements
         ]
@@ -123,9 +133,18 @@ class DeepConfig:
         width = self.widths[blocks]
         shared = checks.settings_of(
             self,
-            *("text", "sequence_length", "batch_sequences", "heads"),
-            *("updates", "warmup_updates", "peak_lrs", "ladder_seeds", "seeds"),
-            *("weight_decay", "device", "precision"),
+            "text",
+            "sequence_length",
+            "batch_sequences",
+            "heads",
+            "updates",
+            "warmup_updates",
+            "peak_lrs",
+            "ladder_seeds",
+            "seeds",
+            "weight_decay",
+            "device",
+            "precision",
         )
         return DeepLadders(blocks=blocks, width=width, ffn_width=self.ffn_times * width, **shared)
 

@@ -91,22 +91,25 @@ def figures(config: DeepConfig, found: DeepFound, unigram_nats: float) -> list[S
             title="The loss over the rate",
             caption="Mean over the seeds of the ladder with their range. A run that did not stay "
             "finite counts as its loss at initialisation.",
-            panels=[
-                rates(f"{blocks:,} blocks", {one.title: one.ladder for one in own.values()})
-                for blocks, own in found.items()
-            ],
+            panels=[_rates(blocks, own) for blocks, own in found.items()],
         ),
     ]
+
+
+def _rates(blocks: int, own: Mapping[str, DeepTrainings]) -> Panel:
+    ladders = {one.title: one.ladder for one in own.values()}
+    return rates(f"{blocks:,} blocks", ladders)
 
 
 def _courses(config: DeepConfig, own: Mapping[str, DeepTrainings], unigram_nats: float) -> Panel:
     """Of one depth; a run that was lost is left out, as it has no losses to the end."""
     x = windowed(range(1, config.updates + 1), config.windows).tolist()
-    rows = {
-        one.title: [windowed(losses_of(run), config.windows).tolist() for run in one.ladder.at_best]
-        for one in own.values()
-        if one.steady
-    }
+    rows = {}
+    for one in own.values():
+        if one.steady:
+            rows[one.title] = [
+                windowed(losses_of(run), config.windows).tolist() for run in one.ladder.at_best
+            ]
     blocks = next(iter(own.values())).blocks
     return curves(
         f"{blocks:,} blocks",

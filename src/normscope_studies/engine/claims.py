@@ -18,7 +18,15 @@ from normscope.report.chart import Series
 from normscope.report.words import number, span
 
 from .estimates import part, proportion, with_interval
-from .judging import Answer, all_hold, answers, between, conditions_of, verdict_of_a_bound
+from .judging import (
+    Answer,
+    all_hold,
+    answered,
+    answers,
+    between,
+    conditions_of,
+    verdict_of_a_bound,
+)
 from .page import Claim, line, measured
 
 
@@ -132,14 +140,9 @@ def spread_of(
     every = [(name, one) for name, several in curves.items() for one in several]
     where, worst = max(every, key=lambda named: named[1].largest_off[0])
     values = np.concatenate([100 * one.deviation for _, one in every])
-    holds = {
-        name: all_hold([one.within(limit_percent / 100) for one in several])
-        for name, several in curves.items()
-    }
-    within, beyond, undecided = (
-        tuple(name for name, answer in holds.items() if answer is state)
-        for state in (True, False, None)
-    )
+    holds = {}
+    for name, several in curves.items():
+        holds[name] = all_hold([one.within(limit_percent / 100) for one in several])
     return Spread(
         limit=limit_percent,
         largest=worst.largest_off[0],
@@ -147,9 +150,9 @@ def spread_of(
         root_mean_square=float(np.sqrt(np.square(values).mean())),
         where=where,
         place=int(np.abs(worst.deviation).argmax()) + first,
-        within=within,
-        beyond=beyond,
-        undecided=undecided,
+        within=tuple(answered(holds, True)),
+        beyond=tuple(answered(holds, False)),
+        undecided=tuple(answered(holds, None)),
     )
 
 
@@ -269,9 +272,9 @@ def foretold(
 def around(value: _ClaimBound, by: float) -> dict[str, Any]:
     """The bounds of a claim that something is `value`, `by` more or less."""
     if isinstance(value, Mapping):
-        ends = {"least": -by, "greatest": by}
         return {
-            end: {one: middle + off for one, middle in value.items()} for end, off in ends.items()
+            "least": {one: middle - by for one, middle in value.items()},
+            "greatest": {one: middle + by for one, middle in value.items()},
         }
     return {"least": value - by, "greatest": value + by}
 

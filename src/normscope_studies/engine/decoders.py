@@ -5,7 +5,7 @@ warm-up.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from normscope.compare.grid import Cell, Grid
 from normscope.data.opening import TextDataConfig
@@ -23,6 +23,14 @@ from .judging import LEARNED_NATS
 
 OPTIMIZER = "adamw"
 LOSS = "negative log-likelihood per target token of the whole validation split, natural logarithm"
+
+
+class DecoderArm(NamedTuple):
+    """Trainings that differ in their rate and their seed alone."""
+
+    placement: str
+    optimizer: str
+    warmup_updates: int
 
 
 class _Asked(Protocol):

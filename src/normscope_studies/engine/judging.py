@@ -252,6 +252,11 @@ def _counts(holds: Mapping[str, Answer]) -> Counter[Answer]:
     return counts
 
 
+def answered(holds: Mapping[str, Answer], answer: Answer) -> list[str]:
+    """Returns the settings that have this answer."""
+    return [setting for setting, one in holds.items() if one is answer]
+
+
 def conditions_of(holds: Mapping[str, Answer]) -> str:
     """Settings by answer, in words; empty where all settings agree.
 
@@ -259,9 +264,9 @@ def conditions_of(holds: Mapping[str, Answer]) -> str:
     """
     if len(set(holds.values())) < 2:
         return ""
-    yes, no, open_ = (
-        [key for key, answer in holds.items() if answer is state] for state in (True, False, None)
-    )
+    yes = answered(holds, True)
+    no = answered(holds, False)
+    open_ = answered(holds, None)
     counts = _counts(holds)
     holding = joined(yes) if len(yes) <= _NAMED else f"{counts[True]} of {counts.total()}"
     undecided = f"undecided: {joined(open_)}" if open_ else ""

@@ -87,7 +87,7 @@ class Ladder:
     @property
     def nats(self) -> list[list[float]]:
         """Last losses in nats on the ladder, a row a seed."""
-        return [[run.final_nats for run in row] for row in self.runs]
+        return final_losses(self.runs)
 
     @property
     def lost(self) -> int:
@@ -97,7 +97,9 @@ class Ladder:
     @property
     def sensitivity(self) -> Sensitivity:
         """As `measure.lr_sensitivity`, over the ladder."""
-        losses = [[run.final_nats if run.finite else math.inf for run in row] for row in self.runs]
+        losses = []
+        for row in self.runs:
+            losses.append([run.final_nats if run.finite else math.inf for run in row])
         return lr_sensitivity(losses, [row[0].first_nats for row in self.runs])
 
     @property
@@ -108,11 +110,17 @@ class Ladder:
     def data(self) -> dict[str, Any]:
         """Returns what results.json holds of it."""
         found = self.sensitivity
+        finite = []
+        for row in self.runs:
+            finite.append([run.finite for run in row])
+        again = {}
+        for lr, runs in self.again.items():
+            again[f"{lr:g}"] = [run.final_nats for run in runs]
         return {
             "peak_lrs": list(self.peak_lrs),
             "warmup_updates": self.warmup_updates,
             "ladder_nats": self.nats,
-            "ladder_finite": [[run.finite for run in row] for row in self.runs],
+            "ladder_finite": finite,
             "best_lr": self.best_lr,
             "best_at_an_end": self.at_an_end,
             "last_loss_nats": self.finals,
@@ -120,9 +128,7 @@ class Ladder:
             "sensitivity_nats": found.value,
             "sensitivity_low": found.low,
             "sensitivity_high": found.high,
-            "again_nats": {
-                f"{lr:g}": [run.final_nats for run in runs] for lr, runs in self.again.items()
-            },
+            "again_nats": again,
             "lost": self.lost,
         }
 
@@ -192,21 +198,19 @@ def climb(
     any_rates = {key: lrs[:best_rates] for key, lrs in rates.items()}
     later = {"the best rates": [cell for _, cell in cells_at(any_rates, others)]}
     climbed = trained(rates, first, "the ladder", later)
-    rows = {
-        key: [[climbed[key, lr, seed] for lr in lrs] for seed in first]
-        for key, lrs in rates.items()
-    }
+    rows: dict[_ArmKey, list[list[LadderRun]]] = {key: [] for key in rates}
+    for key, lrs in rates.items():
+        for seed in first:
+            rows[key].append([climbed[key, lr, seed] for lr in lrs])
     best = {key: lowest_rates(rows[key], lrs, best_rates) for key, lrs in rates.items()}
-    again = trained(best, others, "the best rates", NOTHING_LATER)
-    return {
-        key: Ladder(
-            warmup_updates=key[-1],
-            peak_lrs=lrs,
-            runs=rows[key],
-            again={lr: [again[key, lr, seed] for seed in others] for lr in best[key]},
-        )
-        for key, lrs in rates.items()
-    }
+    judging = trained(best, others, "the best rates", NOTHING_LATER)
+    ladders = {}
+    for key, lrs in rates.items():
+        again = {}
+        for lr in best[key]:
+            again[lr] = [judging[key, lr, seed] for seed in others]
+        ladders[key] = Ladder(warmup_updates=key[-1], peak_lrs=lrs, runs=rows[key], again=again)
+    return ladders
 
 
 def lowest_rates(
@@ -217,6 +221,14 @@ def lowest_rates(
         lr: mean_nats(column) for lr, column in zip(peak_lrs, zip(*rows, strict=True), strict=True)
     }
     return tuple(sorted(sorted(means, key=lambda lr: (means[lr], lr))[:count]))
+
+
+def final_losses(rows: Sequence[Sequence[LadderRun]]) -> list[list[float]]:
+    """Returns the last losses in nats of rows of runs, as rows."""
+    losses = []
+    for row in rows:
+        losses.append([run.final_nats for run in row])
+    return losses
 
 
 def mean_nats(runs: Sequence[LadderRun]) -> float:
@@ -272,9 +284,11 @@ def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
     A folder may hold runs that an earlier source trained; finished runs are not trained again.
     """
     keys = ("normscope", "source_sha256", "commit")
-    return {
-        cell.name: {key: cell.folder.environment().get(key, "") for key in keys} for cell in cells
-    }
+    found = {}
+    for cell in cells:
+        environment = cell.folder.environment()
+        found[cell.name] = {key: environment.get(key, "") for key in keys}
+    return found
 
 
 def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:

@@ -77,6 +77,9 @@ class ListedText:
         found = rows(claims[: config.claims or None], studies, results)
         # A link starts from where the page is, as it is reached.
         shown = self.page_tables(found, results, pieces.folder)
+        by_whose: dict[str, list[ClaimRow]] = {}
+        for row in found:
+            by_whose.setdefault(row.listed.whose, []).append(row)
         write_over(pieces.folder / "claims.md", markdown(self.heading, shown), CLAIMS)
         return Findings(
             conditions={
@@ -89,10 +92,7 @@ class ListedText:
             figures=[],
             tables=shown,
             data={
-                "verdicts": {
-                    whose: counts([row for row in found if row.listed.whose == whose])
-                    for whose in dict.fromkeys(row.listed.whose for row in found)
-                },
+                "verdicts": {whose: counts(own) for whose, own in by_whose.items()},
                 "rows": [_data(row) for row in found],
             },
             lines=[_counted_line(row) for row in found],

@@ -94,7 +94,8 @@ def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: Ar
     places = _floats(x)
     y = _floats(mean)
     half = _floats(half_width)
-    low, high = ([value + sign * by for value, by in zip(y, half, strict=True)] for sign in (-1, 1))
+    low = [value - by for value, by in zip(y, half, strict=True)]
+    high = [value + by for value, by in zip(y, half, strict=True)]
     return Series(label=label, kind="measured", hue=hue, x=places, y=y, low=low, high=high)
 
 
@@ -154,13 +155,12 @@ def scatter(
     """Points (x, y) by the label of their hue; beside: drawn first, such as the line on which they
     would lie.
     """
-    series = [
-        Series(
-            label=label, kind="points", hue=hue, x=[x for x, _ in places], y=[y for _, y in places]
-        )
-        for hue, (label, places) in enumerate(points.items())
-    ]
-    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=[*beside, *series], **axes)
+    series = list(beside)
+    for hue, (label, places) in enumerate(points.items()):
+        xs = [x for x, _ in places]
+        ys = [y for _, y in places]
+        series.append(Series(label=label, kind="points", hue=hue, x=xs, y=ys))
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
 
 
 def _floats(values: ArrayLike) -> list[float]:
@@ -212,15 +212,11 @@ def table(
 
     An estimate is written with its interval.
     """
-    made = [[cell_of(row) for _, cell_of in columns] for row in rows]
-    return StudyTable(
-        title=title,
-        columns=[heading for heading, _ in columns],
-        rows=[
-            [with_interval(one) if isinstance(one, Estimate) else one for one in row]
-            for row in made
-        ],
-    )
+    written = []
+    for row in rows:
+        cells = [cell_of(row) for _, cell_of in columns]
+        written.append([with_interval(one) if isinstance(one, Estimate) else one for one in cells])
+    return StudyTable(title=title, columns=[heading for heading, _ in columns], rows=written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

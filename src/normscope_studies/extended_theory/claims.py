@@ -122,8 +122,10 @@ def pre_profile(one: Profile) -> Floats:
 
 
 def by_case(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
-    titles = dict.fromkeys(p.case.title for p in profiles)
-    return {title: [p for p in profiles if p.case.title == title] for title in titles}
+    found: dict[str, list[Profile]] = {}
+    for one in profiles:
+        found.setdefault(one.case.title, []).append(one)
+    return found
 
 
 def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
@@ -136,8 +138,11 @@ def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
     for title, own in by_case(profiles).items():
         deep = sorted(own, key=lambda p: p.blocks)[1 if len(own) > 3 else 0 :]
         depths = np.log([p.blocks for p in deep])
-        norms = [np.stack([p.norms_SL[name][:, block] for p in deep], 1) for name in LETTERS]
-        found[title] = estimate(np.stack([slopes(depths, norms_SX) for norms_SX in norms], 1))
+        exponents = []
+        for name in LETTERS:
+            norms_SX = np.stack([p.norms_SL[name][:, block] for p in deep], 1)
+            exponents.append(slopes(depths, norms_SX))
+        found[title] = estimate(np.stack(exponents, 1))
     return found
 
 
@@ -147,8 +152,15 @@ def first_over_post(
     """First block's mean ‖∂L/∂W₂‖ of Pre-LN over Post-LN's, by case and depth; both are in the same
     order.
     """
-    firsts = ([float(one.norms_SL[W2][:, 0].mean()) for one in side] for side in (pre, post))
-    return {(one.case.title, one.blocks): a / b for one, a, b in zip(pre, *firsts, strict=True)}
+    shares = {}
+    for one, beside in zip(pre, post, strict=True):
+        shares[one.case.title, one.blocks] = _first_norm(one) / _first_norm(beside)
+    return shares
+
+
+def _first_norm(one: Profile) -> float:
+    """Returns the first block's mean ‖∂L/∂W₂‖."""
+    return float(one.norms_SL[W2][:, 0].mean())
 
 
 def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
@@ -320,6 +332,8 @@ def _slopes(profiles: Sequence[Profile]) -> str:
 
 def _over_depths(profiles: Sequence[Profile], value: Callable[[Profile], float]) -> str:
     """ "encoder 0.001 to 0.002; …": least and greatest over the depths of each case."""
-    return "; ".join(
-        f"{title} {span([value(p) for p in own])}" for title, own in by_case(profiles).items()
-    )
+    spans = []
+    for title, own in by_case(profiles).items():
+        values = [value(p) for p in own]
+        spans.append(f"{title} {span(values)}")
+    return "; ".join(spans)

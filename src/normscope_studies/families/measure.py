@@ -155,14 +155,12 @@ def other_models() -> Mapping[str, Mapping[str, Any]]:
     own.
     """
     sources = tomllib.loads((files(__package__) / "others.toml").read_text(encoding="utf-8"))
-    return {
-        f"{name}: {model}": {
-            **{key: value for key, value in source.items() if key != "models"},
-            "own": own,
-        }
-        for name, source in sources.items()
-        for model, own in source["models"].items()
-    }
+    found = {}
+    for name, source in sources.items():
+        shared = {key: value for key, value in source.items() if key != "models"}
+        for model, own in source["models"].items():
+            found[f"{name}: {model}"] = {**shared, "own": own}
+    return found
 
 
 def _other_model(family: str) -> nn.Module:
@@ -224,15 +222,18 @@ def _told(found: Diagnosis) -> dict[str, Any]:
         "sublayers": [
             dict(zip(SUBLAYER, (*key, count), strict=True)) for key, count in alike.items()
         ],
-        **{
-            f"{severity}s": [
-                [one.id, one.where, _short(one.message)]
-                for one in found.findings
-                if one.severity == severity
-            ]
-            for severity in ("error", "warning")
-        },
+        "errors": _findings(found, "error"),
+        "warnings": _findings(found, "warning"),
     }
+
+
+def _findings(found: Diagnosis, severity: str) -> list[list[str]]:
+    """Returns the rule, the place and the message of every finding of that severity."""
+    return [
+        [one.id, one.where, _short(one.message)]
+        for one in found.findings
+        if one.severity == severity
+    ]
 
 
 SUBLAYER = ("kind", "placement", "confidence", "formula", "count")
