@@ -254,9 +254,10 @@ def over_rates(config: Figure2Config) -> dict[str, dict[str, list[TranslationArm
         for title, family in families.items():
             # A run that has another's sum at a lower peak has no rate of its own on this axis.
             own = [words for words, arm in family[0].items() if arm.peak_lr == groups[0].peak_lr]
-            panels[f"{OPTIMIZERS[optimizer]}: {title}"] = {
-                words: [arms[words] for arms in family] for words in own
-            }
+            panel = {}
+            for words in own:
+                panel[words] = [arms[words] for arms in family]
+            panels[f"{OPTIMIZERS[optimizer]}: {title}"] = panel
     return panels
 
 

@@ -142,8 +142,8 @@ def _sooner(paired: Sequence[Pairing], found: Trained) -> tuple[dict[str, Estima
 
 def _bleus(paired: Sequence[Pairing], found: Trained) -> str:
     """The last BLEU of Pre-LN and Post-LN, in a sentence."""
-    both = ((one.setting, *(found.bleu(arm) for arm in (one.pre, one.post))) for one in paired)
-    return f"BLEU: {'; '.join(f'{setting} {pre} and {post}' for setting, pre, post in both)}."
+    parts = [f"{one.setting} {found.bleu(one.pre)} and {found.bleu(one.post)}" for one in paired]
+    return f"BLEU: {'; '.join(parts)}."
 
 
 def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
@@ -216,19 +216,14 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
     """Each at its best rate, at the largest, and how much the rate matters; De-En on one decay."""
     made, rates = [_best_rates(config, found)], config.all_lrs
     if len(rates) > 1:
-        arms = {
-            placement: [
-                config.controlled(placement, DE_EN, lr, warm=placement == POST) for lr in rates
+        arms, sensitivities = {}, {}
+        for placement, warm in ((POST, True), (PRE, False)):
+            own = [config.controlled(placement, DE_EN, lr, warm=warm) for lr in rates]
+            finals = [found.finals(arm) for arm in own]
+            arms[placement] = own
+            sensitivities[placement] = [
+                fmean(of_seed) - min(of_seed) for of_seed in zip(*finals, strict=True)
             ]
-            for placement in (POST, PRE)
-        }
-        rows = {
-            placement: zip(*(found.finals(arm) for arm in own), strict=True)
-            for placement, own in arms.items()
-        }
-        sensitivities = {
-            name: [fmean(row) - min(row) for row in seeds] for name, seeds in rows.items()
-        }
         made += [
             claim(
                 "Pre-LN is ahead at the largest rate",
@@ -318,13 +313,12 @@ def over_rates(config: Figure4Config) -> dict[str, dict[str, list[TranslationArm
     """
     if DE_EN not in config.pairs:
         return {}
-    kinds = {
-        f"{PLACEMENTS[placement]}, {words}": [
-            config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs
-        ]
-        for placement in (POST, PRE)
-        for words, warm in (("warm-up", True), ("no warm-up", False))
-    }
+    kinds = {}
+    for placement in (POST, PRE):
+        for words, warm in (("warm-up", True), ("no warm-up", False)):
+            kinds[f"{PLACEMENTS[placement]}, {words}"] = [
+                config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs
+            ]
     return {"De-En, one decay": kinds}
 
 

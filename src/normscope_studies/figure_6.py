@@ -154,13 +154,12 @@ def figures(config: _Figure6Config, found: Trained) -> list[StudyFigure]:
 
 
 def _data(config: _Figure6Config, found: Trained) -> dict[str, Any]:
-    less_others = {
-        words: {
+    less_others: dict[str, dict[str, Any]] = {}
+    for words, arm in list(config.legend().items())[1:]:
+        less_others[words] = {
             when: plain_estimate(small_less(config, arm, found, update=update))
             for when, update in config.ends().items()
         }
-        for words, arm in list(config.legend().items())[1:]
-    }
     return {"small_less_others_nats": less_others}
 
 

@@ -1,7 +1,7 @@
 """What the best peak rate of a small model is worth for one four times as deep or as wide."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -280,8 +280,7 @@ def depths(deep: Sequence[Sequence[Ladder]], exponents: Mapping[str, Estimate]) 
 
 def figures(deep: Sequence[Sequence[Ladder]]) -> list[StudyFigure]:
     """Best rates and losses over depth."""
-    blocks = [float(one.case.blocks) for one in deep[0]]
-    axes = {
+    axes: dict[str, Callable[[Ladder], float]] = {
         "best peak rate": lambda one: 10**one.best,
         "loss at it, nats": lambda one: one.lowest_nats,
     }
@@ -291,28 +290,28 @@ def figures(deep: Sequence[Sequence[Ladder]]) -> list[StudyFigure]:
             title="The best rate and the loss at it, by depth",
             caption="Two seeds at the best rung and its neighbours; the best rate by a parabola "
             "through these.",
-            panels=[
-                Panel(
-                    title=ylabel.partition(",")[0],
-                    xlabel="blocks",
-                    ylabel=ylabel,
-                    log_x=True,
-                    log_y=ylabel == "best peak rate",
-                    series=[
-                        line(
-                            named(chain[0].case.placement).title,
-                            "measured",
-                            hue,
-                            blocks,
-                            list(map(of, chain)),
-                        )
-                        for hue, chain in enumerate(deep)
-                    ],
-                )
-                for ylabel, of in axes.items()
-            ],
+            panels=[_over_depth(deep, ylabel, of) for ylabel, of in axes.items()],
         )
     ]
+
+
+def _over_depth(
+    deep: Sequence[Sequence[Ladder]], ylabel: str, of: Callable[[Ladder], float]
+) -> Panel:
+    """Draws a value of every ladder over its depth, a hue a placement."""
+    blocks = [float(one.case.blocks) for one in deep[0]]
+    series = []
+    for hue, chain in enumerate(deep):
+        title = named(chain[0].case.placement).title
+        series.append(line(title, "measured", hue, blocks, [of(one) for one in chain]))
+    return Panel(
+        title=ylabel.partition(",")[0],
+        xlabel="blocks",
+        ylabel=ylabel,
+        log_x=True,
+        log_y=ylabel == "best peak rate",
+        series=series,
+    )
 
 
 def conditions(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) -> dict[str, str]:

@@ -76,8 +76,10 @@ def course_of(
         for update, norm in zip(series.updates, series.values, strict=True):
             block[update] = block.get(update, 0.0) + norm**2
     updates = sorted(next(iter(squares.values())))
-    squares_LU = [[block[update] for update in updates] for block in squares.values()]
-    norms_UL = np.sqrt(squares_LU).T
+    squares_UL = []
+    for update in updates:
+        squares_UL.append([block[update] for block in squares.values()])
+    norms_UL = np.sqrt(squares_UL)
     return GradientCourse(
         updates=updates,
         spread=_spread(norms_UL),

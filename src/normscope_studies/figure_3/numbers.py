@@ -176,10 +176,11 @@ class Figure3Numbers:
 def _by_kind(pieces: Sequence[dict[str, Any]]) -> dict[str, Layers]:
     if not pieces:
         return {}
-    return {
-        kind: {(m, s): np.array([one[m][s][kind] for one in pieces]) for m, s in PARTS}
-        for kind in KINDS
-    }
+    found: dict[str, Layers] = {kind: {} for kind in KINDS}
+    for kind in KINDS:
+        for matrix, stack in PARTS:
+            found[kind][matrix, stack] = np.array([one[matrix][stack][kind] for one in pieces])
+    return found
 
 
 def factor_per_layer(values_SL: Floats) -> Estimate:
@@ -201,16 +202,6 @@ def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
     """What was measured, and what theory says of the same models on the same batches; those
     averaged are one batch.
     """
-    last: dict[Condition, dict[str, Floats]] = {}
-    for condition, placement, _ in measured.last:
-        rows = [
-            [
-                one["W2"]["decoder"]["mean_of_norms"][-1]
-                for one in measured.last[condition, placement, depth]
-            ]
-            for depth in config.blocks
-        ]
-        last.setdefault(condition, {})[placement] = np.array(rows).T
     vocabulary, bench = len(measured.bench.corpus.target.vocabulary), measured.bench
 
     def settings(condition: Condition, *, averaged: bool) -> list[ModelSetting]:
@@ -222,38 +213,57 @@ def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
             for group in groups
         ]
 
-    def mean(placement: str, asked: Sequence[ModelSetting], matrix: str, stack: str) -> Floats:
-        curves = [predict(placement, one)[stack].gradient_norm[MATRICES[matrix]] for one in asked]
-        found: Floats = np.mean([np.asarray(curve, np.float64) for curve in curves], axis=0)
-        return found
-
-    single = {condition: settings(condition, averaged=False) for condition in config.conditions}
+    predicted_last: dict[Condition, dict[str, list[float]]] = {}
+    for condition in config.conditions:
+        single = settings(condition, averaged=False)
+        predicted_last[condition] = {
+            placement: _predicted_last(config, placement, single) for placement in PLACEMENTS
+        }
     averaged = settings(config.layers_condition, averaged=True)
+    predicted_layers: dict[str, Layers] = {placement: {} for placement in PLACEMENTS}
+    for placement in PLACEMENTS:
+        for matrix, stack in PARTS:
+            norms = _mean_prediction(placement, averaged, matrix, stack)
+            predicted_layers[placement][matrix, stack] = norms
     return Figure3Numbers(
         blocks=config.blocks,
         layers={placement: _by_kind(pieces) for placement, pieces in measured.layers.items()},
-        last=last,
+        last=_last_norms(config, measured),
         before=_by_kind(measured.before),
         after=_by_kind(measured.after),
-        predicted_last={
-            condition: {
-                placement: [
-                    float(
-                        mean(
-                            placement,
-                            [replace(one, blocks=blocks) for one in asked],
-                            "W2",
-                            "decoder",
-                        )[-1]
-                    )
-                    for blocks in config.blocks
-                ]
-                for placement in PLACEMENTS
-            }
-            for condition, asked in single.items()
-        },
-        predicted_layers={
-            placement: {part: mean(placement, averaged, *part) for part in PARTS}
-            for placement in PLACEMENTS
-        },
+        predicted_last=predicted_last,
+        predicted_layers=predicted_layers,
     )
+
+
+def _last_norms(config: Figure3Config, measured: ModelPieces) -> dict[Condition, dict[str, Floats]]:
+    """Returns the norms of the last W₂'s gradient by condition and placement, (S, B)."""
+    found: dict[Condition, dict[str, Floats]] = {}
+    for condition, placement, _ in measured.last:
+        rows = []
+        for blocks in config.blocks:
+            pieces = measured.last[condition, placement, blocks]
+            rows.append([one["W2"]["decoder"]["mean_of_norms"][-1] for one in pieces])
+        found.setdefault(condition, {})[placement] = np.array(rows).T
+    return found
+
+
+def _mean_prediction(
+    placement: str, asked: Sequence[ModelSetting], matrix: str, stack: str
+) -> Floats:
+    """Returns the predicted norms of a matrix's gradient over the layers, mean over settings."""
+    curves = [predict(placement, one)[stack].gradient_norm[MATRICES[matrix]] for one in asked]
+    found: Floats = np.mean([np.asarray(curve, np.float64) for curve in curves], axis=0)
+    return found
+
+
+def _predicted_last(
+    config: Figure3Config, placement: str, asked: Sequence[ModelSetting]
+) -> list[float]:
+    """Returns the predicted norm of the last W₂'s gradient at every depth, mean over settings."""
+    norms = []
+    for blocks in config.blocks:
+        as_deep = [replace(one, blocks=blocks) for one in asked]
+        layers = _mean_prediction(placement, as_deep, "W2", "decoder")
+        norms.append(float(layers[-1]))
+    return norms

@@ -210,9 +210,9 @@ def _task_tables(config: Figure5Config, tuned: TunedTask) -> list[StudyTable]:
             f"{title}: the search, first seed of pre-training and of fine-tuning",
             tuned.searched,
             [
-                ("pre-trained", lambda row: row[0].title),
-                ("setting", lambda row: row[1]),
-                ("accuracy", lambda row: row[2]),
+                ("pre-trained", lambda tried: tried.arm.title),
+                ("setting", lambda tried: tried.setting),
+                ("accuracy", lambda tried: tried.accuracy),
             ],
         ),
     ]
@@ -233,11 +233,10 @@ def data(
     by_arm = {}
     for arm, runs in pretrained.items():
         longest = max((run.updates for run in runs), key=len)
-        by_arm[arm.title] = {
-            **arm._asdict(),
-            "updates": longest,
-            "seeds": [{name: getattr(run, name) for name in kept} for run in runs],
-        }
+        seeds = []
+        for run in runs:
+            seeds.append({name: getattr(run, name) for name in kept})
+        by_arm[arm.title] = {**arm._asdict(), "updates": longest, "seeds": seeds}
     return {
         "pre_training": by_arm,
         "chance": {**asdict(chance), "loss_nats": chance.loss_nats},
@@ -281,8 +280,8 @@ def _tuned_data(config: Figure5Config, tuned: TunedTask) -> dict[str, Any]:
             for update in both
         },
         "searched": [
-            {"arm": arm.title, "setting": setting, "accuracy": accuracy}
-            for arm, setting, accuracy in tuned.searched
+            {"arm": tried.arm.title, "setting": tried.setting, "accuracy": tried.accuracy}
+            for tried in tuned.searched
         ],
     }
 

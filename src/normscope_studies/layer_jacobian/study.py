@@ -38,10 +38,10 @@ def run(config: LayerJacobianConfig, pieces: Pieces) -> Findings:
         )
         for seed in pieces.each("seeds", range(1, config.seeds + 1))
     ]
-    values = {
-        name: {what: np.array([one[name][what] for one in seeds]) for what in seeds[0][name]}
-        for name in SUBLAYERS
-    }
+    values: dict[str, dict[str, Any]] = {name: {} for name in SUBLAYERS}
+    for name in SUBLAYERS:
+        for what in seeds[0][name]:
+            values[name][what] = np.array([one[name][what] for one in seeds])
     return Findings(
         conditions=_conditions(config),
         claims=claims(config.blocks, values),

@@ -101,10 +101,11 @@ def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
         places |= {(step, i): point for step, point in enumerate(steps)}
     found = _squared_norms(stack, places, config)
     states = torch.stack([found[0, i] for i in range(config.blocks)])
+    squares = []
+    for step in range(STEPS):
+        squares.append([float(found[step, i].mean()) for i in range(config.blocks)])
     return {
-        "steps": [
-            [float(found[step, i].mean()) for i in range(config.blocks)] for step in range(STEPS)
-        ],
+        "steps": squares,
         "hidden_off": float((states - 1).abs().max()),
     }
 

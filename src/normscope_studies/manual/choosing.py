@@ -267,6 +267,10 @@ def _sentences(said: Sequence[str]) -> Iterator[str]:
 def _table(table: TextTable) -> Iterator[str]:
     if table.title:
         yield f"**{table.title.capitalize()}**\n"
-    escaped = ([re.sub(r"([|*])", r"\\\1", cell) for cell in row] for row in table.rows)
-    yield from table_lines(table.columns, escaped)
+    yield from table_lines(table.columns, map(_escaped, table.rows))
     yield ""
+
+
+def _escaped(row: Sequence[str]) -> list[str]:
+    """Returns a row in whose cells Markdown reads neither bars nor stars."""
+    return [re.sub(r"([|*])", r"\\\1", cell) for cell in row]

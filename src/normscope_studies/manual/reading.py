@@ -231,11 +231,11 @@ def _converged(name: str, data: Any) -> Iterator[_Read]:
         )
         yield arm.best_of(setting, one["peak_lrs"], at_an_end=one["best_at_an_end"])
     baseline = arms.pop(evidence.BASELINE)
-    less = {
-        one: estimate([a - b for a, b in zip(arm.losses, baseline.losses, strict=True)])
-        for one, arm in arms.items()
-    }
-    together = holm({one: (found, -math.inf, 0.0) for one, found in less.items()})
+    family = {}
+    for placement, arm in arms.items():
+        less = [a - b for a, b in zip(arm.losses, baseline.losses, strict=True)]
+        family[placement] = (estimate(less), -math.inf, 0.0)
+    together = holm(family)
     for placement, arm in arms.items():
         if placement not in _FAILED.get(name, ()):
             row = difference("lower-loss", setting, arm, baseline)
@@ -270,19 +270,22 @@ def _grid(name: str, data: Any) -> Iterator[_Read]:
     )
     yield setting
     names = {placement.title: name for name, placement in registered().items()}
-    arms = [
-        MeasuredArm(
-            placement=names[arm["placement"]],
-            optimizer=arm["optimizer"],
-            warmup_updates=arm["warmup_updates"],
-            peak_lr=arm["peak_lr"],
-            losses=losses,
-            source=f"/arms/{place}/seeds/*/valid_loss_nats",
-        )
-        for place, arm in enumerate(data["arms"])
+    arms = []
+    for place, arm in enumerate(data["arms"]):
+        losses = [seed["valid_loss_nats"] for seed in arm["seeds"]]
         # A configuration counts whose every seed came to its end.
-        if None not in (losses := [seed["valid_loss_nats"] for seed in arm["seeds"]])
-    ]
+        if None in losses:
+            continue
+        arms.append(
+            MeasuredArm(
+                placement=names[arm["placement"]],
+                optimizer=arm["optimizer"],
+                warmup_updates=arm["warmup_updates"],
+                peak_lr=arm["peak_lr"],
+                losses=losses,
+                source=f"/arms/{place}/seeds/*/valid_loss_nats",
+            )
+        )
     yield from own_best(setting, arms)
 
 

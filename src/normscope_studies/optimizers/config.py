@@ -16,8 +16,18 @@ from ..engine.decoders import check_decoders, decoder_run
 from ..engine.study import scales
 
 PLACEMENTS = (
-    *("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "sub-ln", "residual", "rezero"),
-    *("lns", "hybrid-norm-star", "completep", "mhc"),
+    "post-ln",
+    "pre-ln",
+    "deepnorm",
+    "peri-ln",
+    "olmo-2",
+    "sub-ln",
+    "residual",
+    "rezero",
+    "lns",
+    "hybrid-norm-star",
+    "completep",
+    "mhc",
 )
 """Post-LN and Pre-LN, and of each idea since the one that is used most."""
 

@@ -269,9 +269,12 @@ def _tables(ladders: Sequence[_SizedLadder]) -> list[StudyTable]:
 
 def _figure(ladders: Sequence[_SizedLadder]) -> StudyFigure:
     rates = sorted(ladders[0].nats)
+    losses = {}
+    for one in ladders:
+        losses[one.model.name] = [[one.nats[rate] for rate in rates]]
     panel = curves(
         "held-out loss",
-        {one.model.name: [[one.nats[rate] for rate in rates]] for one in ladders},
+        losses,
         x=rates,
         xlabel="peak rate",
         ylabel="nats per token",

@@ -111,11 +111,11 @@ def by_trainer(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) 
 
     batches = cases.ChainBatches(case, config, seed)
     model = cases.made_model(config, case, seed)
-    rows = [
-        {name: tensor[row] for name, tensor in batch.items()}
-        for batch in map(batches, range(1, config.updates + 1))
-        for row in range(batches.sequences)
-    ]
+    rows = []
+    for update in range(1, config.updates + 1):
+        batch = batches(update)
+        for row in range(batches.sequences):
+            rows.append({name: tensor[row] for name, tensor in batch.items()})
     optimizer = cases.made_optimizer(model, config, case, seed)
     warmup = cases.warmup_updates(config, case)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -192,13 +192,18 @@ def warnings(history: History, every_updates: int) -> list[int]:
             if one.kind is EpisodeKind.SIGN and one.cause != "warmup-never-ends"
         }
         now |= {("episode", one.onset) for one in episodes(known) if not one.needs_cause}
-        # The onset of an episode moves by a few updates as more of it is seen.
-        if any(
-            all(kind != other or abs(at - was) > _SAME for other, was in told) for kind, at in now
-        ):
+        if any(_is_new(kind, at, told) for kind, at in now):
             found.append(update)
         told |= now
     return found
+
+
+def _is_new(kind: str, onset: int, told: set[tuple[str, int]]) -> bool:
+    """Returns whether nothing of that kind was told that began at about the same update.
+
+    The onset of an episode moves by a few updates as more of it is seen.
+    """
+    return all(kind != other or abs(onset - was) > _SAME for other, was in told)
 
 
 _SAME = 10

@@ -62,20 +62,21 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
     ]
 
 
+def _by_name(sweeps: Sequence[Sweep], side: Half) -> dict[str, Sweep]:
+    return {sweep.name: sweep for sweep in sweeps if sweep.side is side}
+
+
 def _much_smaller(deep: Sequence[Sweep]) -> Claim:
     """Pre-LN's gradient over Post-LN's of the same seed, at every depth."""
-    post, pre = (
-        {sweep.name: sweep for sweep in deep if sweep.side is side} for side in SIDES.values()
-    )
+    post, pre = (_by_name(deep, side) for side in SIDES.values())
     shares = {name: estimate(sweep.norms_SX / post[name].norms_SX) for name, sweep in pre.items()}
     answers = {
         name: zip(pre[name].x, each_between(one, 0, MUCH_SMALLER), strict=True)
         for name, one in shares.items()
     }
-    ends = (
-        f"{name} {' to '.join(number(one.mean[end]) for end in (0, -1))}"
-        for name, one in shares.items()
-    )
+    ends = [
+        f"{name} {number(one.mean[0])} to {number(one.mean[-1])}" for name, one in shares.items()
+    ]
     return judged(
         name="Theorem 1, Pre-LN beside Post-LN",
         statement=(

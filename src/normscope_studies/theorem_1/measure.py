@@ -68,13 +68,13 @@ def sweeps_of_seed(
     """`last_layer_gradients` of one seed at every (blocks, width) of each sweep, by the name of the
     sweep.
     """
-    return {
-        over: [
+    sweeps = {}
+    for over, places in shapes.items():
+        sweeps[over] = [
             last_layer_gradients(placement, blocks=blocks, width=width, seed=seed, **sizes)
             for blocks, width in places
         ]
-        for over, places in shapes.items()
-    }
+    return sweeps
 
 
 def last_layer_gradients(

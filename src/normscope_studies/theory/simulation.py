@@ -208,8 +208,11 @@ def draws_of(placement: str, model: ModelSetting, draws: int) -> list[dict[str, 
     each matrix.
     """
     simulation = Simulation(placement, model)
-    found = [simulation.draw(seed) for seed in range(1, draws + 1)]
-    return [{kind: {"q": one.q, **one.squares} for kind, one in draw.items()} for draw in found]
+    found = []
+    for seed in range(1, draws + 1):
+        draw = simulation.draw(seed)
+        found.append({kind: {"q": one.q, **one.squares} for kind, one in draw.items()})
+    return found
 
 
 def _record_stream(stack: Stack, record: Callable[[tuple[float, float]], None]) -> None:

@@ -29,10 +29,11 @@ def judged_again(
 def trained_again(arms: Sequence[TranslationArm], data: Mapping[str, Any]) -> Trained:
     """The runs of these arms, with the six digits that their losses have in the data."""
     written = {(one["text"], one["title"]): one["seeds"] for one in data["configurations"]}
+    curves = {}
+    for arm in arms:
+        curves[arm] = [TranslationCurve(**seed) for seed in written[arm.pair, arm.title]]
     return Trained(
-        curves={
-            arm: [TranslationCurve(**seed) for seed in written[arm.pair, arm.title]] for arm in arms
-        },
+        curves=curves,
         unigram_nats=data["unigram_nats"],
         texts=[data["conditions"]["text"]],
         trained_by=data["runs"],

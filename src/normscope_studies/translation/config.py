@@ -29,17 +29,18 @@ PAPER_EPOCHS, PAPER_EPOCH_UPDATES = 15, 1_100
 PAPER_LONG, PAPER_SHORT = 4_000, 500
 """Its warm-ups, in updates (section 3.2)."""
 _SHARED = (
-    *(
-        "toy_pairs",
-        "width",
-        "ffn_width",
-        "heads",
-        "blocks",
-        "dropout",
-        "attention_dropout",
-        "label_smoothing",
-    ),
-    *("max_tokens", "epoch_updates", "bleu_sentences", "bleu_beam"),
+    "toy_pairs",
+    "width",
+    "ffn_width",
+    "heads",
+    "blocks",
+    "dropout",
+    "attention_dropout",
+    "label_smoothing",
+    "max_tokens",
+    "epoch_updates",
+    "bleu_sentences",
+    "bleu_beam",
 )
 """What a run's numbers depend on beside its arm, its seed and what its language pair has of its
 own.

@@ -160,11 +160,12 @@ class Figure4Config(config.RunsConfig):
         """Both with the same warm-up and the same decay: only the placement differs. De-En
         alone.
         """
-        rates = self._rates(pair) if pair == DE_EN else ()
-        both = [
-            [self.controlled(place, pair, lr, warm=True) for place in (POST, PRE)] for lr in rates
-        ]
-        return [Pairing(BOTH_WARM, post, pre) for post, pre in both]
+        found = []
+        for lr in self._rates(pair) if pair == DE_EN else ():
+            post = self.controlled(POST, pair, lr, warm=True)
+            pre = self.controlled(PRE, pair, lr, warm=True)
+            found.append(Pairing(BOTH_WARM, post, pre))
+        return found
 
     def every_pairing(self) -> list[Pairing]:
         """Those of both texts, and then those that are alike."""

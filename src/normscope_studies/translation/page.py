@@ -19,7 +19,7 @@ from ..engine.pieces import Pieces
 from .arms import TranslationArm
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
 from .ladder import RateLadder, climbed, settled
-from .runs import Trained, trained
+from .runs import Trained, TranslationCurve, trained
 
 _Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every
@@ -175,34 +175,36 @@ def _over_epochs(
     """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once
     leaves none.
     """
-    lengths = {
-        words: min(len(run.updates) for run in found.curves[arm]) for words, arm in arms.items()
-    }
-    return {
-        words: [getattr(run, what)[: lengths[words]] for run in found.curves[arm]]
-        for words, arm in arms.items()
-        if lengths[words]
-    }
+    shown: dict[str, list[Sequence[float]]] = {}
+    for words, arm in arms.items():
+        runs = found.curves[arm]
+        shortest = min(len(run.updates) for run in runs)
+        if shortest:
+            shown[words] = [getattr(run, what)[:shortest] for run in runs]
+    return shown
 
 
 def sensitivity_data(panels: _RatePanels, found: Trained) -> list[dict[str, Any]]:
     """Of each curve over the rate, by the title of its panel; a panel of one rate has none."""
-    return [
-        {
-            "panel": title,
-            "configuration": words,
-            "peak_lrs": [arm.peak_lr for arm in arms],
-            "best_peak_lr": arms[one.best_rate].peak_lr,
-            "sensitivity_nats": one.value,
-            "low": one.low,
-            "high": one.high,
-            "seeds": one.seeds,
-        }
-        for title, kinds in panels.items()
-        if all(len(arms) > 1 for arms in kinds.values())
-        for words, arms in kinds.items()
-        for one in (found.lr_sensitivity(arms),)
-    ]
+    curves = []
+    for title, kinds in panels.items():
+        if not all(len(arms) > 1 for arms in kinds.values()):
+            continue
+        for words, arms in kinds.items():
+            one = found.lr_sensitivity(arms)
+            curves.append(
+                {
+                    "panel": title,
+                    "configuration": words,
+                    "peak_lrs": [arm.peak_lr for arm in arms],
+                    "best_peak_lr": arms[one.best_rate].peak_lr,
+                    "sensitivity_nats": one.value,
+                    "low": one.low,
+                    "high": one.high,
+                    "seeds": one.seeds,
+                }
+            )
+    return curves
 
 
 def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
@@ -253,24 +255,25 @@ def _ends_table(found: Trained) -> StudyTable:
 def _runs_data(found: Trained) -> dict[str, Any]:
     """Every curve, and the baseline of every language pair."""
     return {
-        "configurations": [
-            {
-                "text": arm.pair,
-                "title": arm.title,
-                "placement": arm.placement,
-                "optimizer": arm.optimizer,
-                "peak_lr": arm.peak_lr,
-                "schedule": arm.schedule_words,
-                "updates": arm.updates,
-                "summed_lr": arm.summed_lr,
-                "last_loss_nats": [curve.final_nats for curve in runs],
-                "last_bleu": [curve.final_bleu for curve in runs],
-                "seeds": [asdict(curve) for curve in runs],
-            }
-            for arm, runs in found.curves.items()
-        ],
+        "configurations": [_arm_data(arm, runs) for arm, runs in found.curves.items()],
         "unigram_nats": found.unigram_nats,
         "runs": found.trained_by,
+    }
+
+
+def _arm_data(arm: TranslationArm, runs: Sequence[TranslationCurve]) -> dict[str, Any]:
+    return {
+        "text": arm.pair,
+        "title": arm.title,
+        "placement": arm.placement,
+        "optimizer": arm.optimizer,
+        "peak_lr": arm.peak_lr,
+        "schedule": arm.schedule_words,
+        "updates": arm.updates,
+        "summed_lr": arm.summed_lr,
+        "last_loss_nats": [curve.final_nats for curve in runs],
+        "last_bleu": [curve.final_bleu for curve in runs],
+        "seeds": [asdict(curve) for curve in runs],
     }
 
 

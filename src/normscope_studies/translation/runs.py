@@ -125,9 +125,9 @@ class Trained:
         """Its gain over the unigram baseline as a share of the best one's; None where that has none
         for certain.
         """
-        own, gains = (
-            [self.unigram(best) - loss for loss in self.finals(one)] for one in (arm, best)
-        )
+        baseline = self.unigram(best)
+        own = [baseline - loss for loss in self.finals(arm)]
+        gains = [baseline - loss for loss in self.finals(best)]
         if between(estimate(gains), least=0.0) is not True:
             return None
         return estimate([a / b for a, b in zip(own, gains, strict=True)])
@@ -148,10 +148,11 @@ class Trained:
         batch.
         """
         by_rate = [self.curves[arm] for arm in arms]
-        losses = [
-            [run.nll_nats[-1] if run.ended == "finished" else math.inf for run in runs]
-            for runs in zip(*by_rate, strict=True)
-        ]
+        losses = []
+        for of_seed in zip(*by_rate, strict=True):
+            losses.append(
+                [run.nll_nats[-1] if run.ended == "finished" else math.inf for run in of_seed]
+            )
         return lr_sensitivity(losses, [run.first_nats for run in by_rate[0]])
 
 
@@ -176,12 +177,11 @@ def never_there(shares: Mapping[str, Sequence[float | None]]) -> str:
     """A sentence on the settings in which some seed is never there, with how many are not; empty
     where all are.
     """
-    missing = {setting: sum(share is None for share in row) for setting, row in shares.items()}
-    words = [
-        f"{setting}, in {count} of {len(shares[setting])}"
-        for setting, count in missing.items()
-        if count
-    ]
+    words = []
+    for setting, row in shares.items():
+        count = sum(share is None for share in row)
+        if count:
+            words.append(f"{setting}, in {count} of {len(row)}")
     return f"Never, by seeds: {'; '.join(words)}." if words else ""
 
 
@@ -210,8 +210,11 @@ def trained(
     corpora = {pair: open_corpus(one.data) for pair, one in pairs.items()}
     every = sorted((cell for runs in cells.values() for cell in runs), key=lambda cell: cell.seed)
     train_all(every, stage, pieces, later=later)
+    curves = {}
+    for arm, runs in cells.items():
+        curves[arm] = [curve_of(cell) for cell in runs]
     return Trained(
-        curves={arm: [curve_of(cell) for cell in runs] for arm, runs in cells.items()},
+        curves=curves,
         unigram_nats={pair: TRANSLATION.chance_nats(corpus) for pair, corpus in corpora.items()},
         texts=[_text(pair, corpus) for pair, corpus in corpora.items()],
         trained_by={
@@ -278,10 +281,10 @@ def curve_of(cell: Cell) -> TranslationCurve:
     events = cell.folder.events()
     updates = [event for event in events if event["event"] == "update"]
     validations = [event for event in events if event["event"] == "validation"]
-    sums = [
-        math.fsum(one["lr"] for one in updates if one["update"] <= event["update"])
-        for event in validations
-    ]
+    sums = []
+    for event in validations:
+        until = [one["lr"] for one in updates if one["update"] <= event["update"]]
+        sums.append(math.fsum(until))
     return TranslationCurve(
         updates=[event["update"] for event in validations],
         nll_nats=[event["nll_nats"] for event in validations],

@@ -81,5 +81,9 @@ def _first_checkpoint_after(config: Figure4Config) -> int:
 
 def _at(pair: tuple[TranslationArm, TranslationArm], update: int, found: Trained) -> Estimate:
     """By how much the loss with warm-up is higher at that update, over seeds taken in pairs."""
-    warm, bare = ([run.nats_at(update) for run in found.curves[arm]] for arm in pair)
-    return less(warm, bare)
+    warm, bare = pair
+    return less(_nats_at(warm, update, found), _nats_at(bare, update, found))
+
+
+def _nats_at(arm: TranslationArm, update: int, found: Trained) -> list[float]:
+    return [run.nats_at(update) for run in found.curves[arm]]
