@@ -1,4 +1,6 @@
-"""How large the hidden state is after every block at initialisation, a thousand blocks deep."""
+"""Measures how large the hidden state is after every block at initialisation, a thousand blocks
+deep.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -59,13 +61,15 @@ class _DepthConfig:
 
     @property
     def shape(self) -> StackShape:
-        """Of the encoder."""
+        """Returns the shape of the encoder."""
         sizes = settings_of(self, "width", "ffn_width", "heads")
         return StackShape(kind="encoder", encoder_blocks=self.blocks, **sizes)
 
     @property
     def depths(self) -> list[int]:
-        """What is recorded: every depth at first, then some in each decade, and the last."""
+        """Returns the depths that are recorded: every one at first, then some in each decade, and
+        the last.
+        """
         decades = math.log10(max(self.blocks, 1))
         spaced = [
             round(10 ** (i / _DEPTHS_A_DECADE)) for i in range(int(decades * _DEPTHS_A_DECADE) + 1)
@@ -74,7 +78,7 @@ class _DepthConfig:
 
 
 class _Behaviour(StrEnum):
-    """In the order in which figures give them their hues."""
+    """Names what becomes of a curve, in the order in which figures give behaviours their hues."""
 
     GROWS = "grows"
     HELD = "stays at 1"
@@ -91,7 +95,7 @@ _FALLEN_BELOW = 0.8
 
 
 def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:
-    """What a curve does after its first block; None in `rms` is a value that is not finite."""
+    """Names what a curve does after its first block; None in `rms` stands for what is not finite."""
     values = [
         value for depth, value in zip(depths, rms, strict=True) if depth >= 1 and value is not None
     ]
@@ -230,7 +234,7 @@ def _curve(name: str, config: _DepthConfig, pieces: Pieces) -> dict[str, Any]:
 
 
 def _places(depths: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Where these depths stand, and the last one."""
+    """Returns where these depths stand, and the last one."""
     return [i for i, at in enumerate(depths) if at in (*wanted, depths[-1])]
 
 

@@ -35,9 +35,10 @@ _SOONER = "share of the updates after which Pre-LN reaches the loss that Post-LN
 
 
 def effects(of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> dict[str, Estimate]:
-    """By how many nats Pre-LN in place of Post-LN lowers the last loss ("placement") and RAdam in
-    place of Adam does ("optimizer"), each as a mean over the other; and by how much the placement's
-    is larger, in size ("lead")."""
+    """Measures by how many nats Pre-LN in place of Post-LN lowers the last loss ("placement") and
+    RAdam in place of Adam does ("optimizer"), each as a mean over the other; and by how much the
+    placement's is larger, in size ("lead").
+    """
     rows = list(zip(*(found.finals(arm) for arm in of.values()), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
     optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
@@ -63,7 +64,7 @@ def best_arms(config: Figure4Config, found: Trained) -> tuple[TranslationArm, Tr
 def radam_keeps(
     config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained
 ) -> Estimate | None:
-    """What Post-LN has under RAdam without warm-up, as a share of its gain under Adam with
+    """Measures what Post-LN has under RAdam without warm-up, as a share of its gain under Adam with
     warm-up.
     """
     warm = config.post(DE_EN, config.lrs[0])
@@ -71,7 +72,7 @@ def radam_keeps(
 
 
 def claims(config: Figure4Config, found: Trained) -> list[Claim]:
-    """Of De-En, and of En-De, as far as these are trained."""
+    """Judges De-En, and En-De, as far as these are trained."""
     made = []
     if of := config.square():
         made += [
@@ -128,13 +129,13 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
 
 
 def _excesses(paired: Sequence[Pairing], found: Trained) -> dict[str, Estimate]:
-    """How far Pre-LN ends above Post-LN, by setting."""
+    """Measures how far Pre-LN ends above Post-LN, by setting."""
     return {one.setting: found.excess(one.pre, one.post) for one in paired}
 
 
 def _sooner(paired: Sequence[Pairing], found: Trained) -> tuple[dict[str, Estimate | Answer], str]:
-    """By setting, after which part of the updates Pre-LN is where Post-LN ends; and a sentence on
-    where it never is.
+    """Measures by setting after which part of the updates Pre-LN is where Post-LN ends; and says in
+    a sentence where it never is.
     """
     shares = {one.setting: found.updates_shares(one.post, one.pre) for one in paired}
     return {setting: sooner(row) for setting, row in shares.items()}, never_there(shares)
@@ -308,8 +309,8 @@ def _pair_figure(config: Figure4Config, found: Trained, pair: str) -> StudyFigur
 
 
 def over_rates(config: Figure4Config) -> dict[str, dict[str, list[TranslationArm]]]:
-    """By panel and words: each placement with warm-up and without, on one decay, at every rate;
-    none without De-En.
+    """Returns, by panel and words, each placement with warm-up and without, on one decay, at every
+    rate; none without De-En.
     """
     if DE_EN not in config.pairs:
         return {}

@@ -31,7 +31,7 @@ class _Figure6Config(RunsConfig):
     small_lr: float = ADAM_LRS[-1] / 10
     """1e-4 beside 1e-3 in the paper."""
     small_epochs: int = 27
-    """How long the paper follows the small rate; the others end after `epochs`."""
+    """Epochs that the paper follows the small rate; the others end after `epochs`."""
 
     RATES: ClassVar[Mapping[str, tuple[str, ...]]] = {"adam": ("peak_lr", "small_lr")}
 

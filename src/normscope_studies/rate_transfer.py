@@ -1,4 +1,4 @@
-"""What the best peak rate of a small model is worth for one four times as deep or as wide."""
+"""Measures what a small model's best peak rate is worth for one four times as deep or as wide."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ class RateTransferConfig:
     blocks: tuple[int, ...] = (2, 4, 8, 16)
     """Rising; each begins its search at the best rate of the one before."""
     width: int = 64
-    """Of the placements' decoders."""
+    """The width of the placements' decoders."""
     models: tuple[str, ...] = ("nanogpt", "llama", "olmo2", "torch-post")
     texts: tuple[str, ...] = ("characters",)
     """The first one is what the placements' decoders learn."""
@@ -78,7 +78,7 @@ class RateTransferConfig:
 
     @property
     def places(self) -> dict[str, str]:
-        """Where the texts are, as what is measured takes them."""
+        """Returns where the texts are, as what is measured takes them."""
         return {"text_file": self.text_file, "corpus": self.corpus}
 
     def deep(self, placement: str) -> list[AdviceCase]:
@@ -199,8 +199,8 @@ def run(config: RateTransferConfig, pieces: Pieces) -> Findings:
 
 
 def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
-    """By placement: the slope of the best rate's logarithm over that of the depth, where it learned
-    at three depths.
+    """Fits by placement the slope of the best rate's logarithm over that of the depth, where it
+    learned at three depths.
 
     The interval is that of least squares, of how far the rates lie off the line.
     """
@@ -225,8 +225,8 @@ def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
 
 
 def depth_claims(exponents: Mapping[str, Estimate]) -> list[Claim]:
-    """Whether the best rate falls as the model grows, and whether CompleteP's stays; none without
-    an exponent.
+    """Judges whether the best rate falls as the model grows, and whether CompleteP's stays; none
+    without an exponent.
     """
     if not exponents:
         return []
@@ -315,7 +315,7 @@ def _over_depth(
 
 
 def conditions(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) -> dict[str, str]:
-    """What was trained, and how."""
+    """Says what was trained, and how."""
     every = [one for chain in ladders for one in chain]
     unlearned = sorted(one.case.name for one in every if not one.learned)
     return {

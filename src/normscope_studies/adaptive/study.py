@@ -26,7 +26,7 @@ from ..optimizers.page import rates
 from .config import SCALES, MovingConfig
 
 _Pairs = Mapping[str, WarmupPair]
-"""By placement."""
+"""Both warm-ups, by placement."""
 _MEMO = (
     "the memo on stability, future directions: “to combine pre-LN stability with post-LN "
     "performance through adaptive normalization schedules”"
@@ -73,7 +73,7 @@ def run(config: MovingConfig, pieces: Pieces) -> Findings:
 
 
 def claims(config: MovingConfig, pairs: _Pairs, unigram_nats: float) -> list[Claim]:
-    """What is hoped of numbers that move, and that the one end needs its warm-up here."""
+    """Judges what is hoped of numbers that move, and that the one end needs its warm-up here."""
     post = named(config.post).title
     return [
         _below_its_ends(config, pairs, unigram_nats),
@@ -203,7 +203,7 @@ def figures(config: MovingConfig, pairs: _Pairs) -> list[StudyFigure]:
 
 
 def ends(config: MovingConfig, pairs: _Pairs) -> StudyTable:
-    """Where the runs end, the lowest first."""
+    """Lists where the runs end, the lowest first."""
     post = pairs[config.post].warm
     return table(
         "Mean last loss in nats at the best rate of the ladder (* its first or last), and the "
@@ -228,7 +228,7 @@ def ends(config: MovingConfig, pairs: _Pairs) -> StudyTable:
 
 
 def conditions(config: MovingConfig, baselines: tuple[float, float]) -> dict[str, str]:
-    """How the runs were made."""
+    """Says how the runs were made."""
     shared = config.conditions(baselines)
     return {
         **shared,

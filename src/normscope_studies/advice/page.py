@@ -14,7 +14,7 @@ from .rules import NAIVE, OFF, WAYS, Looked, Named, NamedRate, less_than, off_by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advised:
-    """What the claims, pictures, tables and data are made of."""
+    """Holds what the claims, pictures, tables and data are made of."""
 
     ladders: Sequence[Ladder]
     """One a case."""
@@ -22,15 +22,14 @@ class Advised:
     """The cases that learned."""
     named: Named
     looks: Mapping[str, Mapping[int, Sequence[NamedRate]]]
-    """By what was tried and the updates after which it was compared."""
+    """Rates by the words for what was tried, then by the updates after which it was compared."""
     warmups: Mapping[AdviceCase, Mapping[float, float]]
-    """By case, then by the warm-up's share of the updates: the loss at the end, at the best
-    rung.
+    """The loss at the end, at the best rung: by case, then by the warm-up's share of the updates.
     """
 
 
 def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
-    """As a share of the best's gain, against the best of the warm-ups that were tried."""
+    """Returns a share of the best's gain, against the best of the warm-ups that were tried."""
     usual = warmups.get(one.case.usual_warmup_share, one.ladder.lowest_nats)
     return max(0.0, usual - min(warmups.values())) / one.ladder.gain
 
@@ -184,7 +183,7 @@ _SHARES = ("median_regret", "high_regret", "less", "less_half_width")
 
 
 def _of_cases(found: Advised) -> StudyTable:
-    """What was named for each, beside what its trainings say."""
+    """Lists what was named for each, beside what its trainings say."""
     lost = {}
     for way, several in found.named.items():
         for one in several:
@@ -327,7 +326,7 @@ def _case_data(found: Advised, ladder: Ladder) -> dict[str, Any]:
 
 
 def summary(several: Sequence[NamedRate], naive: Sequence[NamedRate] = ()) -> dict[str, Any]:
-    """What trainings lost, as shares of the gain and in nats; naive: what they are compared
+    """Returns what trainings lost, as shares of the gain and in nats; naive: what they are compared
     with.
     """
     found = {
@@ -352,7 +351,7 @@ def _kept(found: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 def of_ladder(one: Ladder) -> dict[str, Any]:
-    """What its trainings ended at."""
+    """Returns what its trainings ended at."""
     return {
         "updates": one.updates,
         "unigram_nats": one.unigram_nats,

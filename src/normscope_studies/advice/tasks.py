@@ -50,13 +50,13 @@ class CaseBatch:
     """(N,): whether the model does not see the target itself; None where it sees none."""
 
     def loss(self, logits_NV: Tensor) -> Tensor:
-        """In nats."""
+        """Returns the loss in nats."""
         return functional.cross_entropy(logits_NV, self.targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseTask:
-    """What a case is trained on."""
+    """Makes the batches that a case is trained on."""
 
     model: Callable[[int], nn.Module]
     """With initial weights, of a seed."""
@@ -224,7 +224,7 @@ def _pairs(batch: TranslationBatch) -> CaseBatch:
 _COUNTED = 400
 """Batches of training in which tokens are counted."""
 _PRIOR = 8.0
-"""How many times a token counts as seen after another by how frequent it is alone."""
+"""The times that a token counts as seen after another by how frequent it is alone."""
 
 
 def baselines(task: CaseTask) -> dict[str, float]:

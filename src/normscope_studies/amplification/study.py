@@ -36,7 +36,7 @@ def run(config: AmplificationConfig, pieces: Pieces) -> Findings:
 
 
 _DrawnChanges = Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
-"""By placement and depth, of each draw what `measure.changes` gives."""
+"""Each draw's `measure.changes`, by placement and depth."""
 
 
 def _changes(config: AmplificationConfig, pieces: Pieces) -> _DrawnChanges:
@@ -92,8 +92,8 @@ def _spectra(config: AmplificationConfig, pieces: Pieces) -> Spectra:
 def growths(
     config: AmplificationConfig, found: _DrawnChanges
 ) -> tuple[list[DepthGrowth], dict[str, str]]:
-    """Of every placement, what is moved and update, in the order of the settings; and why theory
-    does not follow a placement's updates, by its name.
+    """Returns the growth of every placement, what is moved and update, in the order of the
+    settings; and why theory does not follow a placement's updates, by its name.
     """
     grown, refused = [], dict[str, str]()
     for placement, moved, update in product(config.placements, config.moves, config.updates):
@@ -127,7 +127,8 @@ def growths(
 
 
 def _predicted(config: AmplificationConfig, placement: str, update: str) -> tuple[Floats, Floats]:
-    """Of the output at every depth, and of the stream of the deepest stack after 1 … L blocks.
+    """Predicts the change of the output at every depth, and of the stream of the deepest stack
+    after 1 … L blocks. Raises Unpredictable.
 
     Raises Unpredictable.
     """

@@ -25,7 +25,7 @@ class ClimbedModel:
 
     placement: str
     blocks: int
-    """Of each stack."""
+    """The blocks of each stack."""
     peak_lrs: Sequence[float]
     """Rising."""
     runs: Sequence[Sequence[LadderRun]]
@@ -57,7 +57,7 @@ class ClimbedModel:
 
     @property
     def learned(self) -> bool:
-        """Whether it has at its best rate; else nothing is known of which trainings fail."""
+        """Returns whether it has at its best rate; else it is not known which of them fail."""
         return learned(min(self.mean_nats), self.unigram_nats)
 
     @property

@@ -14,15 +14,15 @@ from .skill import LEFT_OUT, MEASURES, ForetoldTrainings, FoundByChange
 
 
 def of_blocks(blocks: int) -> str:
-    """In words, of both stacks."""
+    """Names a depth in words, of both stacks."""
     return f"{blocks} + {blocks} blocks"
 
 
 def figures(
     config: AmplificationTrainingsConfig, models: Sequence[ClimbedModel]
 ) -> list[StudyFigure]:
-    """Where trainings end over the rate; changes beside their predictions, and beside the largest
-    rate that learns.
+    """Draws where trainings end over the rate; changes beside their predictions, and beside the
+    largest rate that learns.
     """
     by_depth: dict[int, list[ClimbedModel]] = {blocks: [] for blocks in config.depths}
     for one in models:
@@ -97,12 +97,12 @@ def _beside_predictions(by_depth: dict[int, list[ClimbedModel]]) -> Panel:
 
 
 def tables(found: FoundByChange, models: Sequence[ClimbedModel]) -> list[StudyTable]:
-    """How well every way foretells, and the models."""
+    """Lists how well every way foretells, and the models."""
     return [_skills(found), _models(models)]
 
 
 _SkillRow = tuple[str, str, ForetoldTrainings]
-"""What was left out, a way, and the trainings that it was asked about."""
+"""A row: what was left out, a way, and the trainings that it was asked about."""
 
 
 def _skills(found: FoundByChange) -> StudyTable:

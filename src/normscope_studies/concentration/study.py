@@ -1,5 +1,5 @@
-"""How tightly squared norms of hidden states lie around their mean: Theorem 1's condition, and what
-follows from it.
+"""Measures how tightly squared norms of hidden states lie around their mean: Theorem 1's condition,
+and what follows from it.
 """
 
 from collections.abc import Mapping, Sequence

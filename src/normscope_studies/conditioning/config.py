@@ -1,4 +1,4 @@
-"""What is trained, and how often its gradients are looked at."""
+"""Names what is trained, and how often its gradients are looked at."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ class ConditioningConfig(DecoderLadders):
     monitor_every: int = 10
     """Updates from one look at the gradients' norms to the next."""
     looks: int = 8
-    """How often the gradients' stable ranks are looked at, beside before the first update."""
+    """Looks at the gradients' stable ranks, beside one before the first update."""
     conditioned_factor: float = 1.5
-    """How many times worse than the standard's worst gradients may be conditioned."""
+    """The factor by which gradients may be worse conditioned than the standard's worst."""
     matching_nats: float = 0.02
     """Who ends at most so much higher ends as low."""
 

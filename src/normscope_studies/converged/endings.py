@@ -1,5 +1,5 @@
-"""Where each placement ended: one seed chooses its warm-up and rate, and others are trained at
-them.
+"""Trains each placement to its end: one seed chooses its warm-up and rate, and others are trained
+at them.
 """
 
 import math
@@ -19,11 +19,11 @@ from .config import ConvergedConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementEnding:
-    """Where a placement ended."""
+    """Holds the runs of a placement, to their ends."""
 
     placement: str
     looked: Mapping[tuple[float, float], LadderRun]
-    """By the share of the warm-up and the rate: the run of the seed that chose."""
+    """The run of the seed that chose, by the share of the warm-up and the rate."""
     runs: Sequence[LadderRun]
     """At the best of these, one a seed."""
     split: str
@@ -39,8 +39,8 @@ class PlacementEnding:
 
     @property
     def at_an_end(self) -> bool:
-        """Whether the rate is the least or the largest that was tried, so that a better one may lie
-        beyond.
+        """Returns whether the rate is the least or the largest that was tried, so that a better one
+        may lie beyond.
         """
         lrs = [lr for share, lr in self.looked if share == self.chosen[0]]
         return self.chosen[1] in (min(lrs), max(lrs))
@@ -74,7 +74,7 @@ class PlacementEnding:
 
     @property
     def validations(self) -> list[tuple[list[int], list[float]]]:
-        """Of each seed: updates, and losses in nats."""
+        """Returns the updates of each seed, and its losses there in nats."""
         found = []
         for run in self.runs:
             events = [e for e in run.cell.folder.events() if e["event"] == "validation"]
@@ -85,8 +85,8 @@ class PlacementEnding:
 
     @property
     def late_gain(self) -> float:
-        """What the last tenth of the updates brought, in nats; the mean over seeds, NaN where none
-        was validated.
+        """Measures what the last tenth of the updates brought, in nats; the mean over seeds, NaN
+        where none was validated.
         """
         gains = []
         for updates, nats in self.validations:

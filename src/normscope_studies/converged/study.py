@@ -1,4 +1,4 @@
-"""Whether others end better than the placement beside them: claims, pictures, the table."""
+"""Judges whether others end better than the placement beside them: claims, pictures, the table."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -55,8 +55,7 @@ MEASURES: Mapping[str, tuple[str, Callable[[PlacementEnding], list[float]]]] = {
     _NATS: ("ends lower", lambda one: [-nats for nats in one.nats]),
     _BLEU: ("translates better", lambda one: one.bleu),
 }
-"""By unit: what a placement does that has more, and what is better where it is larger, one a
-seed.
+"""What a placement does that has more, and what is better where it is larger, one a seed; by unit.
 """
 
 
@@ -68,7 +67,9 @@ def units_of(config: ConvergedConfig) -> list[str]:
 def gains_of(
     config: ConvergedConfig, endings: Sequence[PlacementEnding], unit: str
 ) -> dict[str, Estimate]:
-    """By how much each placement ends better than the one beside, by title; over seeds in pairs."""
+    """Measures by how much each placement ends better than the one beside, by title; over seeds in
+    pairs.
+    """
     _, of = MEASURES[unit]
     (beside,) = (of(one) for one in endings if one.placement == config.beside)
     gains = {}
@@ -172,7 +173,7 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
 
 
 def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTable:
-    """What was chosen for each placement and where it ended, the lowest first."""
+    """Lists what was chosen for each placement and where it ended, the lowest first."""
     title = named(config.beside).title
     beside = {unit: gains_of(config, endings, unit) for unit in units_of(config)}
     translated = [
@@ -198,8 +199,8 @@ def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTa
 def conditions(
     config: ConvergedConfig, baselines: tuple[float, float], runs: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How the runs were made. baselines: the losses of models that know the frequencies of tokens,
-    and of pairs.
+    """Says how the runs were made. baselines: the losses of models that know the frequencies of
+    tokens, and of pairs.
     """
     shares = ", ".join(
         f"{named(placement).title} {percentage(share, 0)}" for placement, share in config.pairs
@@ -239,7 +240,7 @@ def conditions(
 
 
 def data_of(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
-    """What results.json holds of a placement."""
+    """Returns what results.json holds of a placement."""
     share, lr = one.chosen
     shares = dict.fromkeys(share for share, _ in one.looked)
     ladders = {}

@@ -1,4 +1,4 @@
-"""What is trained: very deep decoders, and how wide they are at each depth."""
+"""Names what is trained: very deep decoders, and how wide they are at each depth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class DeepConfig:
     """The feed-forward's width over the model's."""
     updates: int = 300
     warmup_updates: int = 30
-    """Of all runs, which go to 0 in a straight line from there on."""
+    """The warm-up of all runs, which go to 0 in a straight line from there on."""
     peak_lrs: tuple[float, ...] = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
     """The ladder, rising."""
     ladder_seeds: int = 1
@@ -75,7 +75,7 @@ class DeepConfig:
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """Numbers that products are computed in, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "depths", "placements")
@@ -95,7 +95,9 @@ class DeepConfig:
 
     @property
     def widths(self) -> dict[int, int]:
-        """By the number of blocks. Raises ValueError for what is not a depth and a width."""
+        """Returns the widths by the number of blocks. Raises ValueError for what is not a depth and
+        a width.
+        """
         found = {}
         for one in self.depths:
             blocks, _, width = one.partition(":")

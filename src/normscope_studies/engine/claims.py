@@ -61,7 +61,7 @@ class Compared:
         return 100 * float(abs(self.deviation[at])), 100 * float(self.relative_error[at])
 
     def within(self, limit: float) -> Answer:
-        """Whether the 95 % interval of the deviation lies within ± limit at every depth."""
+        """Judges whether the 95 % interval of the deviation lies within ± limit at every depth."""
         half = (t_quantile(0.95, self.draws - 1) if self.draws > 1 else np.nan) * self.error
         off, allowed = self.measured - self.predicted, limit * np.abs(self.predicted)
         return all_hold(answers(off - half, off + half, -allowed, allowed))
@@ -96,7 +96,7 @@ class Spread:
     """Deviations of several curves, in per cent of the prediction."""
 
     limit: float
-    """What they are held against."""
+    """The deviation that they are held against."""
     largest: float
     """Largest absolute deviation at any depth, and the standard error there."""
     standard_error: float
@@ -114,7 +114,7 @@ class Spread:
 
     @property
     def holds(self) -> dict[str, Answer]:
-        """By the name of the curve."""
+        """Returns the answers, by the name of the curve."""
         return {
             **dict.fromkeys(self.within, True),
             **dict.fromkeys(self.beyond, False),
@@ -123,7 +123,7 @@ class Spread:
 
     @property
     def words(self) -> str:
-        """How far they are off, in a clause."""
+        """Says how far they are off, in a clause."""
         return (
             f"at most {number(self.largest, 2)} % off ({self.where}, l = {self.place}; standard "
             f"error {number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root "
@@ -157,8 +157,8 @@ def spread_of(
 
 
 def beside_prediction(label: str, hue: int, curve: Compared, *, first: int = 0) -> list[Series]:
-    """What was measured over draws, in a band of two standard errors, and its prediction; first:
-    what x starts at.
+    """Draws what was measured over draws, in a band of two standard errors, and its prediction;
+    first: what x starts at.
     """
     x = range(first, first + len(curve.measured))
     return [
@@ -317,7 +317,7 @@ def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = wi
 
 
 def shown_span(found: Estimate) -> str:
-    """Of several places, the least mean and the greatest."""
+    """Says the least mean and the greatest of several places."""
     return span(found.mean.tolist())
 
 

@@ -34,7 +34,7 @@ class DecoderArm(NamedTuple):
 
 
 class _Asked(Protocol):
-    """What a study's configuration says of its trainings."""
+    """Names what a study's configuration says of its trainings."""
 
     @property
     def text(self) -> str: ...
@@ -112,7 +112,7 @@ class DecoderLadders:
     heads: int = 4
     updates: int = 600
     warmup_updates: int = 60
-    """Of runs with warm-up. All go to 0 in a straight line from there on."""
+    """The warm-up of runs that have one. All go to 0 in a straight line from there on."""
     peak_lrs: tuple[float, ...] = (1.1e-3, 2.2e-3, 4.4e-3, 8.8e-3, 1.76e-2)
     """The ladder, rising."""
     ladder_seeds: int = 1
@@ -120,12 +120,12 @@ class DecoderLadders:
     seeds: int = 3
     """Others, which are trained at the best rates of the ladder and judge."""
     best_rates: int = 1
-    """How many of the ladder's rates these are trained at."""
+    """The number of the ladder's rates at which these are trained."""
     weight_decay: float = 0.1
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """Numbers that products are computed in, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "peak_lrs")

@@ -125,7 +125,7 @@ def with_interval(found: Estimate, decimals: int = 3) -> str:
 
 
 def part(of: Estimate, places: slice | Sequence[int] | int) -> Estimate:
-    """Those places of a vector's estimate, or one of them as a number's."""
+    """Returns those places of a vector's estimate, or one of them as a number's."""
     return Estimate(
         count=of.count,
         mean=of.mean[places],

@@ -21,7 +21,7 @@ from .planning import StudyPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """Where the results of the other studies are."""
+    """Says where the results of the other studies are."""
 
     results: str = ""
     """A folder with a folder for each study, as NormScope's repository has it. By default that is
@@ -44,9 +44,9 @@ class ListedText:
     source: str
     """Which text that is, in words."""
     heading: str
-    """How the page in Markdown begins; `limits.kinds.CLAIMS` knows it by this."""
+    """The beginning of the page in Markdown; `limits.kinds.CLAIMS` knows it by this."""
     groups: Mapping[str, str]
-    """By whose a claim is, what all of them are called: one table each."""
+    """The heading of the claims of one source, by whose they are: one table each."""
     example: str
     """The folder of the results of one of its studies."""
 

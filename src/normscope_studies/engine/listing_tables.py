@@ -48,7 +48,7 @@ def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
 
 
 def conditions(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable:
-    """What each study that has results measured on, once for all of its claims."""
+    """Lists what each study that has results measured on, once for all of its claims."""
     by_study = {row.listed.study: row for row in rows if row.found}
     return StudyTable(
         title="Conditions: scale, data and seeds of each study",

@@ -1,4 +1,4 @@
-"""What the lists of claims read of the repository's results, kept in the package: an installation
+"""Packs what the lists of claims read of the repository's results into the package: an installation
 has no folder of results.
 """
 

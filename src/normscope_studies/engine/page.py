@@ -1,5 +1,5 @@
-"""What the page of a study shows, as plain values, and the page: verdicts first, then pictures,
-tables, conditions.
+"""Defines what the page of a study shows, as plain values, and the page: verdicts first, then
+pictures, tables, conditions.
 
 Pictures are curves by arm with a band, or points; any other is panels of one's own.
 """
@@ -33,14 +33,15 @@ class Claim:
     """A short handle, such as "Lemma 2, Pre-LN, lower bound"."""
     statement: str
     source: str
-    """Where it is made: paper and equation, or "corrected"."""
+    """The place at which it is made: paper and equation, or "corrected"."""
     found: str
-    """What was measured, in numbers that stand in the study's data."""
+    """The measurement, in numbers that stand in the study's data."""
     verdict: Verdict
     conditions: str = ""
-    """Where it holds, where it does not, and where the numbers do not decide. Raises ValueError
-    where a claim that is reproduced under conditions has none, and where one that is reproduced has
-    some."""
+    """The settings in which it holds, in which it does not, and in which the numbers do not decide.
+    Raises ValueError where a claim that is reproduced under conditions has none, and where one that
+    is reproduced has some.
+    """
 
     def __post_init__(self) -> None:
         allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.REPRODUCED: (False,)}.get(
@@ -200,7 +201,7 @@ class StudyTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[TableCell]]
     prose: bool = False
-    """Whether its cells hold sentences, and are broken into lines."""
+    """True for cells that hold sentences, and are broken into lines."""
 
 
 def table(
@@ -221,11 +222,11 @@ def table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a study found: its page, and its data."""
+    """Holds what a study found: its page, and its data."""
 
     conditions: Mapping[str, str]
-    """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds
-    and spread.
+    """The conditions of the measurement, by subject. At least: gradient normalisation, logarithm,
+    tokens, seeds and spread.
     """
     claims: Sequence[Claim]
     figures: Sequence[StudyFigure]
@@ -272,7 +273,7 @@ def write_study(found: Findings, made: Mapping[str, Any], folder: Path) -> Path:
 
 
 def is_number(value: object) -> bool:
-    """Whether a cell is set flush right."""
+    """Returns whether a cell is set flush right."""
     return value is None or isinstance(value, int | float)
 
 

@@ -1,4 +1,4 @@
-"""What appendix F claims of the other layers and what it should have, each against measured
+"""Judges what appendix F claims of the other layers and what it should have, each against measured
 gradients.
 """
 
@@ -24,22 +24,25 @@ from ..theory import corrected, paper
 from .measure import LETTERS, W2, StackCase
 
 DECAY = 0.5 * math.log(1.5)
-"""What appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next."""
+"""The power that appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next.
+"""
 FLAT_WITHIN = 0.1 * DECAY
 CROSS_WITHIN = 0.15
-"""Of the expected slope."""
+"""The tolerance, as a share of the expected slope."""
 SAME_WITHIN = 0.1
-"""Of 1, for two blocks that the paper says are alike; the corrected profile has them √2 apart."""
+"""The tolerance around 1 of two blocks that the paper says are alike; the corrected profile has
+them √2 apart.
+"""
 PROFILE_WITHIN = 0.15
-"""Of 1, for measured / expected in every block; the paper and the corrected profile differ by more
-in six blocks.
+"""The tolerance around 1 of measured / expected in every block; the paper and the corrected profile
+differ by more in six blocks.
 """
 PREDICTED_WITHIN = 0.2
-"""Of 1, in every block; over fewer than 20 draws the intervals of deep Post-LN stacks are as wide
-themselves.
+"""The tolerance around 1 in every block; over fewer than 20 draws the intervals of deep Post-LN
+stacks are as wide themselves.
 """
 EXPONENT_WITHIN = 0.1
-"""Of exponents over depth; those claimed differ by 0.5."""
+"""The tolerance of exponents over depth; those claimed differ by 0.5."""
 
 _SOURCE = "Xiong et al. 2020, appendix F"
 
@@ -52,7 +55,7 @@ class Profile:
     case: StackCase
     model: ModelSetting
     norms_SL: Mapping[str, Floats]
-    """By matrix: root mean square over a draw's sequences of the gradient's Frobenius norm."""
+    """Root mean squares over a draw's sequences of the gradient's Frobenius norm, by matrix."""
     predicted_L: Mapping[str, Floats]
     cross_share: float
     """The power that cross-attention is predicted to add, per unit of power of a norm's output; 0
@@ -64,8 +67,8 @@ class Profile:
         return self.model.blocks
 
     def slope(self, name: str = W2) -> Estimate:
-        """Of ln ‖∂L/∂W‖ over the block, per block: positive where gradients decay towards the
-        bottom.
+        """Fits the slope of ln ‖∂L/∂W‖ over the block, per block: positive where gradients decay
+        towards the bottom.
         """
         return estimate(slopes(np.arange(self.blocks), self.norms_SL[name]))
 
@@ -129,8 +132,8 @@ def by_case(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
 
 
 def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
-    """By case, exponents over the number of blocks of one block's gradients (-1 the last), in the
-    order of `LETTERS`.
+    """Fits by case exponents over the number of blocks of one block's gradients (-1 the last), in
+    the order of `LETTERS`.
 
     The shallowest is left out where three remain: orders are for large L.
     """
@@ -164,7 +167,7 @@ def _first_norm(one: Profile) -> float:
 
 
 def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
-    """Of profiles of Post-LN and Pre-LN in the same cases and depths."""
+    """Judges profiles of Post-LN and Pre-LN in the same cases and depths."""
     return [*_of_post_ln(post), *_of_pre_ln(pre, post), _prediction([*post, *pre])]
 
 
@@ -321,7 +324,7 @@ def _prediction(profiles: Sequence[Profile]) -> Claim:
 
 
 def _each(profiles: Iterable[Profile], holds: Callable[[Profile], Answer]) -> dict[str, Answer]:
-    """By case, depths together where they agree."""
+    """Returns the answers by case, depths together where they agree."""
     return by_setting({(p.case.title, p.blocks): holds(p) for p in profiles}, "blocks")
 
 

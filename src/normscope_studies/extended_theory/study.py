@@ -177,7 +177,9 @@ def _cases_of(profiles: Sequence[Profile], stack: str) -> dict[str, list[Profile
 
 
 def _exponents(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
-    """Of the ends' gradients over the number of blocks, as `over_depth` has them."""
+    """Returns the exponents of the ends' gradients over the number of blocks, as `over_depth` has
+    them.
+    """
     ends = {"first": over_depth(profiles, 0), "last": over_depth(profiles, -1)}
     found = []
     for case in by_case(profiles):
@@ -211,7 +213,7 @@ def _data(one: Profile) -> dict[str, Any]:
 
 
 def _expected(post: Sequence[Profile], pre: Sequence[Profile]) -> dict[str, Any]:
-    """What measurements are held against."""
+    """Returns what measurements are held against."""
     return {
         "paper": {
             "factor_per_block": paper.post_ln_gradient_profile(2)[0],

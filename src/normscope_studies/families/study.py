@@ -36,7 +36,7 @@ class _FamiliesConfig:
     largest: int = 30_000_000
     """Parameters; a model whose configuration cannot be made smaller is left out."""
     limit_seconds: float = 40.0
-    """Of the processor, for one type."""
+    """Seconds of the processor, for one type."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
 
 
 def _of_sources(rows: _Rows) -> dict[str, dict[str, int]]:
-    """By library: how many of its models came how far."""
+    """Counts by library how many of its models came how far."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for family, row in rows.items():
         library = (

@@ -167,7 +167,7 @@ def _over_layers(
 
 
 def conditions(config: Figure3Config, pieces: ModelPieces) -> dict[str, str]:
-    """How it was pieces."""
+    """Says how it was measured."""
     layers, depth = pieces.layers[POST], config.blocks[0]
     small = pieces.last[config.conditions[-1], POST, depth]
     corpus = pieces.bench.corpus

@@ -28,7 +28,7 @@ def figures(
     chance: Chance,
     tuned: Mapping[str, TunedTask],
 ) -> list[StudyFigure]:
-    """In the paper's layout, and the loss in its parts."""
+    """Draws the paper's layout, and the loss in its parts."""
     caption = (
         f"(a): validation loss of masked tokens and next sentences over updates, {_SPREAD}; the "
         "dotted line is a model that ignores its input."
@@ -117,7 +117,7 @@ def tables(
     chance: Chance,
     tuned: Mapping[str, TunedTask],
 ) -> list[StudyTable]:
-    """Where the pre-trainings end, how soon Pre-LN is there, and the fine-tunings."""
+    """Lists where the pre-trainings end, how soon Pre-LN is there, and the fine-tunings."""
     runs = [
         (arm, seed, run)
         for arm, several in pretrained.items()
@@ -302,7 +302,7 @@ def conditions(
     tuned: Mapping[str, TunedTask],
     trained_by: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-    """How the trainings were made."""
+    """Says how the trainings were made."""
     corpus = open_documents(config.training().data)
     train, valid = corpus.splits["train"], corpus.splits["valid"]
     sequences = config.batch_sequences * config.accumulation

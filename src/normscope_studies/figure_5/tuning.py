@@ -30,11 +30,11 @@ class TunedPoint:
 
     arm: PretrainingArm
     seed: int
-    """Of the pre-training, from 1."""
+    """The seed of the pre-training, from 1."""
     update: int
     setting: str
     accuracies: Sequence[float]
-    """Of the fine-tunings that stayed finite."""
+    """Accuracies of the fine-tunings that stayed finite."""
     right_P: NDArray[np.float64]
     """For each dev pair, the share of these fine-tunings that give it the right label."""
 
@@ -48,18 +48,18 @@ class TriedSetting(NamedTuple):
 
     arm: PretrainingArm
     setting: str
-    """In words."""
+    """The setting in words."""
     accuracy: float | None
     """The share of right answers on the dev pairs; None where it did not stay finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TunedTask:
-    """What fine-tuning on one task came to."""
+    """Holds what fine-tuning on one task came to."""
 
     task: str
     majority_P: NDArray[np.bool_]
-    """Whether each dev pair has the most frequent label of the pairs to train on."""
+    """True for each dev pair that has the most frequent label of the pairs to train on."""
     points: Sequence[TunedPoint]
     searched: Sequence[TriedSetting]
 

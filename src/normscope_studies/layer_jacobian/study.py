@@ -19,9 +19,9 @@ from ..theory.corrected import residual_jacobian_norm
 from .measure import SUBLAYERS, LayerJacobianConfig, sublayer_jacobians
 
 NEARLY = 0.1
-"""Of 1: a norm within a tenth of it is nearly 1."""
+"""The distance from 1: a norm within a tenth of it is nearly 1."""
 PREDICTED_WITHIN = 0.1
-"""Of 1, for what the norm exceeds 1 by over what it should."""
+"""The tolerance around 1, for what the norm exceeds 1 by over what it should."""
 TITLES = {"attention": "attention", "feed_forward": "feed-forward"}
 _SOURCE = "Xiong et al. 2020, appendix F, after eq. (64)"
 

@@ -55,7 +55,7 @@ class DepthCurve:
 
     @property
     def points(self) -> list[tuple[int, float]]:
-        """What a logarithmic axis can show."""
+        """Returns the points that a logarithmic axis can show."""
         pairs = enumerate(self.values, self.first)
         return [(depth, value) for depth, value in pairs if 0 < value < math.inf]
 
@@ -139,7 +139,7 @@ def _heights(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _legend(looks: dict[str, int], wide: int) -> tuple[list[str], int]:
-    """In rows that are no wider than the picture."""
+    """Draws the legend in rows that are no wider than the picture."""
     marks = []
     x = 8.0
     row = 0

@@ -36,7 +36,7 @@ class _PredictedFigure:
 
 
 def predictions(placements: Mapping[str, type[Placement]]) -> dict[str, _PredictedFigure]:
-    """Of each, in an encoder where it is defined for one."""
+    """Predicts each placement, in an encoder where it is defined for one."""
     found: dict[str, _PredictedFigure] = {}
     for stack in ("encoder", "encoder-decoder"):
         names = [name for name, placement in placements.items() if _stack(placement) == stack]

@@ -27,8 +27,8 @@ _Kept = TypeVar("_Kept", evidence.EvidenceRow, evidence.BestRate)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GridSize:
-    """What a comparison was trained with: its results hold this in words alone, and a test holds
-    these to them.
+    """Says what a comparison was trained with: its results hold this in words alone, and a test
+    holds these to them.
     """
 
     blocks: int
@@ -53,7 +53,7 @@ SIZES: Mapping[str, _GridSize] = {
 
 
 def collect(results: Path) -> evidence.Evidence:
-    """What the results of a clone say. Raises UserError where one of them is not there."""
+    """Returns what the results of a clone say. Raises UserError where one of them is not there."""
     found = [one for name, read in _READERS.items() for one in read(name, _load(results, name))]
     depths, advice = _load(results, "depth"), _load(results, "advice")
     return evidence.Evidence(
@@ -248,8 +248,8 @@ _HOLDS: Mapping[bool | None, evidence.Support] = {
     None: "undecided",
 }
 _FAILED: Mapping[str, Sequence[str]] = {"streams": ("hyper-connections",)}
-"""By result: whose rate, chosen by trainings a fifth as long, may have been too large for whole
-ones.
+"""The placements whose rate, chosen by trainings a fifth as long, may have been too large for whole
+ones, by result.
 """
 
 
@@ -369,6 +369,6 @@ _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
     "figure2": _translation,
     "figure4": _translation,
 }
-"""By folder of results/: what reads it. The others compare no placements or warm-ups, or have them
+"""The reader of each folder of results/. The others compare no placements or warm-ups, or have them
 at one seed.
 """

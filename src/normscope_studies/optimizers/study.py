@@ -77,8 +77,8 @@ def conditions(
     parameters: int,
     runs: Mapping[str, Any],
 ) -> dict[str, str]:
-    """How the runs were made. baselines: the losses of models that know the frequencies of tokens,
-    and of pairs.
+    """Says how the runs were made. baselines: the losses of models that know the frequencies of
+    tokens, and of pairs.
     """
     climbing = "one seed" if config.ladder_seeds == 1 else f"{config.ladder_seeds} seeds"
     ladders = []

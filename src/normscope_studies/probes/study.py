@@ -88,7 +88,7 @@ def _probed(
 
 
 def figures(found: _Readings) -> list[StudyFigure]:
-    """What probes read over depth, trained and untrained; and what a block changes of it."""
+    """Draws what probes read over depth, trained and untrained; and what a block changes of it."""
     first = next(iter(found.values()))
     return [
         StudyFigure.of_panels(
@@ -192,7 +192,7 @@ def _control(one: PlacementReading, name: str) -> Any:
 def conditions(
     config: ProbesConfig, baselines: tuple[float, float], runs: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How the models were trained and probed."""
+    """Says how the models were trained and probed."""
     shared = conditions_of_trainings(config.trainings, baselines, runs)
     del shared["BLEU"]
     return {

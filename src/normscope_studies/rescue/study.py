@@ -1,4 +1,4 @@
-"""What the remedies that the doctor names do to trainings that failed."""
+"""Measures what the remedies that the doctor names do to trainings that failed."""
 
 import math
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def _at_least(low: float, high: float, least: float) -> Answer:
 
 
 def _first_cured(failed: Sequence[RescueCase], levels: Levels) -> list[bool]:
-    """Of each case whether the remedy ended it that other families' trainings put first."""
+    """Returns of each case whether the remedy ended it that other families' trainings put first."""
     return [_cured(one, first_by_others(one, failed, levels), levels) for one in failed]
 
 

@@ -65,7 +65,7 @@ class _Monitored(Hooks):
 
 
 def by_normscope(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) -> History:
-    """In this library's loop: what its metrics.jsonl says."""
+    """Trains in this library's loop, and returns what its metrics.jsonl says."""
     batches = cases.ChainBatches(case, config, seed)
     model = cases.made_model(config, case, seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -102,8 +102,8 @@ def by_normscope(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int
 
 
 def by_trainer(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) -> History:
-    """In Hugging Face's Trainer: what its trainer_state.json says. Needs transformers and
-    accelerate.
+    """Trains in Hugging Face's Trainer, and returns what its trainer_state.json says. Needs
+    transformers and accelerate.
     """
     import transformers
 

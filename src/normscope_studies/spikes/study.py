@@ -87,8 +87,8 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
 
 
 def is_dated(piece: _Piece) -> bool:
-    """Whether an episode begins within five updates of where the training was broken, and none
-    elsewhere.
+    """Returns whether an episode begins within five updates of where the training was broken, and
+    none elsewhere.
     """
     return bool(piece["episodes"]) and all(
         abs(e["onset"] - piece["onset"]) <= WITHIN_UPDATES for e in piece["episodes"]
@@ -96,12 +96,12 @@ def is_dated(piece: _Piece) -> bool:
 
 
 def is_explained(piece: _Piece) -> bool:
-    """Whether the first episode has the right cause."""
+    """Returns whether the first episode has the right cause."""
     return bool(piece["episodes"]) and piece["episodes"][0]["cause"] == piece["cause"]
 
 
 def is_placed(piece: _Piece) -> bool:
-    """Whether the first episode names the block that was broken, or says that none leads."""
+    """Returns whether the first episode names the broken block, or says that none leads."""
     return bool(piece["episodes"]) and piece["place"] in piece["episodes"][0]["place"]
 
 

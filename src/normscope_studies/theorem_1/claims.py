@@ -1,4 +1,6 @@
-"""What theorem 1 and steps of its proof claim of the last W₂'s gradient, and what is corrected."""
+"""Judges what theorem 1 and steps of its proof claim of the last W₂'s gradient, and what is
+corrected.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +21,9 @@ EXPONENT_WITHIN = 0.1
 MUCH_SMALLER = 0.5
 """A share that is called so."""
 PREDICTED_WITHIN = 0.1
-"""Of 1, for measured / expected; the paper's order is dozens of times what is expected."""
+"""The tolerance around 1 of measured / expected; the paper's order is dozens of times what is
+expected.
+"""
 
 
 def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
@@ -159,7 +163,7 @@ def _scale(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep]) -> 
 
 
 def _each_element(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]) -> Claim:
-    """What the proof bounds before it sums the squares of all d² elements."""
+    """Judges what the proof bounds before it sums the squares of all d² elements."""
     chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
     return claim(
         f"Theorem 1, {side.title}: each element",
@@ -176,7 +180,7 @@ def _each_element(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]
 
 
 def _lower_tail(side: Half, sweeps: Sequence[Sweep]) -> Claim:
-    """What the proof draws from Lemma 5, looked at in what the lemma is applied to."""
+    """Judges what the proof draws from Lemma 5, looked at in what the lemma is applied to."""
     chance = paper.shrink_probability(epsilon=EPSILON)
     below = np.mean(
         [(sweep.least_shares_SXQ <= paper.ALPHA_0).mean((1, 2)) for sweep in sweeps], axis=0

@@ -99,8 +99,8 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
 
 
 def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Sweep]:
-    """In both directions, for both numbers of tokens, and over width for both kinds of rows; a
-    piece a seed.
+    """Yields them in both directions, for both numbers of tokens, and over width for both kinds of
+    rows; a piece a seed.
     """
     vocabulary = config.vocabulary
     sizes: dict[str, Any] = {

@@ -16,7 +16,8 @@ def judged_again(
     claims: Callable[[Any, Trained], Sequence[Claim]],
     derived: Callable[[Any, Trained], Mapping[str, Any]],
 ) -> JudgedAgain:
-    """What one figure's claims say of the runs in its data; derived: its own numbers of them.
+    """Judges again what one figure's claims say of the runs in its data; derived: its own numbers
+    of them.
 
     Raises KeyError where the data lack a configuration that the figure has.
     """

@@ -1,5 +1,5 @@
-"""What the pages of figures 2, 4 and 6 show alike: curves over epochs and over rates, tables, data
-and conditions.
+"""Shows what the pages of figures 2, 4 and 6 have alike: curves over epochs and over rates, tables,
+data and conditions.
 """
 
 import math
@@ -26,7 +26,7 @@ _Legend = Mapping[str, TranslationArm]
 panel of a figure.
 """
 _RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
-"""By panel and words: arms that differ in their rate alone, in rising order of it."""
+"""Arms that differ in their rate alone, in rising order of it, by panel and words."""
 SPREAD = "mean over seeds with the range of all of them"
 
 
@@ -39,8 +39,8 @@ def findings(
     data: Mapping[str, Any],
     rates: _RatePanels | None = None,
 ) -> Findings:
-    """Of one figure; data: its own. rates: what a sensitivity to the rate is stated of, where it
-    has several.
+    """Returns the findings of one figure; data: its own. rates: what a sensitivity to the rate is
+    stated of, where it has several.
     """
     sensitivity = [] if rates is None else sensitivity_data(rates, found)
     return Findings(
@@ -65,7 +65,8 @@ def answer(
     data: Callable[[Any, Trained], Mapping[str, Any]],
     rates: Callable[[Any], _RatePanels] | None = None,
 ) -> Findings:
-    """What the arms of one figure are found to say, once what the folder lacks of them is trained.
+    """Returns what the arms of one figure are found to say, once what the folder lacks of them is
+    trained.
 
     Raises UserError for text that is not there, and for a training that fails.
     """
@@ -172,8 +173,8 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str) -> StudyF
 def _over_epochs(
     arms: _Legend, found: Trained, what: Literal["nll_nats", "bleu"]
 ) -> dict[str, list[Sequence[float]]]:
-    """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once
-    leaves none.
+    """Returns the courses by words, a row a seed. A run that stopped early ends the curve, and one
+    that stopped at once leaves none.
     """
     shown: dict[str, list[Sequence[float]]] = {}
     for words, arm in arms.items():
@@ -185,7 +186,9 @@ def _over_epochs(
 
 
 def sensitivity_data(panels: _RatePanels, found: Trained) -> list[dict[str, Any]]:
-    """Of each curve over the rate, by the title of its panel; a panel of one rate has none."""
+    """Returns the sensitivity of each curve over the rate, by the title of its panel; a panel of
+    one rate has none.
+    """
     curves = []
     for title, kinds in panels.items():
         if not all(len(arms) > 1 for arms in kinds.values()):
@@ -231,7 +234,7 @@ def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
 
 
 def _ends_table(found: Trained) -> StudyTable:
-    """Where every run ends."""
+    """Lists where every run ends."""
     return table(
         "Where the runs end",
         [
@@ -283,7 +286,7 @@ def plain(found: Estimate | None) -> dict[str, Any] | None:
 
 
 def _conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
-    """How the runs were made."""
+    """Says how the runs were made."""
     optimizers = {arm.optimizer for arm in found.curves}
     settings = [
         "plain, without momentum" if name == "sgd" else f"{name}, betas 0.9 and 0.98"
@@ -313,7 +316,7 @@ def _conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
 
 
 def scaling(config: RunsConfig) -> str:
-    """How an epoch and the warm-ups stand to the paper's."""
+    """Says how an epoch and the warm-ups stand to the paper's."""
     paper = PAPER_EPOCHS * PAPER_EPOCH_UPDATES
     if config.updates == paper and config.long_warmup_updates == PAPER_LONG:
         return "none: epochs and warm-ups are the paper's"

@@ -43,7 +43,7 @@ class TranslationCurve:
     summed_lr: Sequence[float]
     """Rate summed over the updates up to each validation, as the run logged it."""
     first_nats: float
-    """Of the first batch, before the first update."""
+    """The loss of the first batch, before the first update."""
     ended: str
     """finished or non-finite."""
 
@@ -68,8 +68,8 @@ class TranslationCurve:
         ]
 
     def updates_to(self, nats: float) -> float | None:
-        """Where it first comes down to that loss, on a straight line between validations; None if
-        never.
+        """Returns where it first comes down to that loss, on a straight line between validations;
+        None if never.
         """
         return updates_to(self.updates, self.nll_nats, nats)
 
@@ -91,15 +91,15 @@ class Trained:
     """The runs of one figure."""
 
     curves: dict[TranslationArm, list[TranslationCurve]]
-    """By arm, one a seed in their order."""
+    """Curves by arm, one a seed in their order."""
     unigram_nats: Mapping[str, float]
-    """By language pair: entropy of the validation targets one by one, which is reached without the
-    source.
+    """The entropy of the validation targets one by one, which is reached without the source, by
+    language pair.
     """
     texts: Sequence[str]
-    """What each pair is trained and validated on, in words."""
+    """Words for what each pair is trained and validated on."""
     trained_by: dict[str, dict[str, Any]]
-    """By run: the source that made it."""
+    """The source that made each run, by its name."""
 
     def finals(self, arm: TranslationArm) -> list[float]:
         """The last losses in nats, one a seed."""
@@ -118,7 +118,7 @@ class Trained:
         return _several([curve.final_bleu for curve in self.curves[arm]], 1)
 
     def excess(self, arm: TranslationArm, other: TranslationArm) -> Estimate:
-        """By how many nats the arm ends above the other, over seeds taken in pairs."""
+        """Measures by how many nats the arm ends above the other, over seeds taken in pairs."""
         return less(self.finals(arm), self.finals(other))
 
     def gain_kept(self, arm: TranslationArm, best: TranslationArm) -> Estimate | None:
@@ -141,8 +141,8 @@ class Trained:
         return [None if update is None else update / slow.updates for update in reached]
 
     def lr_sensitivity(self, arms: Sequence[TranslationArm]) -> Sensitivity:
-        """Of the last loss over the rates of arms that differ in their rate alone: as
-        `measure.lr_sensitivity`.
+        """Measures the sensitivity of the last loss to the rate of arms that differ in their rate
+        alone: as `measure.lr_sensitivity`.
 
         A run that did not stay finite counts as its loss at initialisation, that of its first
         batch.
@@ -238,7 +238,7 @@ def _text(pair: str, corpus: Corpus) -> str:
 
 
 def folder_of(config: RunsConfig, pieces: Pieces) -> Path:
-    """Where the runs lie: beside the study's folder, so that the three figures share them."""
+    """Returns where the runs lie: beside the study's folder, as the three figures share them."""
     return (
         Path(config.cells) if config.cells else pieces.folder.resolve().parent / "translation-cells"
     )
@@ -277,7 +277,7 @@ def cells_of(
 
 
 def curve_of(cell: Cell) -> TranslationCurve:
-    """Of a run that is over. Raises KeyError for an event of another version."""
+    """Reads the curve of a run that is over. Raises KeyError for an event of another version."""
     events = cell.folder.events()
     updates = [event for event in events if event["event"] == "update"]
     validations = [event for event in events if event["event"] == "validation"]
