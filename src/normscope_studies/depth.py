@@ -95,7 +95,7 @@ _FALLEN_BELOW = 0.8
 
 
 def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:
-    """Names what a curve does after its first block; None in `rms` stands for what is not finite."""
+    """Names what a curve does after its first block; None in `rms` is what is not finite."""
     values = [
         value for depth, value in zip(depths, rms, strict=True) if depth >= 1 and value is not None
     ]
