@@ -66,13 +66,13 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
     ]
 
 
-def _by_name(sweeps: Sequence[Sweep], side: Half) -> dict[str, Sweep]:
+def _sweeps_of(sweeps: Sequence[Sweep], side: Half) -> dict[str, Sweep]:
     return {sweep.name: sweep for sweep in sweeps if sweep.side is side}
 
 
 def _much_smaller(deep: Sequence[Sweep]) -> Claim:
     """Pre-LN's gradient over Post-LN's of the same seed, at every depth."""
-    post, pre = (_by_name(deep, side) for side in SIDES.values())
+    post, pre = (_sweeps_of(deep, side) for side in SIDES.values())
     shares = {name: estimate(sweep.norms_SX / post[name].norms_SX) for name, sweep in pre.items()}
     answers = {
         name: zip(pre[name].x, each_between(one, 0, MUCH_SMALLER), strict=True)
