@@ -55,13 +55,12 @@ MEASURES: Mapping[str, tuple[str, Callable[[PlacementEnding], list[float]]]] = {
     _NATS: ("ends lower", lambda one: [-nats for nats in one.nats]),
     _BLEU: ("translates better", lambda one: one.bleu),
 }
-"""What a placement does that has more, and what is better where it is larger, one a seed; by unit.
-"""
+"""The claim that a placement makes which has more, and its values, one a seed, by unit."""
 
 
 def units_of(config: ConvergedConfig) -> list[str]:
-    """BLEU alone where something was translated."""
-    return [_NATS, *[_BLEU] * bool(config.split)]
+    """Returns the units that ends are stated in: BLEU too where something was translated."""
+    return [_NATS, _BLEU] if config.split else [_NATS]
 
 
 def gains_of(
