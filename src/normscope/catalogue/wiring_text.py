@@ -87,10 +87,12 @@ class _Drawing:
             for box in row:
                 self._box(box, self.top[number])
         cells = {cell: _GLYPHS[bits] for cell, bits in self.lines.items()} | self.letters
-        height, width = (1 + max(cell[axis] for cell in cells) for axis in (0, 1))
-        rows = (
-            "".join(cells.get((y, x), " ") for x in range(width)).rstrip() for y in range(height)
-        )
+        height = 1 + max(y for y, _ in cells)
+        width = 1 + max(x for _, x in cells)
+        rows = []
+        for y in range(height):
+            written = "".join(cells.get((y, x), " ") for x in range(width))
+            rows.append(written.rstrip())
         return "\n".join(rows)
 
     def _framed(self, box: int) -> bool:

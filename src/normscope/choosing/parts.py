@@ -120,16 +120,16 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
             "small-scale."
         )
     elif any(one.scale == "near" for one in choice.measured):
-        near = [one.setting.name for one in choice.measured if one.scale == "near"]
-        said.append(
-            f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else "
-            "is farther."
-        )
+        near = [f"results/{one.setting.name}" for one in choice.measured if one.scale == "near"]
+        said.append(f"Near this size was measured {joined(near)}; all else is farther.")
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
     for answered in (one for one in choice.answers if one.claims):
-        named = {group: [claim.placement for claim in answered.of(group)] for group in GROUPS[:3]}
-        groups = [f"{group}: {_first(names)}" for group, names in named.items() if names]
+        groups = []
+        for group in GROUPS[:3]:
+            names = [claim.placement for claim in answered.of(group)]
+            if names:
+                groups.append(f"{group}: {_first(names)}")
         said.append(
             f"{answered.question.heading} "
             f"{'; '.join(groups or ['not measured by us']).capitalize()}."
@@ -381,7 +381,8 @@ def _drawn(table: TextTable) -> rich.Table:
         if heading in _WRAPPED:
             drawn.add_column(heading, overflow="fold")
             continue
-        room = max(len(words) for words in (*heading.split(), *(row[place] for row in table.rows)))
+        unbroken = heading.split() + [row[place] for row in table.rows]
+        room = max(map(len, unbroken))
         drawn.add_column("\n".join(wrap(heading, room)), no_wrap=True, min_width=room)
     for row in table.rows:
         drawn.add_row(*row)

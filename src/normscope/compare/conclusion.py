@@ -84,17 +84,15 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
             f"{_SAID}, and these runs cannot say whether that is so, as neither was "
             f"compared{nothing}."
         )
-    clauses = [
-        f"{_WORDS[answer]} {joined(subjects)}"
-        for answer in (True, False)
-        if (
-            subjects := [
-                _subject(_title(configurations, name), views, name, answer)
-                for name in NEEDS_WARMUP
-                if _with_answer(views, name, answer)
-            ]
-        )
-    ]
+    clauses = []
+    for answer in (True, False):
+        subjects = [
+            _subject(_title(configurations, name), views, name, answer)
+            for name in NEEDS_WARMUP
+            if _with_answer(views, name, answer)
+        ]
+        if subjects:
+            clauses.append(f"{_WORDS[answer]} {joined(subjects)}")
     for name in NEEDS_WARMUP:
         own = [view for view in views if view.placement == name]
         if len(_with_answer(views, name, None)) == len(own):

@@ -311,10 +311,9 @@ def _split(
     table: LabelledTable, labels: Sequence[str], tokeniser: TextTokeniser, sequence_length: int
 ) -> tuple[LabelledSplit, int]:
     """The split, and how many of its rows were cut."""
-    sentences = range(len(table.columns) - 1)
-    sides = [
-        tokeniser.encode_many([row.sentences[number] for row in table.rows]) for number in sentences
-    ]
+    sides = []
+    for number in range(len(table.columns) - 1):
+        sides.append(tokeniser.encode_many([row.sentences[number] for row in table.rows]))
     room = sequence_length - 1 - len(sides)
     tokens = []
     segments = []

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .loss_targets import LossTargets
 
@@ -241,6 +241,16 @@ class NormGain:
     """The share of that below 0."""
 
 
+class AlteredSkip(NamedTuple):
+    """What a stream goes through on every way, between its sums."""
+
+    operation: str
+    module: str
+    """The innermost that runs."""
+    stack: int
+    """From 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """An embedding that was looked up, or what is added to its rows."""
@@ -355,9 +365,7 @@ class ModelMeasurements:
     as positions may
     be: the name of what it is read from, "" where it is computed, and the numbers of the sums in
     the recorded pass."""
-    altered: tuple[tuple[str, str, int], ...] = field(default=(), metadata=INNER)
-    """What a stream goes through on every way, between its sums: an operation, the innermost module
-    that runs, and the number of the stack from 0."""
+    altered: tuple[AlteredSkip, ...] = field(default=(), metadata=INNER)
     random_factors: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
     """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the
     innermost module that runs, and the number of the product."""

@@ -214,13 +214,11 @@ def _one_place(history: History) -> Iterator[Episode]:
     updates = sorted(set(whole.updates).intersection(*(one.updates for one in sublayers.values())))
     if len(updates) < LEAST:
         return
-    shares = {
-        place: [_share(one, whole, update) for update in updates]
-        for place, one in sublayers.items()
-    }
-    shares[OUTSIDE] = [
-        1 - min(1.0, sum(of[at] for of in shares.values())) for at in range(len(updates))
-    ]
+    shares = {}
+    for place, one in sublayers.items():
+        shares[place] = [_share(one, whole, update) for update in updates]
+    in_sublayers = [sum(several) for several in zip(*shares.values(), strict=True)]
+    shares[OUTSIDE] = [1 - min(1.0, share) for share in in_sublayers]
     for place, found in shares.items():
         late = found[-(len(found) // 4) :]
         if median(found[: len(found) // 4]) > _BEFORE or median(late) < _ALMOST_ALL:

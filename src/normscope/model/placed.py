@@ -247,7 +247,9 @@ def _sinkhorn(
     for _ in range(rounds - 1):
         matrix = matrix / (matrix.sum(1, keepdim=True) + epsilon)
         matrix = matrix / (matrix.sum(0) + epsilon)
-    return tuple(tuple(entry.unsqueeze(-1) for entry in row.unbind(0)) for row in matrix.unbind(0))
+    # One entry for all features.
+    matrix = matrix.unsqueeze(-1)
+    return tuple(row.unbind(0) for row in matrix.unbind(0))
 
 
 class Schedules(nn.Module):

@@ -165,8 +165,11 @@ def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
 def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:
     """The files, and the one that a factory is in where it is none of them."""
     found, named = list(files), factory_in(factory)
-    own = [OwnFile(_resolved(named[0]))] if named is not None else []
-    return [*found, *(one for one in own if one.path not in [file.path for file in found])]
+    if named is not None:
+        own = OwnFile(_resolved(named[0]))
+        if own.path not in [file.path for file in found]:
+            found.append(own)
+    return found
 
 
 def factory_in(text: str) -> tuple[Path, str] | None:

@@ -264,13 +264,16 @@ def _kinds(found: Stack, rows: Sequence[Sequence[Sublayer]]) -> tuple[SublayerKi
         "feed_forward": "feed_forward",
         "cross_attention": "cross_attention",
     }
-    kinds = [tuple(known.get(one.kind, "attention") for one in row) for row in rows]
+    kinds: list[tuple[SublayerKind, ...]] = []
+    for row in rows:
+        kinds.append(tuple(known.get(one.kind, "attention") for one in row))
     allowed: tuple[tuple[SublayerKind, ...], ...] = (
         ("attention", "feed_forward"),
         ("attention", "cross_attention", "feed_forward"),
     )
     if len(set(kinds)) != 1 or kinds[0] not in allowed:
-        every = "; ".join(dict.fromkeys(", ".join(row) for row in kinds))
+        lists = [", ".join(row) for row in kinds]
+        every = "; ".join(dict.fromkeys(lists))
         raise TransplantRefused(
             f"{found.name or 'the model'}: blocks of {every}; placements are defined for blocks of "
             "attention and feed_forward, with cross_attention between them in a decoder"
@@ -344,12 +347,11 @@ def _block(
         for part, role in program.norms:
             if part[0] not in kinds or part in reused:
                 continue
-            mine = [
-                norm
-                for norm in free
-                if norm.kind == part[0]
-                and (norm.role == role or (not same_role and norm.module in movable))
-            ]
+            mine = []
+            for norm in free:
+                may_move = not same_role and norm.module in movable
+                if norm.kind == part[0] and (norm.role == role or may_move):
+                    mine.append(norm)
             if mine and fits:
                 reused[part] = mine[0].module
                 moved |= set() if same_role else {mine[0].module}

@@ -301,7 +301,8 @@ def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
     """Makes a new norm as those of the model are, or as the placement has them where the model has
     none like that.
     """
-    own = next((name for block in one.blocks for name in (norm.module for norm in block.norms)), "")
+    norms = [norm.module for block in one.blocks for norm in block.norms]
+    own = norms[0] if norms else ""
     if own and one.norms_like_the_models:
         made = marked(copy.deepcopy(model.get_submodule(own)).requires_grad_(True))
         reset(made, one.found.width)

@@ -109,7 +109,8 @@ def _uses(model: nn.Module, one: StackPlan, sublayer: Sublayer, site: Site) -> l
             found.append(replace(use, part=by_name))
         else:
             left.append(use)
-    missing = [part for part in _ATTENTION if part not in {use.part for use in found}]
+    parts = {use.part for use in found}
+    missing = [part for part in _ATTENTION if part not in parts]
     if not missing or not left:
         return found
     _refuse_unlike(one, sublayer, site, missing, left)

@@ -145,11 +145,11 @@ class _Documents(Preparation):
 
     def inputs(self, progress: Progress) -> dict[str, Any]:
         tokeniser = self.config.tokeniser
+        digests = {}
+        for name, files in self.config.splits.items():
+            digests[name] = [source_sha256(file) for file in files]
         return {
-            "inputs": {
-                name: [source_sha256(file) for file in files]
-                for name, files in self.config.splits.items()
-            },
+            "inputs": digests,
             "tokeniser": file_sha256(tokeniser) if isinstance(tokeniser, Path) else "",
         }
 
@@ -221,10 +221,9 @@ class _Documents(Preparation):
     def counts(self, writers: Mapping[str, SplitWriter]) -> dict[str, Any]:
         for writer in writers.values():
             writer.end()
-        counted = {
-            what: {name: getattr(writer, what) for name, writer in writers.items()}
-            for what in _COUNTED
-        }
+        counted = {}
+        for what in _COUNTED:
+            counted[what] = {name: getattr(writer, what) for name, writer in writers.items()}
         return {
             "vocabulary_size": self.vocabulary_size,
             "held_out": "valid" not in self.config.splits,

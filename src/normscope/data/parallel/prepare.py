@@ -143,16 +143,16 @@ class _Pairs(Preparation):
         }
 
     def counts(self, writers: Mapping[str, TokenWriter]) -> dict[str, Any]:
+        tokens = {}
+        for name in self.kept:
+            tokens[name] = [writers[f"{name}.{side}"].tokens for side in stored.SIDES]
         return {
             "read": self.pairs_read,
             "kept": self.kept,
             "dropped": dict(self.dropped),
             "held_out_every": self.held_out_every,
             "vocabulary_sizes": self.vocabulary_sizes,
-            "tokens": {
-                name: [writers[f"{name}.{side}"].tokens for side in stored.SIDES]
-                for name in self.kept
-            },
+            "tokens": tokens,
         }
 
 

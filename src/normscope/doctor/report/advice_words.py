@@ -13,10 +13,14 @@ from ..result import Advice
 
 _FILE = Path(__file__).with_name("terms.toml")
 _TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-TERMS = {
-    key: {name: " ".join(words.split()) for name, words in term.items()}
-    for key, term in _TERMS.items()
-}
+
+
+def _of_one_line(term: dict[str, str]) -> dict[str, str]:
+    """Takes the line breaks of the file out of a term's words."""
+    return {name: " ".join(words.split()) for name, words in term.items()}
+
+
+TERMS = {key: _of_one_line(term) for key, term in _TERMS.items()}
 """Names that stand beside numbers, and what they mean."""
 ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "yours", "warmup", "loss"))
 

@@ -259,13 +259,13 @@ def block_span(blocks: Iterable[int]) -> str:
     """
     several = sorted(set(blocks))
     parts = ["before 1"] if 0 in several else []
-    runs = groupby(
-        enumerate(block for block in several if block > 0), key=lambda pair: pair[1] - pair[0]
-    )
-    spans = ([block for _, block in members] for _, members in runs)
-    return ", ".join(
-        [*parts, *(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in spans)]
-    )
+    numbered = [block for block in several if block > 0]
+    # In a run of blocks, numbers grow as places do.
+    runs = groupby(enumerate(numbered), key=lambda pair: pair[1] - pair[0])
+    for _, members in runs:
+        run = [block for _, block in members]
+        parts.append(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}")
+    return ", ".join(parts)
 
 
 def same_sublayers(stack: Stack) -> list[list[int]]:

@@ -225,7 +225,8 @@ def _marks_one_id(inputs: Inputs) -> Tensor | None:
     masks = [
         one for one in given if one.dtype == torch.bool or bool(((one == 0) | (one == 1)).all())
     ]
-    ids = next((one for one in given if not any(one is mask for mask in masks)), None)
+    are_masks = {id(mask) for mask in masks}
+    ids = next((one for one in given if id(one) not in are_masks), None)
     for mask in masks:
         for real in (mask != 0, mask == 0):
             if ids is not None and mask.shape == ids.shape and real.any() and not real.all():

@@ -274,11 +274,12 @@ def blends(flow: Flow) -> dict[int, _Blend]:
     """
     found = {value.number: one for value in flow.values if (one := _blend(flow, value))}
     made_by = {number: _matrices(flow, one.gate) for number, one in found.items()}
-    return {
-        number: one
-        for number, one in found.items()
-        if not any(made_by[number] & some for other, some in made_by.items() if other != number)
-    }
+
+    def is_made_again(number: int) -> bool:
+        others = [some for other, some in made_by.items() if other != number]
+        return any(made_by[number] & some for some in others)
+
+    return {number: one for number, one in found.items() if not is_made_again(number)}
 
 
 def _blend(flow: Flow, value: TracedValue) -> _Blend | None:

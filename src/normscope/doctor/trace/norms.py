@@ -36,8 +36,6 @@ _ARITHMETIC = _REDUCING | frozenset(
         "reciprocal",
         "clamp",
         "clamp_min",
-    }
-    | {
         "maximum",
         "abs",
         "gt",
@@ -49,8 +47,11 @@ _ARITHMETIC = _REDUCING | frozenset(
         "_unsafe_view",
         "unsqueeze",
         "squeeze",
+        "clone",
+        "detach",
+        "alias",
+        "_to_copy",
     }
-    | {"clone", "detach", "alias", "_to_copy"}
 )
 _LARGEST = 24
 """Steps of a norm's arithmetic; LayerNorm written out has about ten."""

@@ -26,8 +26,12 @@ REARRANGING = frozenset(
         "squeeze",
         "clone",
         "detach",
+        "alias",
+        "_to_copy",
+        "expand",
+        "slice",
+        "rewritten",
     }
-    | {"alias", "_to_copy", "expand", "slice", "rewritten"}
 )
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 
@@ -52,8 +56,6 @@ BY_NUMBER = frozenset(
         "reciprocal",
         "exp",
         "log",
-    }
-    | {
         "tanh",
         "sigmoid",
         "relu",
@@ -66,8 +68,11 @@ BY_NUMBER = frozenset(
         "softplus",
         "erf",
         "clamp",
+        "clone",
+        "detach",
+        "alias",
+        "_to_copy",
     }
-    | {"clone", "detach", "alias", "_to_copy"}
 )
 """Operations on each number alone, or on numbers in the same place."""
 RESHAPING = frozenset({"view", "reshape", "_unsafe_view"})

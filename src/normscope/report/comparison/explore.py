@@ -105,12 +105,13 @@ def _over_updates(
             if not places:
                 continue  # a run that has not begun, or was stopped at its first update
             at = [curve.updates[i] for i in places]
-            one = of_seeds(
-                looks[curve.name], at, [[finite(row[i]) for i in places] for row in values_SU]
-            )
-            crosses = [
-                cross for row in curve.seeds_values for cross in _crosses(curve.updates, row)
-            ]
+            rows = []
+            for row in values_SU:
+                rows.append([finite(row[i]) for i in places])
+            one = of_seeds(looks[curve.name], at, rows)
+            crosses = []
+            for seed_values in curve.seeds_values:
+                crosses += _crosses(curve.updates, seed_values)
             found.append(replace(one, crosses=crosses, further=_further(at, clock)))
         return found
 
@@ -209,13 +210,10 @@ def _rates(
             ],
             lights=[str(name) for name in curve.configurations],
         )
-        series.append(
-            of_seeds(
-                look,
-                curve.peak_lrs,
-                [[finite(value) for value in row] for row in curve.seeds_losses],
-            )
-        )
+        rows = []
+        for losses in curve.seeds_losses:
+            rows.append([finite(value) for value in losses])
+        series.append(of_seeds(look, curve.peak_lrs, rows))
     return Panel(
         title="Validation loss at the end",
         xlabel="peak learning rate",
