@@ -158,8 +158,15 @@ def _later(operation: Callable[..., Any]) -> Callable[..., Later]:
 
 
 for _operation in (
-    *(operations.unit, operations.at_most_1, operations.sigmoid, operations.tanh, operations.silu),
-    *(operations.stopped, operations.by_head, operations.beside),
+    operations.unit,
+    operations.at_most_1,
+    operations.sigmoid,
+    operations.tanh,
+    operations.silu,
+    operations.softplus,
+    operations.stopped,
+    operations.by_head,
+    operations.beside,
 ):
     _operation.register(Later, _later(_operation))
 operations.mix.register(Later, _mix)
