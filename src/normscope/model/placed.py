@@ -196,6 +196,7 @@ operations.sigmoid.register(Tensor, torch.sigmoid)
 operations.tanh.register(Tensor, torch.tanh)
 operations.at_most_1.register(Tensor, lambda x: x.clamp(max=1.0))
 operations.silu.register(Tensor, nn.functional.silu)
+operations.softplus.register(Tensor, nn.functional.softplus)
 operations.stopped.register(Tensor, Tensor.detach)
 
 

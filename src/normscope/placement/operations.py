@@ -65,6 +65,12 @@ def silu(number: Number) -> Number:
 
 
 @singledispatch
+def softplus(number: Number) -> Number:
+    """ln(1 + exp(number)). Raises TypeError for a kind of number nobody registered."""
+    raise _nobody("softplus", number)
+
+
+@singledispatch
 def at_most_1(number: Number) -> Number:
     """min(1, number). Raises TypeError for a kind of number nobody registered."""
     raise _nobody("a number of at most 1", number)
@@ -192,7 +198,8 @@ def _curve(name: str, x: Symbol) -> Symbol:
     return replace(x, meaning=f"{name}({x.meaning})") if x.meaning else Symbol(name, (x,), x.width)
 
 
-for _operation, _name in ((sigmoid, "σ"), (tanh, "tanh"), (silu, "silu")):
+_CURVES = ((sigmoid, "σ"), (tanh, "tanh"), (silu, "silu"), (softplus, "softplus"))
+for _operation, _name in _CURVES:
     _operation.register(Symbol, partial(_curve, _name))
 
 
@@ -269,6 +276,7 @@ def _sinkhorn(
 
 sigmoid.register(float, lambda x: 1 / (1 + math.exp(-x)))
 silu.register(float, lambda x: x / (1 + math.exp(-x)))
+softplus.register(float, lambda x: math.log1p(math.exp(-abs(x))) + max(x, 0.0))
 tanh.register(float, math.tanh)
 at_most_1.register(float, partial(min, 1.0))
 

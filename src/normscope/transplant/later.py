@@ -166,6 +166,7 @@ for _operation in (
     operations.sigmoid,
     operations.tanh,
     operations.silu,
+    operations.softplus,
     operations.stopped,
     operations.by_head,
     operations.beside,
