@@ -277,7 +277,7 @@ class TypicalRate:
     @property
     def stands_on(self) -> str:
         """What the rate comes from, and how often such a range is right."""
-        ladders = f"{counted(self.trainings, 'ladder')} of small trainings of ours"
+        ladders = f"{counted(self.trainings, 'learning-rate sweep')} of small models of ours"
         told = [counted(self.recipes, "published recipe")] * bool(self.recipes) + [ladders] * bool(
             self.trainings
         )
@@ -296,7 +296,7 @@ class TypicalRate:
             2 * self.under_optimizer < of
         )
         return (
-            f"By a law over all known rates; within {NEAR:g} times the width: "
+            f"Fitted to all known rates by width, depth and placement; within {NEAR:g} times the width: "
             f"{' and '.join(told)}{beside}. Such a range holds {held} of {of} published rates{few} "
             f"it was not fitted to, {beyond} of {of_beyond} outside GPT-3's table; one about the "
             f"median of those near the width, here {learning_rate(self.median_rate, 2)}, holds "

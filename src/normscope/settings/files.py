@@ -84,6 +84,21 @@ class OwnFile:
         # is refused.
         return f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
 
+    def _as_a_part(self, error: BaseException) -> str:
+        """What to give instead where the file is a part of a package, by its own imports."""
+        if not isinstance(error, ImportError) or "relative import" not in str(error):
+            return ""
+        parts, folder = [self.path.stem], self.path.parent
+        while (folder / "__init__.py").is_file():
+            parts.insert(0, folder.name)
+            folder = folder.parent
+        if len(parts) == 1:
+            parts.insert(0, folder.name)
+        return (
+            "; it is a part of a package, and is given by its whole name, "
+            f"{'.'.join(parts)}:FUNCTION, in the folder above the package"
+        )
+
     def pinned(self) -> "OwnFile":
         """With the SHA-256 of what has run, or else of what is there. Raises UserError where
         nothing is.
@@ -123,7 +138,9 @@ class OwnFile:
         except BaseException as error:
             del sys.modules[name]
             if isinstance(error, Exception | SystemExit):
-                raise UserError(f"cannot import {self.path}: {error_line(error)}") from error
+                raise UserError(
+                    f"cannot import {self.path}: {error_line(error)}{self._as_a_part(error)}"
+                ) from error
             raise
         _RAN[self.path] = digest
 
