@@ -146,7 +146,7 @@ def test_the_commonest_reason_is_told_at_the_top():
         for number, reason in enumerate(reasons)
     ]
     assert words.unasked(replace(healthy(), rules=tuple(rules))) == (
-        "not asked: 3 rules, as no optimiser was given; 2 for other reasons, which --json has"
+        "not asked: 3 rules, as no optimiser was given; 2 for other reasons"
     )
     assert words.unasked(replace(healthy(), rules=tuple(rules[:1]))) == (
         "not asked: 1 rule, as no optimiser was given"

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
+from normscope.errors import UserError
 from normscope.settings.behind import imported_behind
+from normscope.settings.files import import_file
 
 
 def write(folder: Path, **files: str) -> None:
@@ -38,6 +42,13 @@ def test_packages_are_found_by_whole_and_by_relative_names(tmp_path: Path) -> No
 def test_what_is_installed_stands_before_what_lies_beside(tmp_path: Path) -> None:
     write(tmp_path, model="import torch\nimport normscope\nimport json\n", torch="", json="")
     assert behind(tmp_path / "model.py") == []
+
+
+def test_a_part_of_a_package_is_told_its_whole_name(tmp_path: Path) -> None:
+    write(tmp_path / "own_part", __init__="", side="", model="from .side import x\n")
+    said = "a part of a package, and is given by its whole name, own_part.model:FUNCTION"
+    with pytest.raises(UserError, match=said):
+        import_file(tmp_path / "own_part" / "model.py")
 
 
 def test_no_code_runs_and_what_is_no_python_imports_nothing(tmp_path: Path) -> None:

@@ -65,9 +65,7 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
         PageSection(
             heading="What we would do", before=[f"{one.what}: {one.says}" for one in lines]
         ),
-        PageSection(
-            heading="How sure, and how to check", before=[f"- {one.why}" for one in lines]
-        ),
+        PageSection(heading="How sure, and how to check", before=[f"- {one.why}" for one in lines]),
         _conclusion(choice),
         _evidence(choice),
         # Pre-LN is not compared with itself.

@@ -296,7 +296,8 @@ class TypicalRate:
             2 * self.under_optimizer < of
         )
         return (
-            f"Fitted to all known rates by width, depth and placement; within {NEAR:g} times the width: "
+            "Fitted to all known rates by width, depth and placement; "
+            f"within {NEAR:g} times the width: "
             f"{' and '.join(told)}{beside}. Such a range holds {held} of {of} published rates{few} "
             f"it was not fitted to, {beyond} of {of_beyond} outside GPT-3's table; one about the "
             f"median of those near the width, here {learning_rate(self.median_rate, 2)}, holds "

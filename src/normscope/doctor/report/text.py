@@ -179,7 +179,8 @@ class _TerminalPage:
         )
         above += [Text(""), details]
         above += [part for stack in self.d.stacks for part in self._stack(stack)]
-        below: list[RenderableType] = [Text(""), self._say(words.rules_count(self.d), "dim")]
+        more = "" if all(rule.asked for rule in self.d.rules) else ": --html and --json say why"
+        below: list[RenderableType] = [Text(""), self._say(words.rules_count(self.d) + more, "dim")]
         # What stood first has scrolled away.
         below += [Text(""), *self._last()] if leading else []
         taken = sum(map(self._lines, above)) + sum(map(self._lines, below))

@@ -133,7 +133,7 @@ def unasked(diagnosis: Record) -> str:
     ((reason, most),) = reasons.most_common(1)
     others = reasons.total() - most
     left = f"not asked: {counted(most, 'rule')}, as {reason}"
-    return f"{left}; {others} for other reasons, which --json has" if others else left
+    return f"{left}; {others} for other reasons" if others else left
 
 
 def rules_words(diagnosis: Record) -> str:
