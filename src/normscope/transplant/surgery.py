@@ -76,7 +76,10 @@ class _Operation:
         stack: str | None,
         undo: ExitStack,
     ) -> None:
-        self.model, self.target, self.stack, self.undo = model, target, stack, undo
+        self.model = model
+        self.target = target
+        self.stack = stack
+        self.undo = undo
         self.passes = Passes(model, inputs)
         self.before = self.passes.outputs()
         try:
