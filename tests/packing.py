@@ -20,7 +20,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LITERALS = (ast.List, ast.Set, ast.Tuple, ast.Dict)
 _MOST_PARALLEL = 2
 """Names that one statement may assign side by side."""
-_RELATIVE = ["What", "Of", "Whether", "How", "By", "As", "Where", "In", "Those", "None"]
+_RELATIVE = ("What", "Of", "Whether", "How", "By", "As", "Where", "In", "Those", "None")
 """Words with which a relative clause begins; a docstring begins with a subject and a verb."""
 
 

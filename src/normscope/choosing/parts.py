@@ -65,9 +65,7 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
         PageSection(
             heading="What we would do", before=[f"{one.what}: {one.says}" for one in lines]
         ),
-        PageSection(
-            heading="How sure, and how to be surer", before=[f"- {one.why}" for one in lines]
-        ),
+        PageSection(heading="How sure, and how to check", before=[f"- {one.why}" for one in lines]),
         _conclusion(choice),
         _evidence(choice),
         # Pre-LN is not compared with itself.
@@ -270,10 +268,10 @@ def _rates(choice: EvidenceForModel) -> PageSection:
         "Which rate was best, with which warm-up?",
         [TextTable(columns=columns, rows=rows)] * bool(rows),
     )
-    after = "Not known: no ladder of rates was trained in such a model under this optimiser."
+    after = "Not known: no learning-rate sweep was trained in such a model under this optimiser."
     if rows:
         after = (
-            "An asterisk marks the first or last rate of the ladder: a better one may lie beyond."
+            "An asterisk marks the first or last rate of the sweep: a better one may lie beyond."
         )
     return PageSection(heading=heading, tables=tables, after=[after])
 

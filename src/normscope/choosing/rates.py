@@ -276,12 +276,12 @@ class TypicalRate:
     @property
     def stands_on(self) -> str:
         """What the rate comes from, and how often such a range is right."""
-        ladders = f"{counted(self.trainings, 'ladder')} of small trainings of ours"
+        sweeps = f"{counted(self.trainings, 'learning-rate sweep')} of small models of ours"
         told = []
         if self.recipes:
             told.append(counted(self.recipes, "published recipe"))
         if self.trainings:
-            told.append(ladders)
+            told.append(sweeps)
         held, of = HELD
         held_by_medians, of_medians = HELD_BY_MEDIANS["near"]
         beyond, of_beyond = HELD_BEYOND_GPT3
@@ -290,7 +290,8 @@ class TypicalRate:
         if 2 * self.under_optimizer < of:
             few = f" ({self.under_optimizer or 'none'} under this optimiser)"
         return (
-            f"By a law over all known rates; within {NEAR:g} times the width: "
+            "Fitted to all known rates by width, depth and placement; "
+            f"within {NEAR:g} times the width: "
             f"{' and '.join(told)}{beside}. Such a range holds {held} of {of} published rates{few} "
             f"it was not fitted to, {beyond} of {of_beyond} outside GPT-3's table; one about the "
             f"median of those near the width, here {learning_rate(self.median_rate, 2)}, holds "

@@ -39,7 +39,7 @@ class _Recommendation:
 
     @property
     def why(self) -> str:
-        return f"{self.what}. {self.sure} Surer: {self.surer}."
+        return f"{self.what}. {self.sure} To check: {self.surer}."
 
 
 def recommended(choice: EvidenceForModel) -> list[_Recommendation]:

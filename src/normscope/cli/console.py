@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from pathlib import Path
 from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any, Self, TextIO, cast
 
@@ -239,6 +240,37 @@ def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> No
 
     for line in [*verdict, *page(explanation, columns())]:
         print(printable(line))
+
+
+def shown_text(text: str) -> str:
+    """A text as standard output takes it: whole into a file or a pipe, and on a terminal without
+    what would steer it.
+    """
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def stand_in_for_closed() -> None:
+    """Have standard input, output and error, where the caller closed one, be the empty device.
+
+    Else the next file that is opened takes its number, and what is printed lands in there.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:  # the lowest number that is free is taken
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    # Python has set to None what was closed when it began; these stay open for the process's life.
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BytesIO())
+    if sys.stdout is None:
+        sys.stdout = _nowhere()
+    if sys.stderr is None:
+        sys.stderr = _nowhere()
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def show_what_the_terminal_has() -> None:

@@ -7,7 +7,6 @@ the embedded toy language, in which the need for warm-up is soon plain.
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -15,14 +14,13 @@ from typing import Any, Literal
 
 from ..data.opening import DataConfig
 from ..errors import UserError, option, user_errors
-from ..files import disk_errors, is_of_the_disk, make_folders, write_over
+from ..files import is_of_the_disk, make_folders, write_over
 from ..limits.kinds import TEXT, sealed_lines
 from ..limits.names import plain, refuse_leading_out
 from ..limits.ours import SealedJson, refuse_other, refuse_unusual
 from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
-from ..processes.surroundings import Held, hold
 from ..runs.config import for_another_machine, refuse_other_configuration, replaced, resolve
 from ..runs.trained import read_scores
 from ..settings.tables import spelled, to_toml
@@ -345,24 +343,6 @@ def write_configs(cells: Iterable[Cell]) -> None:
                 _CONFIGURATIONS.text(former | texts),
                 _CONFIGURATIONS.kind,
             )
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be, for this command. Raises UserError naming the
-    process that has it.
-    """
-    with ExitStack() as held:
-        try:
-            with disk_errors(f"opening {folder}"):
-                make_folders(folder)
-                held.enter_context(hold(folder))
-        except Held as error:
-            raise UserError(
-                f"another process{error.holder} is at work on the comparison in {folder}; wait for "
-                f"it, stop it, or choose another folder with {option('out')}"
-            ) from error
-        yield
 
 
 def registered_name(placement: str) -> str:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..files import disk_errors, recover, resumable_folder, whole_folder, write_atomically
+from ..limits.home import from_home
 from ..limits.names import inside
 from ..limits.ours import refuse_inside
 from . import work
@@ -168,7 +169,7 @@ def prepared(kind: Preparation, progress: Progress) -> CorpusReport:
     that cannot be used or lies in `out`, for an `out` that holds anything but a corpus, and for a
     disk that is full or not writable.
     """
-    out = Path(os.path.abspath(kind.out.expanduser()))  # noqa: PTH100 (a link is not to be followed)
+    out = Path(os.path.abspath(from_home(kind.out)))  # noqa: PTH100 (a link is not to be followed)
     refuse_inside(out, kind.sources)
     # Before the files are read: what another command left of replacing a corpus is in its place
     # again.

@@ -18,6 +18,8 @@ from typing import Any
 
 from ..errors import UserError, error_line
 from ..files import disk_errors
+from ..limits.home import from_home
+from .behind import imported_behind
 from .tables import flat, put, read_overrides, read_toml
 
 CONFIG_FILE = "config.toml"
@@ -52,7 +54,9 @@ class OwnFile:
 
     path: Path
     sha256: str = ""
-    """Of its content when the run began; empty where the configuration does not say."""
+    """Of its content when the run began, and of the user's files that it imports; empty where the
+    configuration does not say.
+    """
 
     @classmethod
     def of(cls, text: str) -> "OwnFile":
@@ -80,15 +84,28 @@ class OwnFile:
         # is refused.
         return f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
 
+    def _as_a_part(self, error: BaseException) -> str:
+        """What to give instead where the file is a part of a package, by its own imports."""
+        if not isinstance(error, ImportError) or "relative import" not in str(error):
+            return ""
+        parts, folder = [self.path.stem], self.path.parent
+        while (folder / "__init__.py").is_file():
+            parts.insert(0, folder.name)
+            folder = folder.parent
+        if len(parts) == 1:
+            parts.insert(0, folder.name)
+        return (
+            "; it is a part of a package, and is given by its whole name, "
+            f"{'.'.join(parts)}:FUNCTION, in the folder above the package"
+        )
+
     def pinned(self) -> "OwnFile":
         """With the SHA-256 of what has run, or else of what is there. Raises UserError where
         nothing is.
         """
-        return (
-            self
-            if self.sha256
-            else OwnFile(self.path, _RAN.get(self.path) or _sha256_of(_content(self.path)))
-        )
+        if self.sha256:
+            return self
+        return OwnFile(self.path, _RAN.get(self.path) or _sha256_of(self.path, _content(self.path)))
 
     def run(self) -> None:
         """Run it, so that it registers its placements; once a process. Raises UserError, also for
@@ -97,12 +114,12 @@ class OwnFile:
         if self.has_run:
             return
         content = _content(self.path)
-        digest = _sha256_of(content)
+        digest = _sha256_of(self.path, content)
         if self.sha256 and digest != self.sha256:
             raise UserError(
-                f"{self.path} is not as it was when the run began (SHA-256 {self.sha256[:12]} "
-                f"then, {digest[:12]} now), and was not run; put it back, or name it with --import "
-                "to run it as it is"
+                f"{self.path}{_or_imported(self.path)} is not as it was when the run began "
+                f"(SHA-256 {self.sha256[:12]} then, {digest[:12]} now), and was not run; put "
+                "it back, or name it with --import to run it as it is"
             )
         name = self._name
         spec = importlib.util.spec_from_file_location(name, self.path)
@@ -121,7 +138,9 @@ class OwnFile:
         except BaseException as error:
             del sys.modules[name]
             if isinstance(error, Exception | SystemExit):
-                raise UserError(f"cannot import {self.path}: {error_line(error)}") from error
+                raise UserError(
+                    f"cannot import {self.path}: {error_line(error)}{self._as_a_part(error)}"
+                ) from error
             raise
         _RAN[self.path] = digest
 
@@ -134,9 +153,11 @@ def import_file(path: Path) -> None:
     """
     file = OwnFile(_resolved(path))
     if file.path in _RAN and (
-        _RAN[file.path] != _sha256_of(_content(file.path)) or file._name not in sys.modules
+        _RAN[file.path] != _sha256_of(file.path, _content(file.path))
+        or file._name not in sys.modules
     ):
         del _RAN[file.path]
+        _forget(imported_behind(file.path, _content(file.path)))
     file.run()
     _SAID.add(file.path)
 
@@ -175,7 +196,7 @@ def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:
 def factory_in(text: str) -> tuple[Path, str] | None:
     """The file and the function of `my_model.py:build`; None for what is written otherwise."""
     found = _FACTORY.fullmatch(text)
-    return (Path(found[1]).expanduser(), found[2]) if found else None
+    return (from_home(found[1]), found[2]) if found else None
 
 
 def run_named(table: Mapping[str, Any], *, source: str) -> None:
@@ -240,5 +261,23 @@ def _content(path: Path) -> bytes:
         raise UserError(f"cannot import {path}: {error.strerror}") from error
 
 
-def _sha256_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _sha256_of(path: Path, content: bytes) -> str:
+    """Of a file's content; where it imports other files of the user's, of all of them together."""
+    whole = hashlib.sha256(content)
+    for file in imported_behind(path, content):
+        whole.update(f"{file.name} {hashlib.sha256(_content(file)).hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def _or_imported(path: Path) -> str:
+    """What else may have been edited, in words."""
+    behind = [file.name for file in imported_behind(path, _content(path))]
+    return f", or what it imports ({', '.join(behind[:5])})" if behind else ""
+
+
+def _forget(files: Iterable[Path]) -> None:
+    """Have these files run again when they are imported next."""
+    known = {str(file) for file in files}
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) in known:
+            del sys.modules[name]

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..doctor.trace.code_places import PlacesOfBuilding
 from ..errors import UserError, error_line
+from ..limits.home import from_home
 from ..optim import OPTIMIZERS
 from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
@@ -77,7 +78,7 @@ def _imported(place: str, name: str) -> ModuleType:
     _put_on_path(Path.cwd())
     if not place.endswith(".py"):
         return _module(place)
-    file = Path(place).expanduser().resolve()
+    file = from_home(place).resolve()
     if not file.is_file():
         raise UserError(f"no such file: {place}")
     if not name:

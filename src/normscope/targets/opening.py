@@ -15,6 +15,7 @@ from torch import nn
 from ..adapters import hugging_face
 from ..doctor.trace.code_places import CodePlaces
 from ..errors import UserError, user_errors
+from ..limits.home import from_home
 from ..measure.unchanged import random_state_kept
 from ..settings.files import factory_in, is_run
 from ..settings.tables import read_overrides
@@ -55,7 +56,7 @@ def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences
     A checkpoint is opened by its config.json alone. Raises UserError for targets of our own, which
     are small.
     """
-    path = Path(text).expanduser()
+    path = from_home(text)
     if path.suffix == ".toml" or (path.is_dir() and is_run(path)):
         raise UserError(
             f"{text} is a target of ours, whose structure its configuration names already; leave "
@@ -73,7 +74,7 @@ def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences
 
 
 def _opened(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
-    path = Path(text).expanduser()
+    path = from_home(text)
     if path.is_dir():
         return _of_folder(path, settings, drawing)
     if path.is_file():

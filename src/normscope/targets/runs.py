@@ -8,6 +8,7 @@ from torch import nn
 
 from ..doctor.lint.patient import Loading
 from ..errors import UserError
+from ..limits.home import from_home
 from ..optim import make_optimizer
 from ..runs.config import load, trust_run
 from ..runs.trained import load_run
@@ -83,7 +84,7 @@ def trust_target(text: str) -> None:
     """Run the Python files that a run or a configuration names, on the user's word. Raises
     UserError for others.
     """
-    path = Path(text).expanduser()
+    path = from_home(text)
     if path.is_dir() and is_run(path):
         trust_run(path)
     elif path.suffix == ".toml":

@@ -57,7 +57,7 @@ $ normscope choose peri-ln deepnorm --model decoder-only --blocks 24 --width 102
 ```
 
 It begins with what we would do, in three lines: placement, peak rate and warm-up. Below stands how sure each is and
-what would make it surer. A placement of ours is named where it led in a result near the model's size and as deep, and
+what would settle it. A placement of ours is named where it led in a result near the model's size and as deep, and
 the length is told (`--tokens`): elsewhere it is Pre-LN, with the placement that is worth a comparison, one that ends
 above Pre-LN in no result that counts. The rate is that of [one law](#the-peak-rate); `--long` prints all that is
 known. Names of placements limit the answer to these; `--json` prints [the same as data](#as-data), with the place of

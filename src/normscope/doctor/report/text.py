@@ -212,7 +212,12 @@ class _TerminalPage:
         )
         lines = [] if self.first else [self._say(words.first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
-        return Group(*lines, *([self._say(what)] if rate else []))
+        unasked = words.unasked(self.d)
+        return Group(
+            *lines,
+            *([self._say(what)] if rate else []),
+            *([self._say(unasked, "dim")] if unasked else []),
+        )
 
     def _last(self) -> Iterator[RenderableType]:
         """The verdict, and what to do, once more; not the latter where a log asks for something
@@ -311,7 +316,7 @@ class _TerminalPage:
             table.add_row(*map(self._say, (row.term["name"], row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
         for note in (
-            f"surer: {surer(advice, self.d.compared)}",
+            f"to check: {surer(advice, self.d.compared)}",
             *(f"note: {note}" for note in advice.notes),
         ):
             yield Padding(self._say(note, "dim"), (0, 0, 0, 2))

@@ -1,6 +1,7 @@
 """What a diagnosis says in words, for the terminal and for the page alike."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -120,6 +121,19 @@ def rules_count(diagnosis: Record) -> str:
     asked = sum(rule.asked for rule in diagnosis.rules)
     left = len(diagnosis.rules) - asked
     return counted(asked, "rule") + " asked" + (f", {left} not" if left else "")
+
+
+def unasked(diagnosis: Record) -> str:
+    """How many rules were not asked, and the reason that most of them have, in one line; "" where
+    all were.
+    """
+    reasons = Counter(rule.reason for rule in diagnosis.rules if not rule.asked)
+    if not reasons:
+        return ""
+    ((reason, most),) = reasons.most_common(1)
+    others = reasons.total() - most
+    left = f"not asked: {counted(most, 'rule')}, as {reason}"
+    return f"{left}; {others} for other reasons" if others else left
 
 
 def rules_words(diagnosis: Record) -> str:
