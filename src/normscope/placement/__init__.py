@@ -16,6 +16,7 @@ from .base import (
     SublayerKind,
     Value,
 )
+from .query_key import QueryKeyNorm, parted
 from .registry import AsBuilt, StandIn, named, register, registered, stand_in
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Norms",
     "Placement",
     "Profiling",
+    "QueryKeyNorm",
     "Site",
     "StackShape",
     "StandIn",
@@ -32,6 +34,7 @@ __all__ = [
     "SublayerKind",
     "Value",
     "named",
+    "parted",
     "register",
     "registered",
     "stand_in",

@@ -29,6 +29,8 @@ class Transplanted:
     """Modules that are passed over in the model's own forward."""
     readers: tuple[str, ...]
     """Modules that are handed what they read of the stream."""
+    normed: tuple[str, ...] = ()
+    """Modules that make queries or keys, which are normed."""
     frozen: tuple[str, ...]
     """Parameters that nothing reads any more, and that are not trained until `untransplant`."""
     added: tuple[str, ...]
@@ -53,10 +55,19 @@ class Transplanted:
         """What was done, in words."""
         where = ", ".join(one or "the model" for one in self.stacks)
         known = self.before or "no placement that has a name"
-        told = [
-            f"{where}: from {known} to {self.placement}, named by the doctor in each of "
-            f"{len(self.blocks)} blocks"
-        ]
+        told = []
+        if self.blocks:
+            plain = self.placement.partition("+")[0]
+            told.append(
+                f"{where}: from {known} to {plain}, named by the doctor in each of "
+                f"{len(self.blocks)} blocks"
+            )
+        if self.normed:
+            told.append(
+                f"{where}: norms on the queries and keys of every attention "
+                f"({self.placement.partition('+')[2]}), read by the doctor in each; they norm what "
+                f"{listed(self.normed)} give"
+            )
         if self.added:
             told.append(f"added, and trained: {len(self.added)} parameters of the placement")
         if self.frozen:
