@@ -117,6 +117,7 @@ def compare(
     arms: Sequence[tuple[str, int]] | None = None,
     peak_lr: float | Sequence[float] | None = None,
     optimizers: str | Sequence[str] | None = None,
+    qk_norm: str | Sequence[str] | None = None,
     seeds: int = 1,
     evaluate: str | None = None,
     processes: int = 0,
@@ -137,7 +138,9 @@ def compare(
     train only these pairs of a placement and a warm-up instead of every combination. peak_lr: peak
     learning rates. By default the configuration's optimizer.peak_lr, or 3e-3.
     optimizers: optimisers, such as adam and sgd. By default the configuration's optimizer.name, or
-    adam. seeds: runs of each configuration, with the seed of the configuration and those after it.
+    adam. qk_norm: norms on queries and keys, with each of which every placement is trained: none,
+    head for one of each head, whole for one over all heads, or another that transplants take, such
+    as unit. By default those of the placements. seeds: runs of each configuration, with the seed of the configuration and those after it.
 
     out: folder for the runs and the report; in the folder of a former comparison, it grows. By
     default runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of
@@ -155,7 +158,8 @@ def compare(
     """
     base, places = _base(config, settings)
     axes = _axes(placements, warmup_updates, peak_lr, optimizers)
-    grid, defaults = grid_of(base, places, **axes, arms=arms, seeds=seeds)
+    norms = _several(qk_norm, str)
+    grid, defaults = grid_of(base, places, **axes, arms=arms, seeds=seeds, query_key_norms=norms)
     folder = _usual_folder(config) if out is None else Path(out)
     asked = engine_settings(engine, engine_set)
     options = PoolOptions(

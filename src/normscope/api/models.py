@@ -16,7 +16,7 @@ from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..optim.optimizers import OptimizerName
-from ..placement import named
+from ..placement import beside, named
 from ..settings.validation import checked
 from ..targets.target import (
     SampleSettings,
@@ -125,6 +125,7 @@ def transplant(
     to: str,
     *,
     inputs: Inputs | None = None,
+    qk_norm: str = "none",
     initialise: Literal["draw", "keep"] | None = None,
     stack: str | None = None,
     optimizer: Optimizer | None = None,
@@ -134,6 +135,10 @@ def transplant(
 
     to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained` of a
     transplanted model of transformers, has written: then the model gets the weights that lie there.
+    `own` leaves the placement, for norms on queries and keys alone. qk_norm: these: head for one of
+    each head, as Qwen 3 and Gemma 3 have it, whole for one over all heads, as OLMo 2, each of the
+    model's own kind; with rms, layer or unit, as in head-layer, of another. Or write them behind
+    the name: peri-ln+qk-norm.
     inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
     tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
     initialise: "draw" draws the plain matrices of attention and feed-forward from torch's generator
@@ -155,7 +160,9 @@ def transplant(
     """
     folder = Path(to) if Path(to).is_dir() and is_saved(Path(to)) else None
     if folder is None:
-        named(to)
+        to = beside(to, qk_norm)
+    elif qk_norm != "none":
+        raise ValueError(f"qk_norm={qk_norm!r} beside the folder {to}, which says what it holds")
     before = {id(parameter) for parameter in model.parameters()}
     if optimizer is not None:
         _refuse_others(optimizer, before)

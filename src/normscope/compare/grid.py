@@ -21,7 +21,7 @@ from ..limits.names import plain, refuse_leading_out
 from ..limits.ours import SealedJson, refuse_other, refuse_unusual
 from ..model import ModelConfig
 from ..optim import OPTIMIZERS
-from ..placement import named
+from ..placement import beside, named
 from ..processes.surroundings import Held, hold
 from ..runs.config import for_another_machine, refuse_other_configuration, replaced, resolve
 from ..runs.trained import read_scores
@@ -203,16 +203,25 @@ def grid_of(
     peak_lrs: Sequence[float] | None = None,
     optimizers: Sequence[str] | None = None,
     seeds: int = 1,
+    query_key_norms: Sequence[str] | None = None,
 ) -> tuple[Grid, list[str]]:
     """The grid that options and configuration ask for together, and for each axis that neither
     gives its default.
 
     places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults.
     placements: names, or `all` alone for those that are defined for the model. arms: pairs of a
-    placement and a warm-up in updates, instead of every combination of the two. Raises UserError
-    where two places give an axis differently.
+    placement and a warm-up in updates, instead of every combination of the two. query_key_norms:
+    each placement is taken with every one of these norms on queries and keys, none among them;
+    where nothing gives placements, that of the configuration is. Raises UserError where two places
+    give an axis differently.
     """
     task = task_of(base)
+    usual = task.compared if query_key_norms is None else (base.model.placement,)
+    if query_key_norms is not None and arms is not None:
+        raise UserError(
+            f"{option('qk_norm')} goes with {option('placements')}: of {option('arms')}, write the "
+            "norms behind a placement, as pre-ln+qk-norm:0"
+        )
     axes = _Axes(base, places)
     named_ones: Sequence[str] | None = None
     if placements is not None:
@@ -225,8 +234,11 @@ def grid_of(
         arm_warmups = [updates for _, updates in pairs]
     spelled_ones = optimizers and [spelled(name, OPTIMIZERS) for name in optimizers]
     every = axes.values(
-        "placements", "model.placement", task.compared, arms=arm_placements, placements=named_ones
+        "placements", "model.placement", usual, arms=arm_placements, placements=named_ones
     )
+    if query_key_norms is not None:
+        with user_errors(ValueError):
+            every = [beside(name, norm) for name in every for norm in query_key_norms]
     warmups = axes.values(
         "warm-ups in updates",
         "schedule.warmup_updates",

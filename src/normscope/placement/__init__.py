@@ -17,7 +17,7 @@ from .base import (
     Value,
 )
 from .query_key import QueryKeyNorm, parted
-from .registry import AsBuilt, StandIn, named, register, registered, stand_in
+from .registry import AsBuilt, StandIn, beside, named, register, registered, stand_in
 
 __all__ = [
     "AsBuilt",
@@ -33,6 +33,7 @@ __all__ = [
     "Sublayer",
     "SublayerKind",
     "Value",
+    "beside",
     "named",
     "parted",
     "register",

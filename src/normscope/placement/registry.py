@@ -132,6 +132,18 @@ def named(name: str) -> type[Placement]:
     )
 
 
+def beside(placement: str, words: str) -> str:
+    """Returns the name of a placement with norms on queries and keys in the words of
+    `QueryKeyNorm.named`, such as head or whole; "none" leaves it as it is.
+
+    Raises ValueError for an unknown placement, and for other words.
+    """
+    plain = named(placement)
+    if words == "none":
+        return plain.name
+    return with_query_key_norm(plain, QueryKeyNorm.named(words)).name
+
+
 def _parted(name: str) -> tuple[str, QueryKeyNorm | None]:
     """Splits off norms on queries and keys. Raises ValueError for such that there are not."""
     plain, sign, beside = name.partition("+")

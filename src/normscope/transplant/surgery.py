@@ -345,9 +345,7 @@ def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
     return lambda width: marked(make_norm(one.placement, "as-placement", "as-placement", width))
 
 
-def _added_names(
-    model: nn.Module, plans: Sequence[StackPlan], normed: Sequence[str]
-) -> list[str]:
+def _added_names(model: nn.Module, plans: Sequence[StackPlan], normed: Sequence[str]) -> list[str]:
     blocks = [block.module for one in plans for block in one.blocks]
     return [
         joined(path, name)
