@@ -140,7 +140,8 @@ def compare(
     optimizers: optimisers, such as adam and sgd. By default the configuration's optimizer.name, or
     adam. qk_norm: norms on queries and keys, with each of which every placement is trained: none,
     head for one of each head, whole for one over all heads, or another that transplants take, such
-    as unit. By default those of the placements. seeds: runs of each configuration, with the seed of the configuration and those after it.
+    as unit. By default those of the placements. seeds: runs of each configuration, with the seed of
+    the configuration and those after it.
 
     out: folder for the runs and the report; in the folder of a former comparison, it grows. By
     default runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of

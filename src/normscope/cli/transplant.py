@@ -16,7 +16,7 @@ def transplant(
     target: Annotated[str, typer.Argument(metavar="TARGET")],
     to: str,
     out: Path,
-    qk_norm: Annotated[str, typer.Option(metavar="none|head|whole|…")] = "none",
+    qk_norm: Annotated[str, typer.Option(metavar="head|whole|…")] = "none",
     initialise: Literal["draw", "keep"] | None = None,
     keep: bool = False,
     stack: str | None = None,
@@ -34,19 +34,17 @@ def transplant(
 
     \b
       normscope transplant my_model.py:build --to peri-ln --out my_model_peri
-      normscope transplant my_model.py:build --to own --qk-norm head --out my_model_qk
 
     target: package.module:function or file.py:function that returns a model or (model, inputs); a
     Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint. to: A
     placement, such as peri-ln; `normscope placements` lists them; `own`, with --qk-norm, leaves it.
     qk_norm: Norms on queries and keys: head for one of each head, as Qwen 3 and Gemma 3; whole for
-    one over all heads, as OLMo 2; with -rms, -layer or -unit for another norm than the model's. out:
-    Folder to make, with the
-    weights and the recipe. initialise: Draw the weights as the placement wants them, or keep them.
-    By default kept where a checkpoint was loaded or the model looks trained, which is said. keep:
-    The same as --initialise keep. stack: The residual stream that is meant, where the model has
-    several. settings: Change the configuration, or give the function an argument. seed: Seed of the
-    weights, and of inputs for targets without any.
+    one over all heads, as OLMo 2; with -rms, -layer or -unit for another than the model's. out:
+    Folder to make, with the weights and the recipe. initialise: Draw the weights as the placement
+    wants them, or keep them. By default kept where a checkpoint was loaded or the model looks
+    trained, which is said. keep: The same as --initialise keep. stack: The residual stream that is
+    meant, where the model has several. settings: Change the configuration, or give the function an
+    argument. seed: Seed of the weights, and of inputs for targets without any.
     """
     refuse_missing_target(target)
     if keep and initialise == "draw":

@@ -76,8 +76,8 @@ class WithQueryKeyNorm(Placement):
         norm = self.query_key_norm
         if norm.rotated or norm.kind != "as-model":
             raise ValueError(
-                f"placement {self.name!r} is for a model of your own: in NormScope's models queries "
-                "and keys get the norm of model.norm, before rotary positions, as "
+                f"placement {self.name!r} is for a model of your own: in NormScope's models "
+                "queries and keys get the norm of model.norm, before rotary positions, as "
                 f"{self.plain.name}+{SUFFIX} and {self.plain.name}+{SUFFIX}-whole have it"
             )
 

@@ -125,7 +125,10 @@ def named(name: str) -> type[Placement]:
     near = difflib.get_close_matches(written, _REGISTRY, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     if _letters(name) in ("qknorm", "querykeynorm"):
-        meant = "norms on queries and keys go with a placement, as pre-ln+qk-norm; "
+        meant = (
+            "norms on queries and keys go with a placement, as pre-ln+qk-norm, and `normscope "
+            "choose qk-norm` says what is known of them; "
+        )
     raise ValueError(
         f"unknown placement {name!r}; {meant}`normscope placements` lists all, and --import "
         "FILE.py, or importing the file in Python, registers your own"
