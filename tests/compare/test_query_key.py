@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+import in_process
 import normscope
+from normscope.compare import pool
 from normscope.compare.grid import grid_of
 from normscope.errors import UserError
 from normscope.tasks.registry import config_of
@@ -35,7 +37,8 @@ class Block(nn.Module):
 
 
 def build():
-    return nn.Sequential(nn.Embedding(11, 16), Block(), Block(), nn.LayerNorm(16), nn.Linear(16, 11))
+    blocks = Block(), Block()
+    return nn.Sequential(nn.Embedding(11, 16), *blocks, nn.LayerNorm(16), nn.Linear(16, 11))
 
 
 def batches(number):
@@ -72,13 +75,17 @@ def test_without_placements_norms_alone_are_compared() -> None:
 
 
 def test_wrong_words_and_arms_beside_them_are_refused() -> None:
-    with pytest.raises(UserError, match="say head .* or whole"):
+    with pytest.raises(UserError, match=r"say head .* or whole"):
         axes(["heads"])
     with pytest.raises(UserError, match=r"pre-ln\+qk-norm:0"):
         axes(["none", "head"], arms=[("pre-ln", 0)])
 
 
-def test_a_model_of_ones_own_is_compared_with_them_and_without(tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_a_model_of_ones_own_is_compared_with_them_and_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
     (tmp_path / "seen.py").write_text(MODEL)
     found = normscope.compare(
         f"{tmp_path / 'seen.py'}:build",
@@ -101,7 +108,10 @@ def test_a_model_of_ones_own_is_compared_with_them_and_without(tmp_path: Path) -
     assert again.page.conclusion == found.page.conclusion
 
 
-def test_a_model_of_ours_is_trained_with_them(tmp_path: Path) -> None:
+def test_a_model_of_ours_is_trained_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "run_cells", in_process.run_cells)
     found = normscope.compare(
         tiny(),
         out=tmp_path / "runs",

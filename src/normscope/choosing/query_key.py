@@ -118,8 +118,8 @@ class QueryKeyAnswer:
             )
         return (
             f"{taken}, about {significant(self.operations, 2)} operations (6 a parameter and "
-            "token, embeddings left out); a tenth of the length decides first, where the difference is "
-            "one of failing"
+            "token, embeddings left out); a tenth of the length decides first, where the "
+            "difference is one of failing"
         )
 
 
@@ -216,10 +216,16 @@ def answer_parts(found: QueryKeyAnswer) -> list[PageSection]:
         PageSection(heading="Not known", before=[f"- {one}" for one in found.unknown]),
         PageSection(heading="What decides it", before=[found.command, f"Cost: {found.cost}."]),
     ]
+    return [*sections, *evidence_parts(found.evidence)]
+
+
+def evidence_parts(known: Sequence[QueryKeyEvidence]) -> list[PageSection]:
+    """What is cited, by question, and who has such norms."""
+    sections = []
     for question, heading in _QUESTIONS.items():
-        mine = [one for one in found.evidence if one.question == question]
+        mine = [one for one in known if one.question == question]
         sections.append(PageSection(heading=heading, before=[_line(one) for one in mine]))
-    named = [f"- {_OVER[one.norms]}: {', '.join(one.names)}" for one in found.families]
+    named = [f"- {_OVER[one.norms]}: {', '.join(one.names)}" for one in families()]
     sections.append(PageSection(heading="Published families", before=named))
     return sections
 
