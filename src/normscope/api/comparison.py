@@ -279,7 +279,7 @@ def _refuse_unknown_to_other_processes(cells: Sequence[Cell]) -> None:
     """Raise UserError for a placement that the processes of the runs could not know."""
     for name in dict.fromkeys(cell.config.model.placement for cell in cells):
         module = named(name).__module__
-        if not module.startswith(("normscope.", "normscope_user_")):
+        if not module.startswith("normscope.") and "normscope_user_" not in module:
             raise UserError(
                 f"placement {name!r} is registered in this process alone ({module}), and every run "
                 "is a process of its own: put it into a file and name the file in `imports` of the "

@@ -2,7 +2,7 @@
 another placement.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,7 +127,7 @@ def transplant(
     inputs: Inputs | None = None,
     qk_norm: str = "none",
     initialise: Literal["draw", "keep"] | None = None,
-    stack: str | None = None,
+    stack: str | Sequence[str] | None = None,
     optimizer: Optimizer | None = None,
 ) -> nn.Module:
     """The same model, with the same sub-layers, under another placement: it is changed in place,
@@ -138,18 +138,18 @@ def transplant(
     `own` leaves the placement, for norms on queries and keys alone. qk_norm: these: head for one of
     each head, as Qwen 3 and Gemma 3 have it, whole for one over all heads, as OLMo 2, each of the
     model's own kind; with rms, layer or unit, as in head-layer, of another. Or write them behind
-    the name: peri-ln+qk-norm.
-    inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
-    tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
-    initialise: "draw" draws the plain matrices of attention and feed-forward from torch's generator
-    as the placement wants them, and puts norms back to where they start, but for what is frozen;
-    "keep" leaves all weights alone, and `model.transplanted.change` says how much the outputs
-    changed, 0 where they are the same bits. Without it, a model that shows a sign of having been
-    trained keeps its weights, and others are drawn; `model.transplanted.reason` says why.
-    stack: the name of the residual stream that is meant, where a model has several that are not an
-    encoder and its decoder. optimizer: one that was made before, of the model's parameters: it gets
-    what the placement adds as a group with the settings of its first one, and where weights are
-    drawn it forgets its state. Without it, make the optimiser afterwards.
+    the name: peri-ln+qk-norm. inputs: what its forward is called with, by keyword (a mapping), by
+    position (a sequence, or one tensor), or a function that runs it; without it random ones, as
+    `normscope.diagnose` draws them. initialise: "draw" draws the plain matrices of attention and
+    feed-forward from torch's generator as the placement wants them, and puts norms back to where
+    they start, but for what is frozen; "keep" leaves all weights alone, and
+    `model.transplanted.change` says how much the outputs changed, 0 where they are the same bits.
+    Without it, a model that shows a sign of having been trained keeps its weights, and others are
+    drawn; `model.transplanted.reason` says why. stack: the name of the residual stream that is
+    meant, where a model has several that are not an encoder and its decoder, as CLIP has two
+    towers; or a list of names. optimizer: one that was made before, of the model's parameters: it
+    gets what the placement adds as a group with the settings of its first one, and where weights
+    are drawn it forgets its state. Without it, make the optimiser afterwards.
 
     Its class, signature, outputs and the names of its old parameters stay; what the placement adds
     to a block stands under `placed` in it. `model.transplanted` says what was done. Afterwards the

@@ -19,7 +19,7 @@ def transplant(
     qk_norm: Annotated[str, typer.Option(metavar="head|whole|…")] = "none",
     initialise: Literal["draw", "keep"] | None = None,
     keep: bool = False,
-    stack: str | None = None,
+    stack: Annotated[list[str], typer.Option(metavar="NAME")] = [],  # noqa: B006
     settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
     seed: int = 0,
     imports: Imports = [],  # noqa: B006
@@ -43,8 +43,8 @@ def transplant(
     Folder to make, with the weights and the recipe. initialise: Draw the weights as the placement
     wants them, or keep them. By default kept where a checkpoint was loaded or the model looks
     trained, which is said. keep: The same as --initialise keep. stack: The residual stream that is
-    meant, where the model has several. settings: Change the configuration, or give the function an
-    argument. seed: Seed of the weights, and of inputs for targets without any.
+    meant, where the model has several; again for one more. settings: Change the configuration, or
+    give the function an argument. seed: Seed of the weights, and of inputs for targets without any.
     """
     refuse_missing_target(target)
     if keep and initialise == "draw":
@@ -63,7 +63,7 @@ def transplant(
         trust_target(target)
     if keep:
         initialise = "keep"
-    _transplanted(target, name, out, initialise, stack, settings, seed)
+    _transplanted(target, name, out, initialise, stack or None, settings, seed)
 
 
 def _transplanted(
@@ -71,7 +71,7 @@ def _transplanted(
     placement: str,
     out: Path,
     initialise: Literal["draw", "keep"] | None,
-    stack: str | None,
+    stack: list[str] | None,
     settings: list[str],
     seed: int,
 ) -> None:

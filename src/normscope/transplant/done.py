@@ -21,8 +21,8 @@ class Transplanted:
     initialise: Literal["draw", "keep"]
     reason: str
     """Why its weights were drawn or kept: what was asked, or what was found."""
-    stack: str | None
-    """The one that was named."""
+    stack: str | tuple[str, ...] | None
+    """The one, or those, that were named."""
     stacks: tuple[str, ...]
     blocks: tuple[str, ...]
     norms: tuple[str, ...]
@@ -49,7 +49,8 @@ class Transplanted:
     @property
     def recipe(self) -> dict[str, Any]:
         """What does the same again."""
-        return {"placement": self.placement, "initialise": self.initialise, "stack": self.stack}
+        stack = list(self.stack) if isinstance(self.stack, tuple) else self.stack
+        return {"placement": self.placement, "initialise": self.initialise, "stack": stack}
 
     def lines(self) -> list[str]:
         """What was done, in words."""

@@ -23,7 +23,7 @@ from .following import TransplantRefused
 from .later import Part
 from .passes import Passes, change
 from .placed import PLACED, READER, Added, Wiring, swap, swap_back
-from .plan import BlockPlan, StackPlan, chosen_stacks, plan
+from .plan import BlockPlan, StackNames, StackPlan, chosen_stacks, plan
 from .proof import prove
 from .query_key import add_norms, take_norms
 from .readers import readers
@@ -41,7 +41,7 @@ def transplant(
     inputs: Inputs,
     *,
     initialise: Initialise | None,
-    stack: str | None,
+    stack: StackNames,
     trained: str = "",
     fill: Callable[[nn.Module], str] | None = None,
 ) -> Transplanted:
@@ -75,7 +75,7 @@ class _Operation:
         model: nn.Module,
         target: type[Placement],
         inputs: Inputs,
-        stack: str | None,
+        stack: StackNames,
         undo: ExitStack,
     ) -> None:
         self.model, self.target, self.stack, self.undo = model, target, stack, undo
@@ -129,7 +129,7 @@ class _Operation:
             before=found[0].placement,
             initialise=initialise,
             reason=reason,
-            stack=self.stack,
+            stack=self.stack if isinstance(self.stack, str | None) else tuple(self.stack),
             stacks=tuple(one.name for one in found),
             blocks=tuple(block.module for one in plans for block in one.blocks),
             norms=tuple(dict.fromkeys(name for one in plans for name in one.all_norms)),

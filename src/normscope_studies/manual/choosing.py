@@ -99,7 +99,7 @@ $ normscope choose qk-norm --blocks 24 --width 1024 --tokens 5e9
 They go with every placement (`pre-ln+qk-norm`, or `--qk-norm`), and are asked for by a word of their own. The answer has
 what we would do, how sure that is, the naive answer beside it, what is not known, and the comparison that decides with
 what it takes. It stands on what is below; the nearest in width comes first. `--json` prints it as data.
-"""
+"""  # noqa: E501
 _AS_DATA = """\
 ## As data
 
