@@ -135,19 +135,17 @@ def transplant(
 
     to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained` of a
     transplanted model of transformers, has written: then the model gets the weights that lie there.
-    `own` leaves the placement, for norms on queries and keys alone. qk_norm: these: head for one of
-    each head, as Qwen 3 and Gemma 3 have it, whole for one over all heads, as OLMo 2, each of the
-    model's own kind; with rms, layer or unit, as in head-layer, of another. Or write them behind
-    the name: peri-ln+qk-norm. inputs: what its forward is called with, by keyword (a mapping), by
-    position (a sequence, or one tensor), or a function that runs it; without it random ones, as
-    `normscope.diagnose` draws them. initialise: "draw" draws the plain matrices of attention and
-    feed-forward from torch's generator as the placement wants them, and puts norms back to where
-    they start, but for what is frozen; "keep" leaves all weights alone, and
-    `model.transplanted.change` says how much the outputs changed, 0 where they are the same bits.
-    Without it, a model that shows a sign of having been trained keeps its weights, and others are
-    drawn; `model.transplanted.reason` says why. stack: the name of the residual stream that is
-    meant, where a model has several that are not an encoder and its decoder, as CLIP has two
-    towers; or a list of names. optimizer: one that was made before, of the model's parameters: it
+    `own` leaves it. qk_norm: norms on queries and keys: head, as Qwen 3 has them, whole, as OLMo 2,
+    or another, as head-layer; they may stand behind the name too, as peri-ln+qk-norm. inputs: what
+    its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or
+    a function that runs it; without it random ones, as `normscope.diagnose` draws them. initialise:
+    "draw" draws the plain matrices of attention and feed-forward from torch's generator as the
+    placement wants them, and puts norms back to where they start, but for what is frozen; "keep"
+    leaves all weights alone, and `model.transplanted.change` says how much the outputs changed, 0
+    where they are the same bits. Without it, a model that shows a sign of having been trained keeps
+    its weights, and others are drawn; `model.transplanted.reason` says why. stack: the name of the
+    residual stream that is meant, where a model has several that are not an encoder and its
+    decoder, or a list of names. optimizer: one that was made before, of the model's parameters: it
     gets what the placement adds as a group with the settings of its first one, and where weights
     are drawn it forgets its state. Without it, make the optimiser afterwards.
 
@@ -158,11 +156,7 @@ def transplant(
     model is as it was; ValueError for an unknown placement, or an optimizer that holds other
     parameters than the model's.
     """
-    folder = Path(to) if Path(to).is_dir() and is_saved(Path(to)) else None
-    if folder is None:
-        to = beside(to, qk_norm)
-    elif qk_norm != "none":
-        raise ValueError(f"qk_norm={qk_norm!r} beside the folder {to}, which says what it holds")
+    folder, to = _folder_or_name(to, qk_norm)
     before = {id(parameter) for parameter in model.parameters()}
     if optimizer is not None:
         _refuse_others(optimizer, before)
@@ -186,6 +180,17 @@ def transplant(
         if folder is not None or done.initialise == "draw":
             optimizer.state.clear()
     return model
+
+
+def _folder_or_name(to: str, qk_norm: str) -> tuple[Path | None, str]:
+    """Returns the folder of a transplanted model that is named, if any, or the placement's name.
+    Raises ValueError for an unknown one, and for norms beside a folder.
+    """
+    if not (Path(to).is_dir() and is_saved(Path(to))):
+        return None, beside(to, qk_norm)
+    if qk_norm != "none":
+        raise ValueError(f"qk_norm={qk_norm!r} beside the folder {to}, which says what it holds")
+    return Path(to), to
 
 
 def _refuse_others(optimizer: Optimizer, known: Collection[int]) -> None:

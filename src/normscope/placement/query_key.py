@@ -7,7 +7,6 @@ keys. A model of the user's gets them by `transplant/query_key.py`.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, Literal, cast
 
 from .base import Placement, Site, StackShape, State, Sublayer, Value
@@ -122,11 +121,19 @@ class _NormedSublayer:
         )
 
 
-@cache
+_MADE: dict[tuple[type[Placement], QueryKeyNorm], type[Placement]] = {}
+
+
 def with_query_key_norm(placement: type[Placement], norm: QueryKeyNorm) -> type[Placement]:
     """Returns the placement with such norms, made once. Raises ValueError for one that has some."""
     if issubclass(placement, WithQueryKeyNorm):
         raise ValueError(f"placement {placement.name!r} has norms on queries and keys already")
+    if (placement, norm) not in _MADE:
+        _MADE[placement, norm] = _made(placement, norm)
+    return _MADE[placement, norm]
+
+
+def _made(placement: type[Placement], norm: QueryKeyNorm) -> type[Placement]:
     return type(
         placement.__name__,
         (WithQueryKeyNorm, placement),
