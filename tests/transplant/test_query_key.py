@@ -291,6 +291,15 @@ def test_beside_another_placement_both_are_there_and_weights_are_those_of_it_alo
     assert str(first.formula) == f"x ← x + norm(attention(norm(x), {score}, {score}))"
 
 
+@pytest.mark.parametrize("name", ["mhc+qk-norm", "residual+qk-norm", "deepnorm+qk-norm-whole"])
+def test_placements_of_several_streams_can_have_them_too(name: str) -> None:
+    torch.manual_seed(0)
+    model = GPT(Block)
+    normscope.transplant(model, name, initialise="draw", inputs=ids())
+    assert len(model.transplanted.normed) == 3
+    assert model.transplanted.placement == name
+
+
 def test_logits_start_at_one_size_whatever_attention_multiplies_them_with() -> None:
     library = transformers()
     config = library.T5Config(vocab_size=96, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)

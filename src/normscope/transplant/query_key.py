@@ -20,7 +20,7 @@ from ..model.placed import NORMS
 from ..placement import QueryKeyNorm
 from .following import TransplantRefused
 from .passes import Passes
-from .placed import PLACED, PROJECTION, swap, swap_back
+from .placed import PLACED, PROJECTION, handed_on, swap, swap_back
 from .weights import marked, part_of, reset
 
 _SIDES = ("query", "key")
@@ -311,7 +311,8 @@ def _prove(passes: Passes, stacks: Sequence[Stack], norm: QueryKeyNorm) -> None:
     in every attention.
     """
     try:
-        after = examined_for_drawing(passes.model, passes.inputs)
+        with handed_on():
+            after = examined_for_drawing(passes.model, passes.inputs)
     except ValueError as error:
         raise TransplantRefused(
             f"with norms on queries and keys the model cannot be looked at: {error}"
@@ -332,13 +333,13 @@ def _prove(passes: Passes, stacks: Sequence[Stack], norm: QueryKeyNorm) -> None:
 
 def _prove_one(sublayer: Sublayer, norm: QueryKeyNorm) -> None:
     seen = sublayer.measured.attention
-    inside = [
-        place
+    # Where blocks have several streams, one formula may hold the branches of several blocks.
+    norms = [
+        sum(place.name == "score" for place in branch.inside)
         for branch in sublayer.formula.segment.branches
-        for place in branch.inside
-        if place.name == "score"
     ]
-    both = seen is not None and len(seen.normed) == len(_SIDES) and len(inside) == len(_SIDES)
+    in_formula = {count for count in norms if count} == {len(_SIDES)}
+    both = seen is not None and len(seen.normed) == len(_SIDES) and in_formula
     wrong = seen is not None and bool(seen.normed_wrong or seen.of_many_lengths)
     if not both or (wrong and not norm.whole):
         raise TransplantRefused(

@@ -112,7 +112,8 @@ class _Operation:
         wanted = [self._drawings(one) if drawn_anew else [] for one in plans]
         reading = self._place(plans) if plans else ()
         prove(self.passes, plans)
-        self._refuse_changed(plans, initialise)
+        if fill is None:
+            self._refuse_changed(plans, initialise)
         normed = self._normed()
         moved = None
         if initialise == "keep" and fill is None:
