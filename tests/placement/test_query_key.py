@@ -44,6 +44,7 @@ def test_words_beside_a_placement_name_the_same() -> None:
         ("pre-ln+qk-norm-heads", "say head .* or whole"),
         ("pre-ln+qk-norm-head-whole", "say head .* or whole"),
         ("pre-ln+qk-norm-rms-unit", "say head .* or whole"),
+        ("own+qk-norm-rotated", "it stands before rotary positions"),
         ("pre-lm+qk-norm", "did you mean 'pre-ln'"),
         ("qk-norm", r"go with a placement, as pre-ln\+qk-norm"),
     ],

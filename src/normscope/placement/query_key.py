@@ -14,19 +14,17 @@ from .base import Placement, Site, StackShape, State, Sublayer, Value
 SUFFIX = "qk-norm"
 """What stands after a placement's name and a plus sign."""
 _KINDS = ("rms", "layer", "unit")
-_WORDS = ("head", "whole", *_KINDS, "rotated")
+_WORDS = ("head", "whole", *_KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryKeyNorm:
-    """Which norm queries and keys get, over what, and where."""
+    """Which norm queries and keys get, and over what; it stands before rotary positions."""
 
     whole: bool = False
     """Over all heads together, as OLMo 2; else each head on its own, as Qwen 3 and Gemma 3."""
     kind: Literal["as-model", "rms", "layer", "unit"] = "as-model"
     """unit: x / ‖x‖ with one trained number for all features, √(its width) at first."""
-    rotated: bool = False
-    """After rotary positions have turned queries and keys; else before."""
 
     @classmethod
     def named(cls, words: str) -> "QueryKeyNorm":
@@ -38,12 +36,12 @@ class QueryKeyNorm:
         if unknown or both or len(kinds) > 1 or len(set(asked)) < len(asked):
             raise ValueError(
                 f"norms on queries and keys are not {words!r}: say head (each head on its own, "
-                "which is usual) or whole (all heads together); rms, layer or unit where the norm "
-                "is to be another than the model's; rotated for after rotary positions: such as "
-                "head, whole-layer or unit"
+                "which is usual) or whole (all heads together), and rms, layer or unit where the "
+                "norm is to be another than the model's, such as head, whole-layer or unit; it "
+                "stands before rotary positions"
             )
         kind = cast(Literal["as-model", "rms", "layer", "unit"], (kinds or ["as-model"])[0])
-        return cls(whole="whole" in asked, kind=kind, rotated="rotated" in asked)
+        return cls(whole="whole" in asked, kind=kind)
 
     @property
     def name(self) -> str:
@@ -53,8 +51,6 @@ class QueryKeyNorm:
             words.append("whole")
         if self.kind != "as-model":
             words.append(self.kind)
-        if self.rotated:
-            words.append("rotated")
         return "-".join(words)
 
     @property
@@ -73,7 +69,7 @@ class WithQueryKeyNorm(Placement):
     def __init__(self, stack: StackShape) -> None:
         super().__init__(stack)
         norm = self.query_key_norm
-        if norm.rotated or norm.kind != "as-model":
+        if norm.kind != "as-model":
             raise ValueError(
                 f"placement {self.name!r} is for a model of your own: in NormScope's models "
                 "queries and keys get the norm of model.norm, before rotary positions, as "
