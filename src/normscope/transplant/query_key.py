@@ -63,7 +63,8 @@ class NormedOutputs(nn.Module):
         norm = self.norms[side]
         if place.width == x.shape[-1]:
             return norm(x)  # type: ignore[no-any-return]
-        return norm(x.unflatten(-1, (-1, place.width))).flatten(-2)  # type: ignore[no-any-return]
+        heads = x.reshape(*x.shape[:-1], -1, place.width)
+        return norm(heads).flatten(-2)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,9 +301,12 @@ def _multiplying(norm: nn.Module, width: int, factor: float, *, fresh: bool = Fa
         reset(norm, width)
     if abs(factor - 1) > 1e-3:
         for name, parameter in norm.named_parameters():
-            if "bias" not in name:
-                # Gains of 0 are those that a norm adds to 1.
-                parameter.copy_(parameter * factor if bool(parameter.any()) else factor - 1.0)
+            if "bias" in name:
+                continue
+            if bool(parameter.any()):
+                parameter.mul_(factor)
+            else:  # gains that a norm adds to 1
+                parameter.fill_(factor - 1.0)
     return norm
 
 
