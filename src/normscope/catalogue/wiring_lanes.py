@@ -273,11 +273,9 @@ class _Arranging:
         for wire in self.section.wires:
             if self.follower.get(wire.source) == wire.target:
                 continue
-            lane, target, row = (
-                chain_of[wire.source].lane,
-                chain_of[wire.target].lane,
-                self.row_of[wire.target],
-            )
+            lane = chain_of[wire.source].lane
+            target = chain_of[wire.target].lane
+            row = self.row_of[wire.target]
             if (turned := heads.get(wire) or skips.get(wire)) is not None:
                 crossbars.append(Crossbar(self.leaves[wire], lane, turned.lane, into_box=False))
                 lines.append(_Track(turned.lane, self.leaves[wire], row))

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from ..placement.wiring import Box, Wiring
 from .wiring_lanes import Crossbar, layout
 
-_UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
+_UP = 1
+_DOWN = 2
+_LEFT = 4
+_RIGHT = 8
 _GLYPHS = {
     _UP: "│",
     _DOWN: "│",
@@ -120,7 +123,9 @@ class _Drawing:
         )
 
     def _horizontal(self, bar: Crossbar) -> None:
-        y, x, end = self._side(bar.row), self.column[bar.start], self.column[bar.end]
+        y = self._side(bar.row)
+        x = self.column[bar.start]
+        end = self.column[bar.end]
         step = 1 if end > x else -1
         box = self.layout.box_at(bar.row, bar.end)
         if bar.into_box and box is not None:

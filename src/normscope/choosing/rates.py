@@ -281,7 +281,9 @@ class TypicalRate:
         told = [counted(self.recipes, "published recipe")] * bool(self.recipes) + [ladders] * bool(
             self.trainings
         )
-        near, (held, of), beside = self.nearest, HELD, ""
+        near = self.nearest
+        (held, of) = HELD
+        beside = ""
         (held_by_medians, of_medians), (beyond, of_beyond) = (
             HELD_BY_MEDIANS["near"],
             HELD_BEYOND_GPT3,

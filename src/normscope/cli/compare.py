@@ -249,7 +249,9 @@ def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
             f"{text!r} has {len(parts)} parts, and a grid has three: where it starts, where it "
             "stops, and how many"
         )
-    start, stop, count = kind(parts[0]), kind(parts[1]), int(parts[2])
+    start = kind(parts[0])
+    stop = kind(parts[1])
+    count = int(parts[2])
     if not (0 < start < stop and math.isfinite(stop)):
         beside = "; write 0 beside it, as in 0,50:800:5" if start == 0 else ""
         raise ValueError(

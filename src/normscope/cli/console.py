@@ -119,11 +119,15 @@ class TrainDisplay(_BarDisplay):
 
         super().__init__(console, "{task.completed}/{task.total} updates", "{task.fields[note]}")
         self.bar.columns = (*self.bar.columns, TimeRemainingColumn(compact=True))
-        self.title, self._last_plain, self._first = title, -math.inf, 0
+        self.title = title
+        self._last_plain = -math.inf
+        self._first = 0
         self._task = self.bar.add_task(title, total=None, note="starting")
 
     def __call__(self, event: dict[str, Any]) -> None:
-        kind, update, updates = event["event"], event["update"], event["updates"]
+        kind = event["event"]
+        update = event["update"]
+        updates = event["updates"]
         if kind == "update":
             self._first = self._first or update
             note = (
@@ -171,11 +175,9 @@ class StageDisplay(_BarDisplay):
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, "{task.completed:,}/{task.total:,}", "{task.fields[left]}")
         self.clock = clock
-        self._tasks, self._first, self._last_plain = (
-            dict[str, Any](),
-            dict[str, tuple[float, int]](),
-            clock(),
-        )
+        self._tasks = dict[str, Any]()
+        self._first = dict[str, tuple[float, int]]()
+        self._last_plain = clock()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage not in self._tasks:
@@ -264,7 +266,10 @@ class LateStages:
 
     def __init__(self, display: StageDisplay) -> None:
         self.display = display
-        self._name, self._done, self._total, self._shown = "", 0, 1, False
+        self._name = ""
+        self._done = 0
+        self._total = 1
+        self._shown = False
         self._timer = threading.Timer(0.0, lambda: None)
 
     def __enter__(self) -> "LateStages":

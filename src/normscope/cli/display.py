@@ -43,12 +43,10 @@ class GridDisplay:
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
         from rich.live import Live
 
-        self.console, self.clock, self._seen, self._last_plain = (
-            console,
-            clock,
-            dict[str, tuple[str, int]](),
-            clock(),
-        )
+        self.console = console
+        self.clock = clock
+        self._seen = dict[str, tuple[str, int]]()
+        self._last_plain = clock()
         self.live = (
             Live(console=console, auto_refresh=False, transient=True)
             if console.is_terminal

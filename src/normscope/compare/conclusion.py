@@ -219,11 +219,9 @@ _VERBS = {
     Outcome.FAILED: "failed",
     Outcome.UNFINISHED: "did not finish",
 }
-_SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN = (
-    "learned in some seeds only",
-    "did not learn",
-    "did not finish all runs",
-)
+_SOME_SEEDS = "learned in some seeds only"
+_NO_SEED = "did not learn"
+_NOT_ALL_KNOWN = "did not finish all runs"
 
 
 def conclusion(

@@ -140,7 +140,9 @@ class CellState:
                 f"process {halted} was halted by a signal; kill -CONT {halted} lets it go on"
             )
         elif self.status != "running":
-            self.status, self.message, self._first_look = "running", "", None
+            self.status = "running"
+            self.message = ""
+            self._first_look = None
 
     def read_new_events(self) -> None:
         """Take in what the run has logged since the last look."""

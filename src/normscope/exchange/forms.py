@@ -75,7 +75,9 @@ def wiring(placement: Placement) -> object:
 
     How weights are drawn is no part of it. Two ways of writing one sum count as different.
     """
-    start, finish, head = SymbolEnd(), SymbolEnd(), SymbolEnd()
+    start = SymbolEnd()
+    finish = SymbolEnd()
+    head = SymbolEnd()
     width = placement.stack.width
     started = placement.start(Symbol("x", (), width), start)
     steps = list(walk(placement, started))

@@ -350,7 +350,9 @@ def _row(cell: TuningCell) -> list[str]:
 
 def _facts(opened: OpenedSearch, best: Sequence[TuningCell]) -> list[tuple[str, str]]:
     """How it was made."""
-    data, start, scored = opened.data, opened.start, _scored(best)
+    data = opened.data
+    start = opened.start
+    scored = _scored(best)
     made_by = scored[0][1].made_by
     spent = [scores.processor_seconds for _, scores in scored]
     return [

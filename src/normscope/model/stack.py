@@ -78,7 +78,10 @@ class _BoundSublayer:
         shared: nn.ParameterDict,
         schedule: Callable[[str], Tensor],
     ) -> None:
-        self.module, self.context, self.shared, self.schedule = module, context, shared, schedule
+        self.module = module
+        self.context = context
+        self.shared = shared
+        self.schedule = schedule
 
     @property
     def site(self) -> Site:

@@ -42,7 +42,9 @@ _FURTHER_DASHES = ((0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)), (0, (9, 2)))
 """Of predictions, where there are more of them than hues: one for each further round of the
 hues.
 """
-_PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.6, 3.2, 0.24
+_PANEL_WIDTH_INCHES = 4.6
+_PANEL_HEIGHT_INCHES = 3.2
+_LEGEND_ROW_INCHES = 0.24
 _MOST_MARKERS = 17
 _LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
 """Of the legend's text, a little more than the mean of its font; and of a line before it, with the

@@ -137,7 +137,9 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: SampleSettin
 
 def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
     made = made_by(text, read_overrides(settings), drawing)
-    model, inputs, loss = made["model"], made.get("inputs"), made.get("loss")
+    model = made["model"]
+    inputs = made.get("inputs")
+    loss = made.get("loss")
     on_meta = any(weight.is_meta for weight in model.parameters())
     own = None if on_meta or not brings_batches(text) else _model_file(text)
     if inputs is None and own is not None:

@@ -40,13 +40,11 @@ class _Alike:
         width: int,
         differing: Differing,
     ) -> None:
-        self.queries, self.keys, self.query, self.value, self.differing = (
-            queries,
-            keys,
-            query,
-            value,
-            differing,
-        )
+        self.queries = queries
+        self.keys = keys
+        self.query = query
+        self.value = value
+        self.differing = differing
         self.common = differing.narrow / width
         # A logit q·k/√K has the variance q_q q_k over random matrices; what all keys share moves no
         # weight.
@@ -71,7 +69,10 @@ class _Alike:
 
         Equation T9.
         """
-        n, m, weights, wider = self.queries, self.keys, self.weights, self.differing.wider
+        n = self.queries
+        m = self.keys
+        weights = self.weights
+        wider = self.differing.wider
         to_value = gradient_at_values(weights, n, m, factor)
         if not self.draws:
             return to_value, _NO_MAP, _NO_MAP

@@ -171,12 +171,16 @@ def without_mean(x: Moments) -> Moments:
         return x
     if x.lane is None:
         return x if x.size - 1 not in x.atoms.constant else x * 0.0
-    q, p, apart = x.q, x.p, x.apart
+    q = x.q
+    p = x.p
+    apart = x.apart
     found = False
     for index in x.atoms.constant:
         if index < x.size and not vanishes(coefficient := x.lane.forward[index] * x.scale):
             (square, pair), part = squared(coefficient), x.atoms.products(index)
-            q, p, apart = q - square * part.one, p - pair * part.two, apart - pair * part.apart
+            q = q - square * part.one
+            p = p - pair * part.two
+            apart = apart - pair * part.apart
             found = True
     if not found:
         return x

@@ -92,7 +92,9 @@ class Places:
 
     def sum(self, left: Products, right: Products) -> tuple[float, float]:
         """Σ_ij left_ij right_ij over all tokens of a sequence, and over those of two sequences."""
-        n, two, far = self.tokens, left.two * right.two, left.apart * right.apart
+        n = self.tokens
+        two = left.two * right.two
+        far = left.apart * right.apart
         within = n @ two @ n + n @ (left.one * right.one - two.diagonal())
         return float(within), float(
             n @ far @ n if isinstance(far, np.ndarray) else far * n.sum() ** 2

@@ -17,7 +17,9 @@ from .mixing import Array, Entry, LinearMap, between, root, squared, vanishes
 from .moments import Moments, Remainder, Unpredictable, single
 from .places import Factors
 
-_REACH, _STEP, _FINEST = 9.0, 0.1, 1440
+_REACH = 9.0
+_STEP = 0.1
+_FINEST = 1440
 """Standard deviations to either side, their widest step, and the most steps."""
 
 

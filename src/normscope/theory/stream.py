@@ -90,7 +90,9 @@ class _MomentSublayer(MomentEnd):
     def __init__(
         self, norm: MomentNorms | SquashingNorms, site: Site, stack: "MomentStack"
     ) -> None:
-        self.norm, self.site, self.stack = norm, site, stack
+        self.norm = norm
+        self.site = site
+        self.stack = stack
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
         return self.stack.apply(self.site, x, inside)
@@ -156,7 +158,9 @@ class MomentStack:
         return self._pass(parts)
 
     def _pass(self, parts: Sequence[Part]) -> Moments:
-        n, kept, places = self.setting.tokens, 1 / (1 - self.setting.dropout), self.atoms.places
+        n = self.setting.tokens
+        kept = 1 / (1 - self.setting.dropout)
+        places = self.atoms.places
         for products, centred, differing in parts:
             self.atoms.add(
                 products.one * kept,
@@ -255,7 +259,9 @@ class MomentStack:
         )
 
     def _feed_forward(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
-        std, shape, setting = self.setting.weight_std, site.stack, self.setting
+        std = self.setting.weight_std
+        shape = site.stack
+        setting = self.setting
         return feed_forward(
             x,
             width=shape.width,
@@ -270,7 +276,9 @@ class MomentStack:
         )
 
     def _attention(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
-        setting, crosses, places = self.setting, site.kind == "cross_attention", self.atoms.places
+        setting = self.setting
+        crosses = site.kind == "cross_attention"
+        places = self.atoms.places
         source = setting.memory if crosses else x
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")

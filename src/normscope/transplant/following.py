@@ -138,7 +138,9 @@ class Following(TorchFunctionMode):
 
     def __init__(self, run: Run, stream: Tensor, block: str, *, passes_norms: bool) -> None:
         super().__init__()
-        self.run, self.block, self.passes_norms = run, block, passes_norms
+        self.run = run
+        self.block = block
+        self.passes_norms = passes_norms
         self.has_gradients, self.compiled = torch.is_grad_enabled(), torch.compiler.is_compiling()
         self.hooks = self._hooks()
         self.places: list[tuple[Tensor, tuple[_Move, ...]]] = [(stream, ())]
@@ -249,7 +251,9 @@ class Following(TorchFunctionMode):
             branch = branch.reshape(self.places[0][0].shape)
         self.check_unwritten()
         self.run.join(branch)
-        self.has_read, self.values, self.needed = False, [], self._versions()
+        self.has_read = False
+        self.values = []
+        self.needed = self._versions()
         new = branch.detach()
         for move, rest, named in moves:
             new = move(new, *rest, **named)

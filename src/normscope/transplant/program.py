@@ -218,7 +218,9 @@ class Run:
         """norms: as they are applied; numbers: of a kind (parameter, scheduled) and a part, its
         value.
         """
-        self.program, self._norms, self._numbers = program, norms, numbers
+        self.program = program
+        self._norms = norms
+        self._numbers = numbers
         self._slots: list[Any] = [None] * program.size
         for at, value in zip(program.inputs, values, strict=True):
             self._slots[at] = value

@@ -78,7 +78,10 @@ class _Operation:
         stack: StackNames,
         undo: ExitStack,
     ) -> None:
-        self.model, self.target, self.stack, self.undo = model, target, stack, undo
+        self.model = model
+        self.target = target
+        self.stack = stack
+        self.undo = undo
         self.plain, self.query_key_norm = parted(target)
         """The target without norms on queries and keys, and these."""
         self.moves = not issubclass(self.plain, AsBuilt)

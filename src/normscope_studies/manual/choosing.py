@@ -38,8 +38,8 @@ CASES = (
     ModelToTrain(model="encoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e11),
     ModelToTrain(model="encoder-only", blocks=6, width=128, optimizer="muon"),
 )
-"""What the page shows: sizes that people train, sizes that were measured, and some of which nothing
-is known.
+"""The cases that the page shows: sizes that people train, sizes that were measured, and some of
+which nothing is known.
 """
 
 _INTRODUCTION = f"""\
@@ -154,7 +154,7 @@ def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
 
 
 def _by_others(evidence: Evidence) -> Iterator[str]:
-    """What is said of every case alike, once."""
+    """Says what holds for every case alike, once."""
     yield "\n".join(_part(_rate_part(), level=2))
     yield "\n".join(_part(advice_part(evidence.advice), level=2))
     for model in get_args(ModelKind):
@@ -170,7 +170,11 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
 
 def _rate_part() -> PageSection:
     """The law, how often it is right, and every recipe that it is fitted to."""
-    found, (held, of), (by_all, of_all), (by_near, of_near) = law(), HELD, *HELD_BY_MEDIANS.values()
+    found = law()
+    held, of = HELD
+    by_every_family, by_near_widths = HELD_BY_MEDIANS.values()
+    by_all, of_all = by_every_family
+    by_near, of_near = by_near_widths
     beyond, of_beyond = HELD_BEYOND_GPT3
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     said = [
@@ -215,7 +219,7 @@ def _rate_part() -> PageSection:
 
 
 def command(case: ModelToTrain) -> str:
-    """What prints the case."""
+    """Returns the command that prints the case."""
     mantissa, _, power = f"{case.tokens or 0:.6e}".partition("e")
     tokens = "" if case.tokens is None else f" --tokens {float(mantissa):g}e{int(power)}"
     return (
@@ -278,6 +282,10 @@ def _sentences(said: Sequence[str]) -> Iterator[str]:
 def _table(table: TextTable) -> Iterator[str]:
     if table.title:
         yield f"**{table.title.capitalize()}**\n"
-    escaped = ([re.sub(r"([|*])", r"\\\1", cell) for cell in row] for row in table.rows)
-    yield from table_lines(table.columns, escaped)
+    yield from table_lines(table.columns, map(_escaped, table.rows))
     yield ""
+
+
+def _escaped(row: Sequence[str]) -> list[str]:
+    """Returns a row in whose cells Markdown reads neither bars nor stars."""
+    return [re.sub(r"([|*])", r"\\\1", cell) for cell in row]

@@ -128,12 +128,16 @@ def prepare_documents(
 
 class _Documents(Preparation):
     corpus = DocumentCorpus
-    format_name, version, learned = FORMAT, VERSION, TOKENISER
+    format_name = FORMAT
+    version = VERSION
+    learned = TOKENISER
     encode = staticmethod(encode_part)
 
     def __init__(self, config: DocumentsConfig) -> None:
         self.config = config
-        self.out, self.processes, self.options = config.out, config.processes, config.options()
+        self.out = config.out
+        self.processes = config.processes
+        self.options = config.options()
         kind = config.tokeniser
         self.sources = [file for files in config.splits.values() for file in files]
         self.sources += [kind] if isinstance(kind, Path) else []
@@ -150,7 +154,10 @@ class _Documents(Preparation):
         }
 
     def read(self, folder: Path, progress: Progress) -> list[TextPart]:
-        config, done, total, texts = self.config, 0, 0, {}
+        config = self.config
+        done = 0
+        total = 0
+        texts = {}
 
         def told(file_bytes: int) -> None:
             nonlocal done

@@ -18,7 +18,9 @@ _COLOURS = {
     Health.WARNINGS: "#a15c00",
     Health.ERRORS: "#b3261e",
 }
-_PIXELS_A_SIGN, _EDGE_PIXELS, _LONGEST_SIGNS = 6.5, 6, 60
+_PIXELS_A_SIGN = 6.5
+_EDGE_PIXELS = 6
+_LONGEST_SIGNS = 60
 
 
 def card(diagnosis: Record, badge_name: str) -> str:

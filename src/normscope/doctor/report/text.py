@@ -108,7 +108,9 @@ def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> 
     ]
 
 
-_LINES, _MOST_EXCEPTIONS, _INDENT = 42, 3, 2
+_LINES = 42
+_MOST_EXCEPTIONS = 3
+_INDENT = 2
 _FIRST_SCREEN = 22
 """Lines up to the details, of a terminal of 24 with its prompt; a second finding that does not fit
 waits below.
@@ -146,7 +148,9 @@ class _TerminalPage:
     options: ConsoleOptions
 
     def __init__(self, diagnosis: Record, why: Mapping[str, str], first: str) -> None:
-        self.d, self.why, self.first = diagnosis, why, first
+        self.d = diagnosis
+        self.why = why
+        self.first = first
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.console, self.options = console, options

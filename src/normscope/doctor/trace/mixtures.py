@@ -194,8 +194,12 @@ def stacked_sums(trace: Trace) -> dict[int, _StackedSum]:
 
 
 def _rewrite(value: TracedValue, op: str, function: object, *inputs: int) -> None:
-    value.op, value.inputs, value.output = op, inputs, 0
-    value.function, value.args, value.kwargs = function, tuple(map(Ref, inputs)), {}
+    value.op = op
+    value.inputs = inputs
+    value.output = 0
+    value.function = function
+    value.args = tuple(map(Ref, inputs))
+    value.kwargs = {}
 
 
 def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:

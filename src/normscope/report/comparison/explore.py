@@ -16,7 +16,9 @@ from .contents import ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
 
 _Value = TypeVar("_Value", bound=Hashable)
 _NATS, _RATE = "nats per target token", "learning rate"
-_ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
+_ALL_POINTS = 640
+_LEAST_POINTS = 20
+_MOST_POINTS = 120
 """Points of one quantity that all configurations share, and the least and the most that one of them
 has.
 """

@@ -134,7 +134,9 @@ def tally(configurations: Sequence[ComparedConfiguration]) -> str:
     return f"{counts}: {', '.join(parts)}." if parts else f"{counts}."
 
 
-_WIDTH_INCHES, _ROW_INCHES, _LEGEND_ROW_INCHES = 5.6, 0.3, 0.24
+_WIDTH_INCHES = 5.6
+_ROW_INCHES = 0.3
+_LEGEND_ROW_INCHES = 0.24
 _LEGEND_COLUMNS, _LEGEND_ROWS = 2, 2
 """Rows of the legend that the usual height has room for."""
 _LABEL_CHARACTERS = 28

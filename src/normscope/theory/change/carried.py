@@ -69,7 +69,9 @@ class Carried:
         *,
         last_is_drawn: bool,
     ) -> None:
-        self.stack, self.rule, self.last_is_drawn = stack, rule, last_is_drawn
+        self.stack = stack
+        self.rule = rule
+        self.last_is_drawn = last_is_drawn
         self.tokens, self.width = stack.setting.tokens, stack.atoms.width
         reads = [*(applied.input for applied in stack.applied), stack.output]
         arrived = [*(over_tokens(one.input) for one in gradients.arrived), over_tokens(at_output)]

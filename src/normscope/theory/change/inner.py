@@ -131,7 +131,9 @@ def activated(
     Equation T20.
     """
     above, below = gradients
-    tokens, inputs, back_map = projection.length, over_tokens(projection.inputs), projection.back
+    tokens = projection.length
+    inputs = over_tokens(projection.inputs)
+    back_map = projection.back
     if below.one <= 0 or not (moved.sign or np.any(whole(moved.coefficients, tokens))):
         return MatrixStep(NONE, forward(back_map, moved.rest, tokens))
     if isinstance(back_map, Factors):
