@@ -44,13 +44,6 @@ def test_what_is_installed_stands_before_what_lies_beside(tmp_path: Path) -> Non
     assert behind(tmp_path / "model.py") == []
 
 
-def test_a_part_of_a_package_is_told_its_whole_name(tmp_path: Path) -> None:
-    write(tmp_path / "own_part", __init__="", side="", model="from .side import x\n")
-    said = "a part of a package, and is given by its whole name, own_part.model:FUNCTION"
-    with pytest.raises(UserError, match=said):
-        import_file(tmp_path / "own_part" / "model.py")
-
-
 def test_no_code_runs_and_what_is_no_python_imports_nothing(tmp_path: Path) -> None:
     write(tmp_path, model="import loud_one\n", loud_one="raise SystemExit\n")
     assert behind(tmp_path / "model.py") == ["loud_one.py"]

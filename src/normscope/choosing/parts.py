@@ -323,6 +323,11 @@ _WRAPPED = ("remark", "this model is", "optimiser")
 """Columns of words; numbers with their intervals are read as one."""
 
 
+def sections_view(title: str, sections: Sequence[PageSection]) -> RenderableType:
+    """Sections below a title."""
+    return Group(Text(title, style="bold"), *map(_part, sections))
+
+
 def choice_view(choice: EvidenceForModel, *, tables: bool = False) -> RenderableType:
     """The parts below the case: all of them, or without `tables` what we would do and why."""
     title = Text(f"Placement, learning rate and warm-up for: {choice.case}", style="bold")

@@ -109,6 +109,10 @@ class AttentionMeasurements:
     """Those of them whose norm takes its statistics over other dimensions than a head's
     features.
     """
+    of_many_lengths: tuple[str, ...] = ()
+    """Which of queries and keys have no common length: more than half of their vectors, one for
+    each token and head, are off the median by 1 % or more. A norm of each head gives them one.
+    """
     unnormed: tuple[str, ...] = ()
     """Which of queries, keys and values are made from what others of them are made from a norm
     of.

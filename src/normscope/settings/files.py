@@ -82,22 +82,24 @@ class OwnFile:
     def _name(self) -> str:
         # The whole path, so that two files of one name stay two modules, and a placement both claim
         # is refused.
-        return f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
+        own = f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
+        package, _ = self._package
+        return f"{package}.{own}" if package else own
 
-    def _as_a_part(self, error: BaseException) -> str:
-        """What to give instead where the file is a part of a package, by its own imports."""
-        if not isinstance(error, ImportError) or "relative import" not in str(error):
-            return ""
-        parts, folder = [self.path.stem], self.path.parent
-        while (folder / "__init__.py").is_file():
-            parts.insert(0, folder.name)
+    @property
+    def _package(self) -> tuple[str, Path]:
+        """The package that it lies in, by which its relative imports are found, and the folder
+        around that; "" where no `__init__.py` stands beside it, and where another package that is
+        installed has the name.
+        """
+        names: list[str] = []
+        folder = self.path.parent
+        while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+            names.insert(0, folder.name)
             folder = folder.parent
-        if len(parts) == 1:
-            parts.insert(0, folder.name)
-        return (
-            "; it is a part of a package, and is given by its whole name, "
-            f"{'.'.join(parts)}:FUNCTION, in the folder above the package"
-        )
+        if not names or not _is_free(names[0], folder):
+            return "", folder
+        return ".".join(names), folder
 
     def pinned(self) -> "OwnFile":
         """With the SHA-256 of what has run, or else of what is there. Raises UserError where
@@ -130,17 +132,23 @@ class OwnFile:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         # Behind all others: modules beside the file are found, and stand for no installed one.
-        if str(self.path.parent) not in sys.path:
-            sys.path.append(str(self.path.parent))
+        package, around = self._package
+        for folder in (self.path.parent, around) if package else (self.path.parent,):
+            if str(folder) not in sys.path:
+                sys.path.append(str(folder))
         try:
             # What was hashed, and not what a cache beside the file says that it compiles to.
             exec(compile(content, self.path, "exec", dont_inherit=True), module.__dict__)
         except BaseException as error:
             del sys.modules[name]
             if isinstance(error, Exception | SystemExit):
-                raise UserError(
-                    f"cannot import {self.path}: {error_line(error)}{self._as_a_part(error)}"
-                ) from error
+                said = error_line(error)
+                if isinstance(error, ImportError) and "relative import" in str(error):
+                    said += (
+                        "; its relative imports are found where an __init__.py makes its folder a "
+                        "package: add one, or import as `from layers import …` what lies beside it"
+                    )
+                raise UserError(f"cannot import {self.path}: {said}") from error
             raise
         _RAN[self.path] = digest
 
@@ -164,7 +172,7 @@ def import_file(path: Path) -> None:
 
 def is_said(module: str) -> bool:
     """Whether the user has named the file of a module, or imported the module in Python."""
-    return not module.startswith(_MODULE) or Path(str(sys.modules[module].__file__)) in _SAID
+    return _MODULE not in module or Path(str(sys.modules[module].__file__)) in _SAID
 
 
 def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
@@ -181,6 +189,21 @@ def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
     return with_factory(
         [OwnFile.of(file) for file in files], factory if isinstance(factory, str) else ""
     )
+
+
+def _is_free(package: str, around: Path) -> bool:
+    """Whether a name is that of the package in a folder, or of none that can be imported."""
+    loaded = sys.modules.get(package)
+    if loaded is None:
+        try:
+            found = importlib.util.find_spec(package)
+        except (ImportError, ValueError):
+            return False
+        origin = None if found is None else found.origin
+        free = found is None
+    else:
+        origin, free = getattr(loaded, "__file__", None), False
+    return free or (origin is not None and Path(origin).resolve().parent == around / package)
 
 
 def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:

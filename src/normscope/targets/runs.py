@@ -18,7 +18,7 @@ from ..tasks.protocol import Task
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
 from .frequencies import TargetFrequencies
-from .target import Target
+from .target import Target, read_placement
 
 EXAMINED_TOKENS = 4096
 """Of the batch that a diagnosis looks at."""
@@ -72,7 +72,7 @@ def _target(
         ),
         warmup_updates=config.schedule.warmup_updates,
         loading=loading,
-        wanted_placement=config.model.placement,
+        wanted_placement=read_placement(config.model.placement),
         clip_norm=config.train.clip_norm,
         counting=lambda: TargetFrequencies(
             nats=task.target_entropy_nats(corpus), over="the targets of the validation"

@@ -75,25 +75,33 @@ class StackPlan:
         return all(uses) and module != self.final_norm
 
 
-def chosen_stacks(stacks: Sequence[Stack], stack: str | None) -> list[int]:
-    """Numbers of the stacks that are meant: that of the name, the only one, or encoder and decoder.
+StackNames = str | Sequence[str] | None
+"""The stack that is meant, several by their names, or None for the only one, or encoder and
+decoder."""
+
+
+def chosen_stacks(stacks: Sequence[Stack], stack: StackNames) -> list[int]:
+    """Numbers of the stacks that are meant.
 
     Raises TransplantRefused where there are several others.
     """
     names = [one.name for one in stacks]
     if stack is not None:
-        if stack not in names:
+        asked = [stack] if isinstance(stack, str) else list(dict.fromkeys(stack))
+        unknown = [name for name in asked if name not in names]
+        if unknown or not asked:
+            missing = repr(unknown[0]) if unknown else "that an empty list names"
             raise TransplantRefused(
-                f"there is no stack {stack!r}; the model has {', '.join(map(repr, names))}"
+                f"there is no stack {missing}; the model has {', '.join(map(repr, names))}"
             )
-        return [names.index(stack)]
+        return [names.index(name) for name in asked]
     pair = {n for n, one in enumerate(stacks) if one.memory is not None} | {
         one.memory for one in stacks
     }
     if len(stacks) > 1 and pair - {None} != set(range(len(stacks))):
         raise TransplantRefused(
             f"the model has several stacks: name one of {', '.join(map(repr, names))} by stack= "
-            "(--stack)"
+            "(--stack), or several (a list in Python, --stack again)"
         )
     return list(range(len(stacks)))
 

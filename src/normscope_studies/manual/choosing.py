@@ -10,6 +10,7 @@ from normscope.choosing.case import NEAR, ModelToTrain
 from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
 from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
+from normscope.choosing.query_key import evidence as query_key_evidence, evidence_parts
 from normscope.choosing.rates import (
     HELD,
     HELD_BEYOND_GPT3,
@@ -88,6 +89,17 @@ _TABLES_INTRODUCTION = """\
 Tables of what `normscope choose --long` prints, one model a section. [Choosing](choosing.md) says how evidence is
 ranked and how verdicts are made.
 """  # noqa: E501
+_QUERY_KEY_NORMS = """\
+## Norms on queries and keys
+
+```console
+$ normscope choose qk-norm --blocks 24 --width 1024 --tokens 5e9
+```
+
+They go with every placement (`pre-ln+qk-norm`, or `--qk-norm`), and are asked for by a word of their own. The answer has
+what we would do, how sure that is, the naive answer beside it, what is not known, and the comparison that decides with
+what it takes. It stands on what is below; the nearest in width comes first. `--json` prints it as data.
+"""  # noqa: E501
 _AS_DATA = """\
 ## As data
 
@@ -151,6 +163,9 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
                 published_part(model, [one for one in published() if one.model == model]), level=2
             )
         )
+    yield _QUERY_KEY_NORMS
+    for part in evidence_parts(query_key_evidence()):
+        yield "\n".join(_part(part))
 
 
 def _rate_part() -> PageSection:
