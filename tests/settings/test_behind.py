@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from normscope.errors import UserError
 from normscope.settings.behind import imported_behind
-from normscope.settings.files import import_file
 
 
 def write(folder: Path, **files: str) -> None:

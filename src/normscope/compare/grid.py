@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..data.opening import DataConfig
-from ..errors import UserError, option, user_errors
+from ..errors import UserError, user_errors
 from ..files import is_of_the_disk, make_folders, write_over
 from ..limits.kinds import TEXT, sealed_lines
 from ..limits.names import plain, refuse_leading_out
