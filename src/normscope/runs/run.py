@@ -54,7 +54,8 @@ def train_run(
     """
     refuse_unshared(config.train)
     folder = RunFolder(path)
-    with disk_errors(f"training {path}"), joined(device_type(config.train)) as group:
+    joining = joined(device_type(config.train), config.train.silent_seconds)
+    with disk_errors(f"training {path}"), joining as group:
         speak = say if group.first else _silent
         config = group.together(lambda: _resolved(config, folder))
         over = group.together(lambda: _over(config, folder, from_step, stop_when))
