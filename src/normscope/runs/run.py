@@ -124,7 +124,8 @@ def _open(config: RunConfig, group: Group, say: Callable[[str], None]) -> _Opene
     objective = task.objective(config, corpus, device)
     for note in task.notes(corpus):
         say(f"note: {note}")
-    fast = prepare_machine(config, device)
+    in_parts = group.size > 1 and config.train.parallel == "shards"
+    fast = prepare_machine(config, device, in_parts=in_parts)
     environment = describe(
         device=torch.device(config.train.device),
         seed=config.seed,
