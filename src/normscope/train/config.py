@@ -12,6 +12,7 @@ from ..optim import parse_duration
 from ..settings.tables import check_choices
 from .metrics import Event
 from .run_folder import RunFolder
+from .together.life_signs import SILENT_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class TrainConfig:
     """What the processes that torchrun has started hold of the model: replicas (each all of it) or
     shards (each a part of every weight, for models larger than one device). One process holds all
     of it whatever stands here. Losses agree within rounding."""
-    silent_seconds: float = 20.0
+    silent_seconds: float = SILENT_SECONDS
     """One of several processes that gives no sign of life for so long counts as halted, and ends
     the others; it gives one every second. Behind it torchrun may take 30 seconds of its own.
     """

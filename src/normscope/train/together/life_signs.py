@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Protocol
 
 BEAT_SECONDS = 1.0
+SILENT_SECONDS = 20.0
+"""Torchrun takes 30 seconds more to kill who is halted where nobody else does, and a minute is what
+all of it may take."""
 _GRACE_SECONDS = 10.0
 """That a process has to say itself that another one has gone, before the thread ends it."""
 _LAUNCHER_SECONDS = 60.0
