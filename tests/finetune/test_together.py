@@ -1,12 +1,14 @@
 """A search whose trainings several processes share out by Trainer, as torchrun starts them."""
 
 import json
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forked
 import labelled_toy
 import together
 
@@ -90,19 +92,35 @@ def test_what_all_of_them_refuse_is_said_once(
     assert not out.exists()
 
 
+def under_way(words: list[str], out: Path) -> list[forked.Forked]:
+    """Two processes that have begun a search of many hours."""
+    processes = together.forked_ones(2, [*words, str(out), "--epochs", "4000"])
+    while not (out / ".lock").exists():
+        assert processes[0].poll() is None, processes[0].communicate()
+        time.sleep(0.02)
+    return processes
+
+
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_a_process_that_is_killed_ends_all_and_is_named(
     rank: int, words: list[str], tmp_path: Path
 ) -> None:
-    out = tmp_path / "out"
-    asked = [*words, str(out), "--epochs", "4000"]
-    processes = together.forked_ones(2, asked)
-    while not (out / ".lock").exists():
-        assert processes[0].poll() is None, processes[0].communicate()
-        time.sleep(0.02)
+    processes = under_way(words, tmp_path / "out")
     processes[rank].kill()
     ended = together.all_ended(processes)
     assert ended.codes[1 - rank] == 1, ended.said
     (line,) = ended.lines_of_ours()
     assert line.startswith(f"stopped: process {rank} of 2 ({processes[rank].pid} on ")
-    assert not list((out / "cells").glob("*.json"))
+    assert not list((tmp_path / "out").glob("cells/*.json"))
+
+
+def test_a_signal_to_all_of_them_is_told_once(words: list[str], tmp_path: Path) -> None:
+    processes = under_way(words, tmp_path / "out")
+    for process in processes:
+        process.terminate()
+    ended = together.all_ended(processes)
+    assert ended.codes[0] == 128 + signal.SIGTERM, ended.said
+    # Who waits for another one's numbers may meet its end before the signal.
+    assert ended.codes[1] in (128 + signal.SIGTERM, 1)
+    assert len(ended.lines_of_ours()) == 1, ended.said
+    assert "stopped by SIGTERM; run the same command to resume" in ended.said

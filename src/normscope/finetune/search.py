@@ -84,7 +84,7 @@ def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> Fo
     """
     with joined(choose_device(config.device).type, SILENT_SECONDS) as group:
         if group.size > 1:
-            _refuse_others(options, group)
+            group.together(lambda: _refuse_others(options, group))
         if not group.first:
             options = replace(options, watch=_unseen, say=_unheard)
         opened = group.together(lambda: open_search(config))

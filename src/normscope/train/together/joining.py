@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ...errors import UserError, option
 from ...processes.surroundings import launched_together, rank_of_environment
-from ...signals import Interrupted
+from ...signals import Interrupted, Stopped
 from ..config import TrainConfig
 from ..gradients import NonFinite
 from .group import ALONE, Group, OwnError, Several, SharedError
@@ -103,6 +103,10 @@ def joined(device_type: str, silent_seconds: float) -> Iterator[Group]:
         orderly = True
     except _ORDERLY:
         orderly = True
+        raise
+    except Stopped:
+        if rank == 0:
+            signs.tells()  # it says so itself, for those who meet its end alone
         raise
     except UserError as error:
         signs.tells()
