@@ -75,8 +75,9 @@ def test_several_processes_go_on_with_what_one_has_finished(
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--processes", "2"], "leave out --processes and --engine, or the launcher"),
+        (["--processes", "2"], "train one setting after the other together: leave out --processes"),
         (["--dev", "absent.tsv"], "absent.tsv"),
+        (["--dropout", "2"], "lies in [0, 1)"),
     ],
 )
 def test_what_all_of_them_refuse_is_said_once(

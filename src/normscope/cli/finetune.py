@@ -14,8 +14,14 @@ from ..processes.surroundings import rank_of_environment
 from .compare import numbers
 from .console import StageDisplay, note, stderr, tell
 from .options import described_by
-from .shared import EngineSettingOptions, Imports, Trust, engine_asked, resumable
-from .together import spoken_once
+from .shared import (
+    EngineSettingOptions,
+    Imports,
+    Trust,
+    engine_asked,
+    resumable,
+    spoken_once,
+)
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
@@ -27,6 +33,7 @@ _SHOWN = "Separated by commas."
 
 @described_by("api/finetuning.py:finetune")
 @resumable()
+@spoken_once()
 def finetune(
     run: Annotated[Path, typer.Argument()],
     *,
@@ -86,8 +93,7 @@ def finetune(
         processes=processes,
         engine=engine_asked(engine, engine_set),
     )
-    with spoken_once():
-        _search(config, out or default_folder(run, train), options)
+    _search(config, out or default_folder(run, train), options)
 
 
 def _search(config: "FineTuningConfig", folder: Path, options: "SearchOptions") -> None:

@@ -19,8 +19,8 @@ from .shared import (
     Trust,
     read_config,
     resumable,
+    spoken_once,
 )
-from .together import spoken_once
 
 if TYPE_CHECKING:
     from ..runs.machine import Plan
