@@ -32,7 +32,6 @@ FAULTS = ("kill", "stop", "exception", "nan")
 _QUIET = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 _DTYPE, _FAULT = "TOGETHER_DTYPE", "TOGETHER_FAULT"
 _STORES: list[dist.TCPStore] = []
-_LATE = "TOGETHER_LATE_SECONDS"
 _OURS = re.compile("(stopped|error|process|interrupted)")
 
 OWN = '''"""A model nobody ships, whose targets are of unequal number."""
@@ -105,10 +104,7 @@ def fault(kind: str, *, rank: int = 1, batch: int = 9) -> dict[str, str]:
     """The variables by which the process of a rank meets a fault at its first micro-batch of this
     number or a later one.
     """
-    found = {_FAULT: f"{kind}:{rank}:{batch}"}
-    if kind == "stop" and not ON_A_CLUSTER:
-        found[_LATE] = "4"
-    return found
+    return {_FAULT: f"{kind}:{rank}:{batch}"}
 
 
 def torchrun(size: int, words: Sequence[str], **environment: str) -> "subprocess.Popen[str]":
@@ -170,17 +166,17 @@ def variables(rank: int, size: int, store: dist.TCPStore) -> dict[str, str]:
 
 
 def all_ended(processes: Sequence[forked.Forked], seconds: float = 120.0) -> Ended:
-    """Waits until all have ended; those that have not then are killed, which fails the test."""
+    """Waits until all have ended; those that have not then are killed, which fails the test.
+
+    Who was halted ends too: unlike torchrun, nothing here ends it.
+    """
     try:
         until = time.monotonic() + seconds
         for process in processes:
-            while process.poll() is None and not halted(process):
+            while process.poll() is None:
                 if time.monotonic() > until:
                     raise subprocess.TimeoutExpired("processes of one run", seconds)
                 time.sleep(0.05)
-        for process in processes:
-            if halted(process):
-                process.kill()  # as torchrun does with who does not end
     except subprocess.TimeoutExpired:
         for process in processes:
             if process.poll() is None:
@@ -192,15 +188,6 @@ def all_ended(processes: Sequence[forked.Forked], seconds: float = 120.0) -> End
         for stream in process.communicate():
             said += stream.decode()
     return Ended(codes[0], codes, said)
-
-
-def halted(process: forked.Forked) -> bool:
-    """Whether it was stopped by SIGSTOP."""
-    try:
-        stat = Path(f"/proc/{process.pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 def trained(
@@ -270,11 +257,6 @@ def _meet(kind: str, at: int) -> None:
 
 
 def _program() -> None:
-    from normscope.train.together.life_signs import LifeSigns
-
-    late = os.environ.get(_LATE)
-    if late is not None:
-        LifeSigns.__init__.__kwdefaults__["late_seconds"] = float(late)
     torch.set_default_dtype(getattr(torch, os.environ.get(_DTYPE, "float32")))
     kind, rank, at = os.environ.get(_FAULT, "none:0:0").split(":")
     if kind != "none" and os.environ.get("RANK") == rank:

@@ -126,6 +126,10 @@ def test_the_default_folder_is_named_after_the_configuration(
             ["--on-nonfinite", "ignore"],
             ["train.on_nonfinite must be one of stop, skip, got 'ignore'"],
         ),
+        (
+            ["--set", "train.silent_seconds=1"],
+            ["train: silent_seconds must be 3 or more", "got 1.0"],
+        ),
         (["--set", "train.device=tpu"], ["tpu", "choose auto, cpu, cuda"]),
         (["--set", "train.device=cuda:99"], ["no device 'cuda:99'"]),
         (

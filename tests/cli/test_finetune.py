@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import normscope
-import together
 from labelled_toy import lines, write, written
 from normscope.cli import main as cli
 from normscope.runs.config import load
@@ -48,17 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_launcher_of_several_processes_is_refused_by_name_in_one_line(tmp_path: Path) -> None:
-    """By torch's own launcher, under which Trainer would share one training out."""
-    asked = ["finetune", "bert", "--train", "t.tsv", "--dev", "d.tsv", "--out", str(tmp_path / "o")]
-    ended = together.ended(together.torchrun(2, asked))
-    (line,) = ended.lines_of_ours()
-    assert line.startswith("error: torchrun or a launcher like it has started 2 processes, and")
-    assert ended.said.count("exitcode  : 2 ") >= 1, ended.said
-    assert not (tmp_path / "o").exists()
-
-
-@pytest.mark.parametrize("verb", ["compare", "demo", "finetune", "study"])
+@pytest.mark.parametrize("verb", ["compare", "demo", "study"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_verb_that_starts_trainings_by_itself_is_refused_in_every_process_of_a_launcher(
     verb: str, rank: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -80,13 +69,9 @@ def launched(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_python_is_refused_so_too(
-    run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_python_is_refused_so_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     launched(monkeypatch, 1)
     out = tmp_path / "out"
-    with pytest.raises(normscope.UserError, match="give it without the launcher; --processes"):
-        normscope.finetune(run, "train.tsv", "dev.tsv", out=out)
     with pytest.raises(normscope.UserError, match="give it without the launcher; --processes"):
         normscope.compare(placements="pre-ln", data__toy_pairs=300, out=out)
     assert not out.exists()

@@ -3,8 +3,11 @@
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from normscope.compare.grid import Cell, Grid, write_configs
 from normscope.compare.pool import run_cells
+from normscope.engines.local import OnThisMachine
 from normscope.engines.seam import Engine
 from tiny import result, tiny
 
@@ -52,6 +55,28 @@ def grid_of_24(folder: Path) -> list[Cell]:
 def bits(made: list[Cell]) -> dict[str, tuple[str, bytes]]:
     """Returns weights and metrics of every run."""
     return {cell.name: result(cell.folder.path, LAST) for cell in made}
+
+
+def cells_of_two(folder: Path) -> list[Cell]:
+    """Runs of two placements that two processes each can train, written down."""
+    return grid_cells(folder, 'train.parallel="replicas"')
+
+
+def losses(cell: Cell) -> list[float]:
+    """Of all updates and validations."""
+    found = [event.get("nll_nats") for event in cell.folder.events()]
+    return [float(loss) for loss in found if isinstance(loss, float)]
+
+
+def are_of_two(made: list[Cell], folder: Path) -> None:
+    """Checks that two processes have trained each, to the losses of one."""
+    alone = cells_of_two(folder)
+    assert trained(alone, OnThisMachine(1)) == ["finished"] * 2
+    for cell, of_one in zip(made, alone, strict=True):
+        assert cell.folder.environment()["processes"] == 2
+        assert "processes" not in of_one.folder.environment()
+        assert len(losses(of_one)) == LAST + 3
+        assert losses(cell) == pytest.approx(losses(of_one), rel=0, abs=1e-5)
 
 
 def updates(made: list[Cell]) -> int:

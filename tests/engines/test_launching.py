@@ -137,6 +137,21 @@ def test_a_process_that_is_killed_fails_the_run_with_a_line_that_names_it(tmp_pa
     assert last.startswith(f"stopped: process 1 of 2 ({second} on ")
 
 
+def test_a_process_that_is_halted_fails_the_run_as_soon(tmp_path: Path) -> None:
+    """It is not waited for as long as one that saves."""
+    cell, *_ = written(tmp_path, REPLICAS, LONG, "train.silent_seconds=3")
+    with closing(engine_of_two(cell)) as engine:
+        future = started(engine, cell)
+        first = process_of_rank(0, cell)
+        os.kill(first, signal.SIGSTOP)
+        until(lambda: future.code() is not None)
+    assert future.code() == 1
+    last = cell.log_file.read_text().splitlines()[-1]
+    assert last.startswith(f"stopped: process 0 of 2 ({first} on ")
+    assert "has not answered for" in last
+    assert not is_held(cell.folder.path)
+
+
 def process_of_rank(rank: int, cell: Cell) -> int:
     """The process of this machine that is of this rank in the training of the run."""
     for folder in Path("/proc").iterdir():

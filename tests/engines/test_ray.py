@@ -19,8 +19,17 @@ from typing import Any
 
 import pytest
 
-from engines.grids import bits, grid_cells, grid_of_24, trained, updates
+from engines.grids import (
+    are_of_two,
+    bits,
+    cells_of_two,
+    grid_cells,
+    grid_of_24,
+    trained,
+    updates,
+)
 from normscope.compare.grid import Cell
+from normscope.compare.pool import engine_for
 from normscope.engines.choosing import RaySettings, engine_settings
 from normscope.engines.local import OnThisMachine
 from normscope.engines.ray import OnRay
@@ -59,6 +68,24 @@ def cluster() -> Iterator[Any]:
     yield made
     ray.shutdown()
     made.shutdown()
+
+
+@on_a_cluster
+def test_runs_of_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    # A run takes the cores of all its processes, and all are on one machine.
+    of_two_cores = NODE | {"num_cpus": 2, "_system_config": PATIENT}
+    made = Cluster(initialize_head=True, head_node_args=of_two_cores)
+    try:
+        there = cells_of_two(tmp_path / "ray")
+        settings = RaySettings(address=made.address, processes_per_run=2)
+        engine = engine_for(there[0].config, settings, 0)
+        assert trained(there, engine) == ["finished"] * 2
+    finally:
+        ray.shutdown()
+        made.shutdown()
+    are_of_two(there, tmp_path / "local")
 
 
 def engine_of(cluster: Any) -> OnRay:

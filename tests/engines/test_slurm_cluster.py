@@ -11,8 +11,16 @@ from pathlib import Path
 import pytest
 
 from engines import slurm_node
-from engines.grids import LAST, bits, grid_cells, grid_of_24, trained
-from normscope.compare.pool import run_cells
+from engines.grids import (
+    LAST,
+    are_of_two,
+    bits,
+    cells_of_two,
+    grid_cells,
+    grid_of_24,
+    trained,
+)
+from normscope.compare.pool import engine_for, run_cells
 from normscope.compare.state import CellState
 from normscope.engines import slurm as slurm_engine
 from normscope.engines.choosing import SlurmSettings
@@ -60,6 +68,14 @@ def test_a_grid_has_the_bytes_of_a_local_one_and_a_failed_training_says_so(tmp_p
     assert trained(there, on_slurm()) == [*["finished"] * 3, "failed"]
     assert bits(there[:2]) == bits(here)
     assert "is not empty and is not a run" in there[-1].log_file.read_text()
+
+
+@pytest.mark.usefixtures("slurm")
+def test_runs_of_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
+    there = cells_of_two(tmp_path / "slurm")
+    engine = engine_for(there[0].config, SlurmSettings(time="30", processes_per_run=2), 0)
+    assert trained(there, engine) == ["finished"] * 2
+    are_of_two(there, tmp_path / "local")
 
 
 @pytest.mark.usefixtures("slurm")

@@ -19,6 +19,7 @@ from normscope.train.device import (
     changes_of_machine,
     choose_device,
     describe,
+    give_back_freed_memory,
     keep_freed_memory,
     prepare_cuda,
     refuse_precision,
@@ -158,11 +159,14 @@ def test_what_is_drawn_depends_on_seed_number_and_purpose_alone() -> None:
     assert len(set(alone)) == len(alone)
 
 
+@pytest.mark.parametrize(
+    ("settle", "size"), [(keep_freed_memory, 2**31 - 1), (give_back_freed_memory, 2**20)]
+)
 @pytest.mark.parametrize("refused", [None, -1, -3])
-def test_freed_memory_is_kept_by_both_settings_of_the_c_library_or_not(
-    monkeypatch: pytest.MonkeyPatch, refused: int | None
+def test_freed_memory_is_kept_or_given_back_by_two_settings_of_the_c_library(
+    monkeypatch: pytest.MonkeyPatch, refused: int | None, settle: Callable[[], bool], size: int
 ) -> None:
-    """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>, the largest number that an int holds."""
+    """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>; kept: the largest number of an int."""
     asked: dict[int, int] = {}
 
     def mallopt(setting: int, value: int) -> int:
@@ -170,8 +174,8 @@ def test_freed_memory_is_kept_by_both_settings_of_the_c_library_or_not(
         return int(setting != refused)
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
-    assert keep_freed_memory() == (refused is None)
-    assert asked.items() <= {-1: 2**31 - 1, -3: 2**31 - 1}.items()
+    assert settle() == (refused is None)
+    assert asked.items() <= {-1: size, -3: size}.items()
     assert len(asked) == 2 or refused is not None
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())
-    assert not keep_freed_memory()
+    assert not settle()

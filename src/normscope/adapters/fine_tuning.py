@@ -13,8 +13,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import DataLoader
 
 from ..errors import UserError, installation
 from .hugging_face import from_folder, load_transformers
@@ -66,14 +69,17 @@ def fine_tuned(
     batch: Callable[[Sequence[Any]], dict[str, Tensor]],
     recipe: TrainerRecipe,
     *,
+    rank: int = 0,
+    processes: int = 1,
     after_update: Callable[[], None] = lambda: None,
 ) -> TrainerOutcome:
     """Trains `model` in place by `transformers.Trainer`, and judges `dev` after the last update.
 
     model: takes what `batch` makes of rows as keywords, and returns a dictionary with "loss", the
     mean in nats, and "logits" (B, C). train, dev: rows by number, with a length. after_update:
-    called after every update; what it raises ends the training. Raises UserError where
-    transformers or accelerate is not installed.
+    called after every update; what it raises ends the training. rank, processes: of this process
+    among those of torch's default group, which share out the rows of every batch. Raises UserError
+    where transformers or accelerate is not installed.
     """
     transformers: Any = load_trainer()
     updates = recipe.updates(len(train))
@@ -83,13 +89,16 @@ def fine_tuned(
         def on_step_end(self, *arguments: Any, **more: Any) -> None:
             after_update()
 
+    shared = {} if processes == 1 else {"compute_loss_func": _mean_over_all}
+    kind = transformers.Trainer if processes == 1 else _sharing(transformers, rank, processes)
     with TemporaryDirectory() as folder:
-        trainer = transformers.Trainer(
+        trainer = kind(
             model=model,
             args=_arguments(transformers, recipe, updates, every, folder),
             train_dataset=train,
             data_collator=batch,
             callbacks=[Watch()],
+            **shared,
         )
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train()
@@ -100,6 +109,68 @@ def fine_tuned(
         if "loss" in line
     ]
     return TrainerOutcome(losses=losses, logits_PC=np.asarray(logits_PC, dtype=np.float64))
+
+
+_LEFT_OUT = -100
+"""In place of a label, for a row that counts nothing: cross-entropy's own."""
+
+
+def _mean_over_all(outputs: Any, labels_B: Tensor, num_items_in_batch: Any = None) -> Tensor:
+    """Returns this process's part of the mean over all rows of a batch: Trainer multiplies it with
+    the number of processes, whose mean DistributedDataParallel takes.
+
+    num_items_in_batch: rows of all processes; None where a batch is judged alone.
+    """
+    rows = (labels_B != _LEFT_OUT).sum() if num_items_in_batch is None else num_items_in_batch
+    losses = functional.cross_entropy(
+        outputs["logits"], labels_B, ignore_index=_LEFT_OUT, reduction="sum"
+    )
+    return losses / rows
+
+
+def _sharing(transformers: Any, rank: int, processes: int) -> Any:
+    """A Trainer that trains on every so many-th row of each batch of one process.
+
+    Trainer's own would fill the last batch of an epoch up with rows of the first.
+    """
+    from accelerate.data_loader import prepare_data_loader
+
+    class SharingTrainer(transformers.Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            whole = DataLoader(
+                self.train_dataset,
+                batch_size=self.args.per_device_train_batch_size,
+                sampler=self._get_train_sampler(),
+                collate_fn=self._own_rows,
+                pin_memory=self.args.dataloader_pin_memory,
+            )
+            return prepare_data_loader(
+                whole,
+                device=self.args.device,
+                num_processes=1,
+                process_index=0,
+                put_on_device=True,
+                use_seedable_sampler=True,
+                data_seed=self.args.data_seed,
+            )
+
+        def _own_rows(self, rows: Sequence[Any]) -> dict[str, Tensor]:
+            own = rows[rank::processes]
+            found: dict[str, Tensor] = self.data_collator(own or rows[:1])
+            if not own:
+                found["labels"] = torch.full_like(found["labels"], _LEFT_OUT)
+            return found
+
+        def training_step(self, *arguments: Any, **more: Any) -> Any:
+            if self.state.global_step == 0:
+                # Trainer gives all processes one seed, by which they would drop the same units.
+                torch.manual_seed(self.args.seed + rank * _SEEDS_APART)
+            return super().training_step(*arguments, **more)
+
+    return SharingTrainer
+
+
+_SEEDS_APART = 1_000_003
 
 
 def _arguments(

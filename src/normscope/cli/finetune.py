@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..processes.surroundings import rank_of_environment
 from .compare import numbers
 from .console import StageDisplay, note, stderr, tell
 from .options import described_by
-from .shared import EngineSettingOptions, Imports, Trust, engine_asked, resumable
+from .shared import (
+    EngineSettingOptions,
+    Imports,
+    Trust,
+    engine_asked,
+    resumable,
+    spoken_once,
+)
 
 if TYPE_CHECKING:
     from ..finetune.cells import SearchSpace
@@ -25,6 +33,7 @@ _SHOWN = "Separated by commas."
 
 @described_by("api/finetuning.py:finetune")
 @resumable()
+@spoken_once()
 def finetune(
     run: Annotated[Path, typer.Argument()],
     *,
@@ -91,10 +100,12 @@ def _search(config: "FineTuningConfig", folder: Path, options: "SearchOptions") 
     """Trains what the folder lacks, and shows what was found."""
     from ..finetune.search import search
 
-    command = shlex.join(["normscope", *sys.argv[1:]])
+    options = replace(options, command=shlex.join(["normscope", *sys.argv[1:]]), say=note)
+    if rank_of_environment() > 0:
+        search(config, folder, options)
+        return
     with StageDisplay(stderr()) as display:
-        shown = replace(options, command=command, watch=display, say=note)
-        found = search(config, folder, shown)
+        found = search(config, folder, replace(options, watch=display))
     tell(*found.lines())
 
 

@@ -168,7 +168,7 @@ def main() -> None:
         sys.exit(1)
 
 
-_FOR_ONE_PROCESS = ("compare", "demo", "finetune", "study")
+_FOR_ONE_PROCESS = ("compare", "demo", "study")
 """Verbs that start trainings by themselves."""
 
 

@@ -20,6 +20,7 @@ from ..limits.home import from_home
 from ..limits.inset import Inset
 from ..limits.kinds import FileKind
 from ..limits.ours import refuse_other, refuse_part
+from ..processes.surroundings import launched_together, rank_of_environment
 from ..settings.files import GivenConfig, given_config, named_files, refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
@@ -197,6 +198,41 @@ def resumable() -> Iterator[None]:
         stop = Stopped(signal.SIGINT) if isinstance(error, KeyboardInterrupt) else error
         say(f"{stop}; run the same command to resume")
         raise typer.Exit(stop.exit_code) from None
+
+
+@contextmanager
+def spoken_once() -> Iterator[None]:
+    """What all processes of a training meet, the first of them says; the others end with the same
+    exit code. What one of them meets alone, such as a file that its machine lacks, it says itself.
+    """
+    rank = rank_of_environment()
+    if launched_together() > 1:
+        # Torch tells of a process that has gone in forty lines of its own code.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    try:
+        yield
+    except (UserError, Interrupted, Stopped) as error:
+        if rank == 0 or _is_own(error):
+            raise
+        raise typer.Exit(getattr(error, "exit_code", 2)) from None
+    except Exception as error:
+        from ..train import PeerLost
+
+        if not isinstance(error, PeerLost):
+            raise
+        if error.tells:
+            say(str(error))
+        raise typer.Exit(1) from None
+
+
+def _is_own(error: BaseException) -> bool:
+    """Whether no other process of this machine has met it too."""
+    if not isinstance(error, UserError):
+        return False
+    from ..train.together.group import OwnError, SharedError
+
+    first_of_machine = os.environ.get("LOCAL_RANK") == "0"
+    return isinstance(error, OwnError) or (first_of_machine and not isinstance(error, SharedError))
 
 
 def amount(text: str | float) -> float:

@@ -1,16 +1,13 @@
 """`normscope train` begins or resumes one run, or says what it would take."""
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import UserError
-from ..processes.surroundings import launched_together, rank_of_environment
-from ..signals import Interrupted, Stopped
+from ..processes.surroundings import rank_of_environment
 from .console import TrainDisplay, say, stderr
 from .options import described_by
 from .shared import (
@@ -22,6 +19,7 @@ from .shared import (
     Trust,
     read_config,
     resumable,
+    spoken_once,
 )
 
 if TYPE_CHECKING:
@@ -48,33 +46,6 @@ def plan_lines(plan: "Plan", config: "RunConfig") -> Iterator[str]:
     yield "memory in MB:"
     for name, number in rows.items():
         yield f"{name:{width}}{number / 1e6:13,.1f}"
-
-
-@contextmanager
-def spoken_once() -> Iterator[None]:
-    """What all processes of a training meet, the first of them says; the others end with the same
-    exit code. What one of them meets alone, such as a file that its machine lacks, it says itself.
-    """
-    rank = rank_of_environment()
-    if launched_together() > 1:
-        # Torch tells of a process that has gone in forty lines of its own code.
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    try:
-        yield
-    except (UserError, Interrupted, Stopped) as error:
-        if rank == 0 or _is_own(error):
-            raise
-        raise typer.Exit(getattr(error, "exit_code", 2)) from None
-
-
-def _is_own(error: BaseException) -> bool:
-    """Whether no other process of this machine has met it too."""
-    if not isinstance(error, UserError):
-        return False
-    from ..train.together.group import OwnError, SharedError
-
-    first_of_machine = os.environ.get("LOCAL_RANK") == "0"
-    return isinstance(error, OwnError) or (first_of_machine and not isinstance(error, SharedError))
 
 
 @described_by("api/runs.py:train", COMPARE)
@@ -122,7 +93,7 @@ def _train(
     from ..adapters.tensorboard import TensorBoardLog
     from ..runs.run import train_run
     from ..tasks.registry import config_of
-    from ..train import NonFinite, PeerLost, StopRule
+    from ..train import NonFinite, StopRule
 
     folder = run or Path("runs") / (config.stem if config else "default")
     loaded = config_of(given.table, source=given.source)
@@ -147,10 +118,6 @@ def _train(
                 f"stopped at {problem}. Every checkpoint is kept; a lower learning rate, a warm-up "
                 "or clip_norm may help"
             )
-        raise typer.Exit(1) from None
-    except PeerLost as problem:
-        if problem.tells:
-            say(str(problem))
         raise typer.Exit(1) from None
     if first:
         typer.echo(str(folder))

@@ -17,6 +17,7 @@ from ..provenance import provenance
 from ..runs.config import trust_run
 from ..settings.files import import_file, is_run
 from ..train.device import choose_device
+from ..train.together.group import ALONE, Group
 from .cells import TuningCell, TuningScores, TuningSetting, scored, tuning_cell, tuning_cells
 from .start import StartEncoder, open_start
 
@@ -122,12 +123,15 @@ class OpenedSearch:
         }
 
     def train(
-        self, cell: TuningCell, after_update: Callable[[], None] = lambda: None
+        self,
+        cell: TuningCell,
+        after_update: Callable[[], None] = lambda: None,
+        group: Group = ALONE,
     ) -> TuningScores:
         """Trains a cell, judges it, and keeps what it came to.
 
         after_update: called after every update; what it raises ends the training, and nothing is
-        kept.
+        kept. group: of the processes that train it together, of which the first keeps it.
         """
         begun = time.process_time()
         model = self.start.classifier(
@@ -139,23 +143,28 @@ class OpenedSearch:
             renormalise(held)  # what the placement asks for, as in the pre-training
             after_update()
 
-        outcome = fine_tuned(
-            model,
-            self.data.train,
-            self.data.dev,
-            self.data.batch,
-            cell.recipe,
-            after_update=updated,
-        )
+        with group.noticing():
+            outcome = fine_tuned(
+                model,
+                self.data.train,
+                self.data.dev,
+                self.data.batch,
+                cell.recipe,
+                rank=group.rank,
+                processes=group.size,
+                after_update=updated,
+            )
         made_by = {**provenance(), **trained_with(), "torch": torch.__version__}
-        spent = round(time.process_time() - begun, 1)
+        if group.size > 1:
+            made_by["processes"] = str(group.size)
+        (spent,) = group.total([round(time.process_time() - begun, 1)])
         found = scored(
             outcome,
             self.data,
             processor_seconds=spent if self.device == "cpu" else None,
             made_by=made_by,
         )
-        cell.write(found)
+        group.of_first(lambda: cell.write(found))
         return found
 
 

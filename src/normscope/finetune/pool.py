@@ -21,6 +21,7 @@ from ..limits.ours import refuse_other
 from ..processes.surroundings import LOCK
 from ..settings.tables import as_json, as_table
 from ..train.device import available_cores
+from ..train.together.group import ALONE, Group
 from .alone import CELL_FILE, COUNT_FILE, AskedTraining
 from .cells import TuningCell
 from .opened import FineTuningConfig, OpenedSearch
@@ -40,18 +41,23 @@ def train_cells(
     engine_asked: EngineSettings,
     processes: int,
     told: Told,
+    group: Group = ALONE,
 ) -> None:
     """Trains every cell and keeps what it came to, as soon as it is there.
 
-    processes: cells at a time; 0 for as many as the engine has room for. Raises UserError naming
+    processes: cells at a time; 0 for as many as the engine has room for. group: of the processes
+    that train every cell together, one cell after the other. Raises UserError naming
     the trainings that failed, when all others are kept, and Interrupted.
     """
     if not cells:
         return
+    if group.size > 1:
+        _one_by_one(opened, cells, told, group)
+        return
     needs = Needs(threads=1, device=opened.device, cores=available_cores())
     with closing(opened_engine(engine_asked, needs, processes)) as engine:
         if min(engine.at_once or len(cells), len(cells)) == 1 and not engine_asked.elsewhere:
-            _one_by_one(opened, cells, told)
+            _one_by_one(opened, cells, told, group)
             return
         trainings = [_Training(opened.config, cell) for cell in cells]
 
@@ -71,7 +77,9 @@ def train_cells(
         )
 
 
-def _one_by_one(opened: OpenedSearch, cells: Sequence[TuningCell], told: Told) -> None:
+def _one_by_one(
+    opened: OpenedSearch, cells: Sequence[TuningCell], told: Told, group: Group
+) -> None:
     done, shown = 0, time.monotonic()
 
     def updated() -> None:
@@ -85,7 +93,7 @@ def _one_by_one(opened: OpenedSearch, cells: Sequence[TuningCell], told: Told) -
     torch.set_num_threads(1)  # as the processes of an engine have it: the same bits
     try:
         for cell in cells:
-            opened.train(cell, updated)
+            opened.train(cell, updated, group)
             told(done)
     finally:
         torch.set_num_threads(threads)

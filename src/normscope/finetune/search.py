@@ -5,7 +5,7 @@ The same command goes on with what is there, cell by cell.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..engines.choosing import LOCAL, EngineSettings
@@ -13,7 +13,10 @@ from ..errors import UserError, option
 from ..files import disk_errors, make_folders
 from ..processes.surroundings import Held, hold
 from ..report.words import counted, learning_rate, percentage
-from ..train.together.joining import refuse_launched
+from ..train.device import choose_device
+from ..train.together.group import Group
+from ..train.together.joining import joined
+from ..train.together.life_signs import SILENT_SECONDS
 from .cells import SearchSpace, TuningCell
 from .opened import FineTuningConfig, OpenedSearch, open_search
 from .page import refuse_other_page, write_page
@@ -74,40 +77,86 @@ class FoundSetting:
 def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> FoundSetting:
     """Trains what `folder` lacks of a search, and writes its report.
 
-    Raises UserError before anything is trained where the encoder, the files or the folder do not
-    fit, and where no cell stays finite.
+    Processes that torchrun has started train one cell after the other together; the first of them
+    alone writes and speaks. Raises UserError before anything is trained where the encoder, the
+    files or the folder do not fit, and where no cell stays finite; PeerLost where one of the
+    processes has gone.
     """
-    refuse_launched()
-    opened = open_search(config)
-    with _alone(folder):
-        refuse_other_page(folder)
-        for line in _notes(opened):
-            options.say(line)
-        searched = opened.cells(options.space.settings(), [1], folder)
-        chosen = next(options.space.settings())
-        if len(searched) > 1:
-            _train(opened, searched, options, f"search of {len(searched)} settings")
-            chosen = best_setting(searched)
-        best = opened.cells([chosen], range(1, options.seeds + 1), folder)
-        _train(opened, best, options, counted(options.seeds, "seed"))
-        found = FoundSetting(
-            opened=opened,
-            searched=searched,
-            best=best,
-            tuned=tuned_setting(best, opened.data),
-            folder=folder,
-            report=folder / "report.html",
+    with joined(choose_device(config.device).type, SILENT_SECONDS) as group:
+        if group.size > 1:
+            group.together(lambda: _refuse_others(options, group))
+        if not group.first:
+            options = replace(options, watch=_unseen, say=_unheard)
+        opened = group.together(lambda: open_search(config))
+        with ExitStack() as held:
+            group.of_first(lambda: _begin(opened, folder, options, held))
+            return _found(opened, folder, options, group)
+
+
+def _unseen(stage: str, done: int, total: int) -> None:
+    """Of a process that another one watches for."""
+
+
+def _unheard(line: str) -> None:
+    """Of a process that another one speaks for."""
+
+
+def _refuse_others(options: SearchOptions, group: Group) -> None:
+    """Raises UserError in one of several processes where still others would train."""
+    if options.engine.elsewhere or options.processes > 1:
+        raise UserError(
+            f"torchrun or a launcher like it has started {group.size} processes, which train one "
+            f"setting after the other together: leave out {option('processes')} and "
+            f"{option('engine')}, or the launcher"
         )
+
+
+def _begin(opened: OpenedSearch, folder: Path, options: SearchOptions, held: ExitStack) -> None:
+    """Takes the folder, and says what there is to train on."""
+    held.enter_context(_alone(folder))
+    refuse_other_page(folder)
+    for line in _notes(opened):
+        options.say(line)
+
+
+def _found(
+    opened: OpenedSearch, folder: Path, options: SearchOptions, group: Group
+) -> FoundSetting:
+    """Trains what the folder lacks, and judges. The first process alone reads what is there."""
+    searched = opened.cells(options.space.settings(), [1], folder)
+    chosen = next(options.space.settings())
+    if len(searched) > 1:
+        _train(opened, searched, options, f"search of {len(searched)} settings", group)
+        chosen = group.of_first(lambda: best_setting(searched))
+    best = opened.cells([chosen], range(1, options.seeds + 1), folder)
+    _train(opened, best, options, counted(options.seeds, "seed"), group)
+    tuned = group.of_first(lambda: tuned_setting(best, opened.data))
+
+    def write() -> None:
         with disk_errors(f"writing into {folder}"):
-            write_page(opened, searched, best, found.tuned, folder, command=options.command)
-    return found
+            write_page(opened, searched, best, tuned, folder, command=options.command)
+
+    group.of_first(write)
+    return FoundSetting(
+        opened=opened,
+        searched=searched,
+        best=best,
+        tuned=tuned,
+        folder=folder,
+        report=folder / "report.html",
+    )
 
 
 def _train(
-    opened: OpenedSearch, cells: Sequence[TuningCell], options: SearchOptions, stage: str
+    opened: OpenedSearch,
+    cells: Sequence[TuningCell],
+    options: SearchOptions,
+    stage: str,
+    group: Group,
 ) -> None:
     """Trains those that are not finished."""
-    left = [cell for cell in cells if cell.scores() is None]
+    finished = group.of_first(lambda: [cell.scores() is not None for cell in cells])
+    left = [cell for cell, is_finished in zip(cells, finished, strict=True) if not is_finished]
     total = sum(cell.updates for cell in cells)
     before = total - sum(cell.updates for cell in left)
     words = f"updates of the {stage}"
@@ -117,6 +166,7 @@ def _train(
         options.engine,
         options.processes,
         lambda updates: options.watch(words, before + updates, total),
+        group,
     )
     options.watch(words, total, total)
 

@@ -18,17 +18,27 @@ from ..model.linear import fast_matmul
 from ..optim import make_optimizer
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
-from ..train.device import Precision, autocast, keep_freed_memory, prepare_cuda
+from ..train.device import (
+    Precision,
+    autocast,
+    give_back_freed_memory,
+    keep_freed_memory,
+    prepare_cuda,
+)
 
 
-def prepare_machine(config: RunConfig, device: torch.device) -> bool:
+def prepare_machine(config: RunConfig, device: torch.device, *, in_parts: bool = False) -> bool:
     """Set threads, products and memory for this process; True where float32 products go through
     oneDNN.
+
+    in_parts: whether it holds a part of the model.
     """
     threads = config.train.threads
     if threads != "auto":
         torch.set_num_threads(threads)  # results may differ in the last bit between numbers
-    if device.type == "cpu":
+    if device.type == "cpu" and in_parts:
+        give_back_freed_memory()
+    elif device.type == "cpu":
         keep_freed_memory()
     else:
         prepare_cuda(precision_of(config), deterministic=config.train.deterministic)

@@ -54,7 +54,8 @@ def train_run(
     """
     refuse_unshared(config.train)
     folder = RunFolder(path)
-    with disk_errors(f"training {path}"), joined(device_type(config.train)) as group:
+    joining = joined(device_type(config.train), config.train.silent_seconds)
+    with disk_errors(f"training {path}"), joining as group:
         speak = say if group.first else _silent
         config = group.together(lambda: _resolved(config, folder))
         over = group.together(lambda: _over(config, folder, from_step, stop_when))
@@ -123,7 +124,8 @@ def _open(config: RunConfig, group: Group, say: Callable[[str], None]) -> _Opene
     objective = task.objective(config, corpus, device)
     for note in task.notes(corpus):
         say(f"note: {note}")
-    fast = prepare_machine(config, device)
+    in_parts = group.size > 1 and config.train.parallel == "shards"
+    fast = prepare_machine(config, device, in_parts=in_parts)
     environment = describe(
         device=torch.device(config.train.device),
         seed=config.seed,

@@ -12,6 +12,7 @@ from ..optim import parse_duration
 from ..settings.tables import check_choices
 from .metrics import Event
 from .run_folder import RunFolder
+from .together.life_signs import SILENT_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,10 @@ class TrainConfig:
     """What the processes that torchrun has started hold of the model: replicas (each all of it) or
     shards (each a part of every weight, for models larger than one device). One process holds all
     of it whatever stands here. Losses agree within rounding."""
+    silent_seconds: float = SILENT_SECONDS
+    """One of several processes that gives no sign of life for so long counts as halted, and ends
+    the others; it gives one every second. Behind it torchrun may take 30 seconds of its own.
+    """
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """What to do when a loss or gradient is not finite: stop before the optimiser moves, or skip
     that update. A weight or a validation loss that is not finite always stops the run: every
@@ -90,10 +95,17 @@ class TrainConfig:
             raise ValueError(
                 f"input_workers is a number of processes, 0 or auto; got {self.input_workers}"
             )
+        if not _SHORTEST_SILENCE <= self.silent_seconds < math.inf:
+            raise ValueError(
+                f"silent_seconds must be {_SHORTEST_SILENCE} or more, and finite: a process gives "
+                f"a sign of life every second; got {self.silent_seconds}"
+            )
         if self.threads != "auto" and self.threads < 1:
             raise ValueError(f"threads must be at least 1, or auto, got {self.threads}")
 
 
+_SHORTEST_SILENCE = 3
+"""A sign of life may come late on a machine that is busy."""
 DECIDED = "decided"
 """The rule's name, and that of the event that ends a run by it."""
 _VALIDATIONS = 3

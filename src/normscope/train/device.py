@@ -123,12 +123,26 @@ def keep_freed_memory() -> bool:
     the zeroing of the same pages: a tenth of a step and more. The process then keeps its peak,
     which is reached after a few steps.
     """
+    return _set_thresholds(2**31 - 1)
+
+
+def give_back_freed_memory() -> bool:
+    """Have the C library give every large block back to the system when it is freed; False where it
+    has no such setting.
+
+    For a model in shards: what is put together and taken apart, block by block, would leave holes
+    of which no two fit together, and with them more memory than the shards save.
+    """
+    return _set_thresholds(2**20)
+
+
+def _set_thresholds(size: int) -> bool:
+    """size: in bytes, of blocks that are given back."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    largest = 2**31 - 1
-    return bool(mallopt(_M_TRIM_THRESHOLD, largest)) and bool(mallopt(_M_MMAP_THRESHOLD, largest))
+    return bool(mallopt(_M_TRIM_THRESHOLD, size)) and bool(mallopt(_M_MMAP_THRESHOLD, size))
 
 
 _BINDING = "data_fingerprint seed run vocabularies_sha256"

@@ -24,7 +24,14 @@ from .device import KEYS, OPTIONAL_KEYS
 from .metrics import DamagedMetrics, Event as Event, events_in
 from .record import RunRecord, record_of
 
-MAY_CHANGE = ("duration", "checkpoint_every", "keep_checkpoints", "input_workers", "parallel")
+MAY_CHANGE = (
+    "duration",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "input_workers",
+    "parallel",
+    "silent_seconds",
+)
 """Settings of [train] that a run may get another value of, since no update of it depends on them
 but by rounding.
 """

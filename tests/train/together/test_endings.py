@@ -31,7 +31,8 @@ def words_of(run: Path, how: str, *more: str) -> list[str]:
 def meets(kind: str, run: Path, how: str, rank: int) -> together.Ended:
     """What two processes leave, one of which meets a fault after its third checkpoint."""
     fault = together.fault(kind, rank=rank, batch=18 + rank)
-    return together.all_ended(together.forked_ones(2, words_of(run, how), **fault))
+    words = words_of(run, how, "train.silent_seconds=3")
+    return together.all_ended(together.forked_ones(2, words, **fault))
 
 
 def says_who(ended: together.Ended, kind: str, rank: int) -> None:

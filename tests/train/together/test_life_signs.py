@@ -2,9 +2,14 @@
 
 import json
 import os
+import signal
+import socket
+import time
+
+import pytest
 
 import forked
-from normscope.train.together.life_signs import LifeSigns, lives
+from normscope.train.together.life_signs import LifeSigns, Lost, began, lives
 
 
 class Kept:
@@ -27,8 +32,8 @@ class Kept:
 
 def signs_of_two(store: Kept, now: list[float]) -> LifeSigns:
     """The first of two processes, of which the other one is on another machine."""
-    signs = LifeSigns(store, 0, 2, late_seconds=25.0, clock=lambda: now[0])
-    store.set("who/1", json.dumps({"pid": 7, "host": "elsewhere"}))
+    signs = LifeSigns(store, 0, 2, silent_seconds=25.0, clock=lambda: now[0])
+    store.set("who/1", json.dumps({"pid": 7, "host": "elsewhere", "began": ""}))
     store.set("beat/1", "1")
     signs.introduce()
     signs.begin()
@@ -51,7 +56,8 @@ def test_a_process_that_beats_is_there_and_one_that_does_not_is_late() -> None:
 def until(signs: LifeSigns, now: list[float], second: float) -> str | None:
     """What is known at that second."""
     now[0] = second
-    return signs.lost()
+    lost = signs.lost()
+    return None if lost is None else lost.words
 
 
 def test_who_was_halted_itself_counts_from_when_it_goes_on() -> None:
@@ -71,12 +77,16 @@ def test_who_has_left_with_an_error_is_lost_and_who_is_done_is_not() -> None:
     store.set("beat/1", "done")
     assert signs.lost() is None
     store.set("beat/1", "left")
-    assert signs.lost() == "process 1 of 2 (7 on elsewhere) has ended"
+    lost = signs.lost()
+    assert lost is not None
+    assert lost.words == "process 1 of 2 (7 on elsewhere) has ended"
+    assert not lost.is_halted
 
 
 def test_one_process_alone_tells() -> None:
     store = Kept()
-    first, second = LifeSigns(store, 0, 2), LifeSigns(store, 1, 2)
+    first = LifeSigns(store, 0, 2, silent_seconds=20.0)
+    second = LifeSigns(store, 1, 2, silent_seconds=20.0)
     assert second.tells()
     assert not first.tells()
 
@@ -86,3 +96,32 @@ def test_a_process_that_was_killed_lives_no_more() -> None:
     process.wait(60)
     assert lives(os.getpid())
     assert not lives(process.pid)
+
+
+@pytest.mark.parametrize("number_was_given_again", [False, True])
+def test_who_is_halted_is_killed_unless_its_number_is_anothers(
+    number_was_given_again: bool,
+) -> None:
+    process = forked.call(time.sleep, 600)
+    try:
+        process.send_signal(signal.SIGSTOP)
+        before = "1" if number_was_given_again else began(process.pid)
+        who = {"pid": process.pid, "host": socket.gethostname(), "began": before}
+        store = Kept()
+        store.set("who/1", json.dumps(who))
+        store.set("beat/1", "1")
+        signs = LifeSigns(store, 0, 2, silent_seconds=20.0)
+        signs.introduce()
+        signs.begin()
+        signs.end(orderly=True)
+        signs.end_halted(Lost(1, "it has ended", is_halted=False))
+        assert process.poll() is None
+        signs.end_halted(Lost(1, "it has not answered", is_halted=True))
+        if number_was_given_again:
+            assert process.poll() is None
+        else:
+            assert process.wait(60) == -signal.SIGKILL
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(60)

@@ -65,6 +65,11 @@ def validation():
 '''
 
 
+def thorough(placement: str, how: str) -> Any:
+    """A case that `make test-all` tries."""
+    return pytest.param(placement, how, marks=pytest.mark.thorough)
+
+
 def events(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
@@ -85,18 +90,23 @@ def agree(
 
 
 @pytest.mark.parametrize(
-    "placement",
+    ("placement", "how"),
     [
-        "hyper-connections",  # several streams
-        pytest.param("pre-to-post", marks=pytest.mark.thorough),  # a number on a schedule
-        pytest.param("ngpt", marks=pytest.mark.thorough),  # weights kept at length 1
-        pytest.param("attn-res", marks=pytest.mark.thorough),  # all sums so far
-        pytest.param("residual", marks=pytest.mark.thorough),
+        ("hyper-connections", "shards"),  # several streams
+        ("pre-to-post", "replicas"),  # a number on a schedule, in a buffer
+        thorough("hyper-connections", "replicas"),
+        thorough("pre-to-post", "shards"),
+        thorough("ngpt", "replicas"),  # weights kept at length 1
+        thorough("ngpt", "shards"),
+        thorough("attn-res", "replicas"),  # all sums so far
+        thorough("attn-res", "shards"),
+        thorough("residual", "replicas"),
+        thorough("residual", "shards"),
     ],
 )
-def test_placements_are_sharded(placement: str, tmp_path: Path) -> None:
+def test_placements_are_shared_out(placement: str, how: str, tmp_path: Path) -> None:
     depth = "model.encoder_blocks=2"
-    agree(tmp_path, (*TRANSLATION, depth, f'model.placement="{placement}"'), "shards")
+    agree(tmp_path, (*TRANSLATION, depth, f'model.placement="{placement}"'), how)
 
 
 @pytest.mark.thorough
@@ -129,12 +139,13 @@ def own(folder: Path, **layers: str) -> tuple[str, ...]:
     return (*settings, *LENGTH)
 
 
-def test_a_transplanted_model_is_sharded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["shards", pytest.param("replicas", marks=pytest.mark.thorough)])
+def test_a_transplanted_model_is_shared_out(how: str, tmp_path: Path) -> None:
     file = tmp_path / "my_model.py"
     file.write_text(together.OWN)
     model = (f'model.factory="{file}:build"', 'model.placement="peri-ln"')
     machine = ("train.threads=1", 'train.device="cpu"')
-    agree(tmp_path, ('task="own"', *model, *machine, *LENGTH), "shards")
+    agree(tmp_path, ('task="own"', *model, *machine, *LENGTH), how)
 
 
 def refused(settings: tuple[str, ...], run: Path, how: str) -> str:

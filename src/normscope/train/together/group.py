@@ -160,8 +160,9 @@ class Several(Group):
 
     def _lost(self, error: RuntimeError) -> None:
         """Raise PeerLost that names who has gone; return where everybody is there."""
-        if (said := self.signs.found()) is not None:
-            raise PeerLost(ended(said), tells=self.signs.tells()) from error
+        if (lost := self.signs.found()) is not None:
+            self.signs.end_halted(lost)
+            raise PeerLost(ended(lost.words), tells=self.signs.tells()) from error
 
 
 _OF_A_CONNECTION = re.compile(

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ...errors import UserError, option
 from ...processes.surroundings import launched_together, rank_of_environment
-from ...signals import Interrupted
+from ...signals import Interrupted, Stopped
 from ..config import TrainConfig
 from ..gradients import NonFinite
 from .group import ALONE, Group, OwnError, Several, SharedError
@@ -85,24 +85,28 @@ def refuse_launched() -> None:
 
 
 @contextmanager
-def joined(device_type: str) -> Iterator[Group]:
+def joined(device_type: str, silent_seconds: float) -> Iterator[Group]:
     """The group that torchrun has started this process in, which ends with the context; `ALONE` for
     a process that trains alone.
 
-    device_type: cpu or cuda; gradients on CUDA travel by NCCL, all else by gloo. Raises UserError
-    where the group does not come together.
+    device_type: cpu or cuda; gradients on CUDA travel by NCCL, all else by gloo. silent_seconds: as
+    in `TrainConfig`. Raises UserError where the group does not come together.
     """
     size, rank = launched_together(), rank_of_environment()
     if size == 1:
         yield ALONE
         return
-    store, signs = _come(rank, size, device_type)
+    store, signs = _come(rank, size, device_type, silent_seconds)
     orderly = False
     try:
         yield Several(rank, size, signs)
         orderly = True
     except _ORDERLY:
         orderly = True
+        raise
+    except Stopped:
+        if rank == 0:
+            signs.tells()  # it says so itself, for those who meet its end alone
         raise
     except UserError as error:
         signs.tells()
@@ -116,7 +120,9 @@ def joined(device_type: str) -> Iterator[Group]:
         dist.destroy_process_group()
 
 
-def _come(rank: int, size: int, device_type: str) -> tuple["Store", LifeSigns]:
+def _come(
+    rank: int, size: int, device_type: str, silent_seconds: float
+) -> tuple["Store", LifeSigns]:
     if os.environ.get("LOCAL_WORLD_SIZE") == str(size) and Path("/sys/class/net/lo").is_dir():
         # All of them are on this machine, whose name need not lead anywhere.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -130,7 +136,7 @@ def _come(rank: int, size: int, device_type: str) -> tuple["Store", LifeSigns]:
         own = f"normscope/{attempt}/{next(_GROUPS)}"
         calls, beats = _connected("calls"), _connected("beats")
         store, beats = PrefixStore(own, calls), PrefixStore(own, beats)
-        signs = LifeSigns(beats, rank, size)
+        signs = LifeSigns(beats, rank, size, silent_seconds=silent_seconds)
         signs.introduce()
         if not _met(store, "coming", size, _COMING_SECONDS):
             raise RuntimeError(f"not all of them came within {_COMING_SECONDS:.0f} seconds")

@@ -13,15 +13,15 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
 BEAT_SECONDS = 1.0
-LATE_SECONDS = 25.0
-"""Without a beat a process counts as halted: torchrun takes 30 seconds more to kill it, and a
-minute is what all of it may take."""
+SILENT_SECONDS = 20.0
+"""Torchrun takes 30 seconds more to kill who is halted where nobody else does, and a minute is what
+all of it may take."""
 _GRACE_SECONDS = 10.0
 """That a process has to say itself that another one has gone, before the thread ends it."""
 _LAUNCHER_SECONDS = 60.0
@@ -45,6 +45,19 @@ class _Known:
 
     pid: int
     host: str
+    began: str
+    """When it did, as its system tells; empty where that is not known. Numbers are given again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Who of the others cannot go on."""
+
+    rank: int
+    words: str
+    """Such as "process 1 of 2 (4711 on node-a) has ended"."""
+    is_halted: bool
+    """Whether it may still be there."""
 
 
 class LifeSigns:
@@ -56,13 +69,15 @@ class LifeSigns:
         rank: int,
         size: int,
         *,
-        late_seconds: float = LATE_SECONDS,
+        silent_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """silent_seconds: without a beat for so long a process counts as halted."""
         self.store = store
         self.rank = rank
         self.size = size
-        self.late_seconds, self.clock = late_seconds, clock
+        self.silent_seconds = silent_seconds
+        self.clock = clock
         self._others = [other for other in range(size) if other != rank]
         self._known: dict[int, _Known] = {}
         self._seen: dict[int, tuple[bytes, float]] = {}
@@ -74,8 +89,8 @@ class LifeSigns:
 
     def introduce(self) -> None:
         """Tells the others who this process is, and that it is there."""
-        me = {"pid": os.getpid(), "host": socket.gethostname()}
-        self.store.set(f"who/{self.rank}", json.dumps(me))
+        me = _Known(os.getpid(), socket.gethostname(), began(os.getpid()))
+        self.store.set(f"who/{self.rank}", json.dumps(asdict(me)))
         self._beat()
 
     def begin(self) -> None:
@@ -93,13 +108,13 @@ class LifeSigns:
         with contextlib.suppress(RuntimeError):
             self.store.set(f"beat/{self.rank}", _DONE if orderly else _LEFT)
 
-    def lost(self) -> str | None:
-        """Returns in words which of the others has gone or does not answer; None where all are
-        there. Raises RuntimeError where the store has gone.
+    def lost(self) -> Lost | None:
+        """Returns which of the others has gone or does not answer; None where all are there. Raises
+        RuntimeError where the store has gone.
         """
         beats = self.store.multi_get([f"beat/{other}" for other in self._others])
         now = self.clock()
-        if now - self._looked > self.late_seconds / 2:
+        if now - self._looked > self.silent_seconds / 2:
             # This process was halted itself, and so may have been the others: Ctrl-Z halts all.
             self._seen.clear()
         self._looked = now
@@ -111,20 +126,21 @@ class LifeSigns:
             if beat == _DONE.encode():
                 continue
             if beat == _LEFT.encode() or self._is_dead(other):
-                return f"{self._named(other)} has ended"
-            if now - since > self.late_seconds:
-                return f"{self._named(other)} has not answered for {now - since:.0f} seconds"
+                return self._has_ended(other)
+            if now - since > self.silent_seconds:
+                words = f"{self._named(other)} has not answered for {now - since:.0f} seconds"
+                return Lost(other, words, is_halted=True)
         return None
 
-    def found(self) -> str | None:
+    def found(self) -> Lost | None:
         """Returns who is lost, and waits until it is known where a call to the others has failed;
         None where nobody is.
         """
-        until = self.clock() + self.late_seconds + 2 * BEAT_SECONDS
+        until = self.clock() + self.silent_seconds + 2 * BEAT_SECONDS
         while self.clock() < until:
             try:
-                if (said := self.lost()) is not None:
-                    return said
+                if (lost := self.lost()) is not None:
+                    return lost
             except RuntimeError:
                 return self._keeper()
             time.sleep(BEAT_SECONDS / 5)
@@ -137,6 +153,17 @@ class LifeSigns:
         except RuntimeError:
             return self.rank == (0 if _has_agent() else 1)
 
+    def end_halted(self, lost: Lost) -> None:
+        """Kills who is halted on this machine, where nobody waits for it any more. It would keep
+        the run's folder, and its launcher, for as long as it stands still.
+        """
+        known = self._known.get(lost.rank)
+        if not lost.is_halted or known is None or not known.began:
+            return
+        if self._is_here(known) and began(known.pid) == known.began:
+            with contextlib.suppress(OSError):
+                os.kill(known.pid, signal.SIGKILL)
+
     def _beat(self) -> None:
         self._beats += 1
         self.store.set(f"beat/{self.rank}", str(self._beats))
@@ -146,17 +173,16 @@ class LifeSigns:
         while not self._ended.wait(BEAT_SECONDS):
             try:
                 self._beat()
-                said = self.lost()
+                lost = self.lost()
             except RuntimeError:
                 self._without_launcher()
                 return
-            if said is None:
+            if lost is None:
                 since = None
                 continue
             since = self.clock() if since is None else since
-            halted = "has not answered" in said
-            if halted or self.clock() - since > _GRACE_SECONDS:
-                self._leave(said)
+            if lost.is_halted or self.clock() - since > _GRACE_SECONDS:
+                self._leave(lost)
 
     def _without_launcher(self) -> None:
         """Have the training save and end, as SIGTERM does."""
@@ -166,20 +192,24 @@ class LifeSigns:
         if not self._ended.wait(_LAUNCHER_SECONDS):
             self._leave(self._keeper())
 
-    def _leave(self, said: str) -> None:
+    def _leave(self, lost: Lost) -> None:
         """End this process, whose main thread waits in torch for somebody who does not come."""
         if self.tells():
+            line = f"{ended(lost.words)}\n"
             with contextlib.suppress(OSError):
-                os.write(
-                    sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{ended(said)}\n".encode()
-                )
+                os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line.encode())
+        self.end_halted(lost)
         os._exit(1)
 
-    def _keeper(self) -> str:
+    def _keeper(self) -> Lost:
         """Says that who keeps the store, by which all are known, has ended."""
         if _has_agent():
-            return "torchrun, which started the processes, has ended"
-        return f"{self._named(0)} has ended"
+            words = "torchrun, which started the processes, has ended"
+            return Lost(0, words, is_halted=False)
+        return self._has_ended(0)
+
+    def _has_ended(self, rank: int) -> Lost:
+        return Lost(rank, f"{self._named(rank)} has ended", is_halted=False)
 
     def _named(self, rank: int) -> str:
         known = self._known.get(rank)
@@ -189,9 +219,10 @@ class LifeSigns:
     def _is_dead(self, rank: int) -> bool:
         """Whether it is of this machine and has ended; False where that is not known."""
         known = self._known.get(rank)
-        if known is None or known.host != socket.gethostname():
-            return False
-        return not lives(known.pid)
+        return known is not None and self._is_here(known) and not lives(known.pid)
+
+    def _is_here(self, known: _Known) -> bool:
+        return known.host == socket.gethostname()
 
 
 def _has_agent() -> bool:
@@ -200,7 +231,7 @@ def _has_agent() -> bool:
 
 
 def ended(said: str) -> str:
-    """Returns the one line that tells why a training has ended: said is as of `LifeSigns.lost`."""
+    """Returns the one line that tells why a training has ended: said is as of `Lost.words`."""
     return f"stopped: {said}; the same command goes on from the newest checkpoint"
 
 
@@ -212,9 +243,23 @@ def lives(pid: int) -> bool:
         return False
     except PermissionError:
         return True
+    return _told_of(pid, _STATE) not in ("Z", "X")
+
+
+def began(pid: int) -> str:
+    """Returns when a process of this machine began, as its system counts; empty where that is not
+    known.
+    """
+    return _told_of(pid, _BEGAN)
+
+
+_STATE, _BEGAN = 0, 19
+"""Places in /proc/PID/stat behind the name, as of proc(5), where they are fields 3 and 22."""
+
+
+def _told_of(pid: int, place: int) -> str:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
-        return True
-    state: Sequence[str] = stat.rpartition(")")[2].split()[:1]
-    return state not in (["Z"], ["X"])
+        return ""
+    return stat.rpartition(")")[2].split()[place]
