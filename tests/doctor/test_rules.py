@@ -31,9 +31,10 @@ from doctor import (
     test_peers,
     test_queries_keys,
     test_reported,
+    test_routed,
     test_told,
 )
-from normscope.doctor.lint import checks, peers, told, tried
+from normscope.doctor.lint import checks, peers, routed, told, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -104,6 +105,15 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "targets-alike": test_laws_targets.test_labels_of_one_class_are_told,
     "padding-in-loss": test_laws_targets.test_padding_that_the_loss_counts_is_told,
     "few-targets": test_laws_targets.test_a_loss_of_one_token_in_a_hundred_is_a_note,
+    "experts-without-tokens": test_routed.test_experts_that_a_bias_keeps_all_tokens_from,
+    "identical-experts": test_routed.test_experts_that_start_as_one,
+    "units-cut-off": test_routed.test_units_that_are_shared_out_or_cut_off,
+    "growing-state": test_routed.test_a_state_with_a_factor_above_1,
+    "detached-weights": test_routed.test_a_matrix_that_is_detached_where_it_is_read,
+    "dropped-products": test_routed.test_a_product_that_nobody_reads,
+    "wide-matrices": test_routed.test_parameters_that_a_scheme_for_layers_left_at_n_0_1,
+    "adapted-trained": test_routed.test_a_matrix_that_is_trained_beside_its_adapter,
+    "key-groups": test_routed.test_groups_that_other_heads_read_or_none,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it
@@ -128,7 +138,7 @@ def test_what_has_tests_exists():
 def test_every_rule_of_every_file_is_listed_once():
     files = [
         importlib.import_module(f"{folder.__name__}.{found.name}")
-        for folder in (checks, peers, told, tried)
+        for folder in (checks, peers, routed, told, tried)
         for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]

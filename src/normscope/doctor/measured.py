@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from .loss_targets import LossTargets
+from .partly_used import PartlyUsed
 
 INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 """Of a field that `record.plain` leaves out: the doctor's own stages alone need it."""
@@ -76,12 +77,23 @@ class NormUse:
 
 
 PlaceLogits = Literal[
-    "", "none", "queries", "sums", "farther", "heads", "unmatched", "one turn", "apart"
+    "",
+    "none",
+    "queries",
+    "sums",
+    "farther",
+    "heads",
+    "unmatched",
+    "uneven",
+    "one turn",
+    "one pair",
+    "apart",
 ]
 """What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
 with which they grow, no place but the head, by which queries are turned, the place where queries
-and keys are one, in which both are turned otherwise, one angle that all channels are turned by,
-places in any other way; "" where that is not known."""
+and keys are one, in which both are turned otherwise, steps between neighbours that are not alike,
+one angle that all channels are turned by, one pair of channels that turns alone, places in any
+other way; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +149,10 @@ class AttentionMeasurements:
     """By tokens that are all alike; None where that was not looked for, or is not understood."""
     places_in_values: bool = False
     """Whether what is weighed depends on its place."""
+    unread_groups: int = 0
+    """Of keys and of values that several heads share, groups that no head reads."""
+    groups_apart: bool = False
+    """Whether heads that share their keys share their values with others."""
 
 
 MatrixPart = Literal["", "query", "key", "value", "output", "ffn_in", "ffn_out"]
@@ -326,6 +342,8 @@ class ModelMeasurements:
     """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
     mean value.
     """
+    partly: PartlyUsed = field(default=PartlyUsed(), metadata=INNER)
+    """What not all of the model goes through, and what no loss teaches."""
     conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)

@@ -8,6 +8,7 @@ import contextlib
 import copy
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,7 +40,7 @@ class TrialLimits:
 
 WEIGHTS_BESIDE = 4
 """Times the weights that a trial takes beside them: a copy, its gradient, and Adam's two means."""
-PASSES = 18.0
+PASSES = 22.0
 """That all laws make of the slice at most, in forward passes; one update counts for three."""
 
 
@@ -150,7 +151,7 @@ def _on_a_slice(trial: Trial, inputs: Inputs, loss: LossFunction | None) -> Tria
             with torch.no_grad():
                 output = call_with(trial.model, given)
                 took = time.thread_time() - began
-                value = loss_of(output, of_output)[0]
+                value = _loss_of_these(output, of_output)
         except Exception as error:
             why = f"a copy of the model does not run on a part of the batch ({said(error)})"
             continue
@@ -158,6 +159,15 @@ def _on_a_slice(trial: Trial, inputs: Inputs, loss: LossFunction | None) -> Tria
             return replace(trial, inputs=given, loss=of_output, output=output, seconds=took)
         why = "the loss on a part of the batch is not finite"
     raise Untried(why)
+
+
+def _loss_of_these(output: Any, loss: Callable[[Any], Tensor] | None) -> Tensor:
+    """The loss of an output. Raises UserWarning where its targets are those of the whole batch,
+    along which torch would repeat an output of a part of it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Using a target size")
+        return loss_of(output, loss)[0]
 
 
 def said(error: Exception) -> str:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..trace.forward import Inputs, padding_in, tensors_in
+from .answers import known_answers
 from .trial import Trial, Untried
 
 
@@ -29,7 +30,10 @@ class InputUses:
     later: float = 0.0
     """By how much outputs change with the tokens after them, as a share of their size."""
     rows: float = 0.0
-    """The same with the other rows of the batch."""
+    """The same with other rows of the batch."""
+    answers: tuple[int, ...] = ()
+    """Of outputs beside one another, how many places later the token stands that each is asked for,
+    of those that know it."""
     order: float | None = None
     """The same of the outputs at other places once two tokens have changed theirs; None of a model
     that hides later tokens, and so knows their order, or that is given no tokens."""
@@ -65,6 +69,7 @@ def input_uses(trial: Trial, *, predicts_next: bool, is_causal: bool = False) ->
     return InputUses(
         unread=tuple(asked.unread()),
         later=asked.later() if predicts_next or is_causal else 0.0,
+        answers=asked.answers(),
         order=None if is_causal else asked.order(),
         has_positions=_has_positions(trial.model),
         rows=asked.rows(),
@@ -84,7 +89,7 @@ class _Asked:
     def unread(self) -> Iterator[str]:
         """Inputs that change nothing in another order, nor with other numbers."""
         for name, x in self._given.items():
-            if x.ndim < 2 or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
+            if not x.ndim or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
                 continue
             other = x.flip(-1) if x.dtype == torch.long else x.flip(-1) + 0.5 * x.std()
             if not torch.equal(other, x) and self._changes_nothing({name: other}):
@@ -112,6 +117,18 @@ class _Asked:
         other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
         after = self._after({self._ids: other_BT})
         return self._changed(after, slice(None), slice(0, half))
+
+    def answers(self) -> tuple[int, ...]:
+        """Of outputs that know the token that they are asked for, how many places later it stands;
+        none of a model with a single output."""
+        ids_BT = self._given.get(self._ids)
+        if ids_BT is None or ids_BT.shape[1] < _LONG_ENOUGH or self._scores.ndim != 3:
+            return ()
+
+        def run(changed: Mapping[str, Tensor]) -> Any:
+            return self._trial.run(_with(self._trial.model, self._trial.inputs, changed))
+
+        return tuple(known_answers(self._trial, self._ids, ids_BT, run).values())
 
     def order(self) -> float | None:
         """At all places but two, whose tokens are exchanged, or of what has no places; None where
@@ -150,15 +167,30 @@ class _Asked:
         return _size_of_change(before, after)
 
     def rows(self) -> float:
-        """At the first sequence, with other numbers in the second."""
+        """At the first sequence, with other numbers in all others; or at these, with others in the
+        first.
+        """
         sizes = {x.shape[0] for x in self._given.values() if x.ndim}
-        if sizes != {2} or self._scores.ndim != 3 or len(self._scores) != 2:
+        rows = len(self._scores)
+        if sizes != {rows} or rows < 2 or self._scores.ndim != 3:
             return 0.0
+        first, others = slice(0, 1), slice(1, None)
+        return max(
+            self._changed(self._after(self._changed_rows(others)), first, slice(None)),
+            self._changed(self._after(self._changed_rows(first)), others, slice(None)),
+        )
+
+    def _changed_rows(self, which: slice) -> dict[str, Tensor]:
+        """The inputs with other numbers in some rows: what each holds in another order, and of one
+        number a row what the next row has.
+        """
         changed = {}
         for name, x in self._given.items():
-            if x.ndim > 1 and not _SAYS_OF_OTHERS.search(name) and x.dtype != torch.bool:
-                changed[name] = torch.cat((x[:1], x[1:].flip(-1)))
-        return self._changed(self._after(changed), slice(0, 1), slice(None))
+            if _SAYS_OF_OTHERS.search(name) or x.dtype == torch.bool:
+                continue
+            changed[name] = x.clone()
+            changed[name][which] = (x.flip(-1) if x.ndim > 1 else x.roll(1))[which]
+        return changed
 
     def padding(self) -> tuple[float | None, str]:
         ids_BT = self._given.get(self._ids)
@@ -215,6 +247,8 @@ class _Asked:
         return scores if scores is not None and scores.shape == self._scores.shape else None
 
 
+_LONG_ENOUGH = 12
+"""Tokens, in the middle of which one is changed that outputs some places before are asked for."""
 _LEAST = 4
 """Tokens, of which two are exchanged and others look on."""
 _POSITIONS = re.compile(r"pos(?!t)|rotary|rope|inv_freq|alibi|relative", re.IGNORECASE)

@@ -20,6 +20,7 @@ from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
 from ..trace.operations import FUSED, UNREPEATABLE
 from .attended import RecordedAttention, attentions_in
+from .groups import groups_of
 from .logits import after_product, logits_again, multiplied, scores_of
 from .norms import places_along
 from .parameters import size_of
@@ -79,6 +80,8 @@ def _of(
             graph, operands, place.values, lambda given: logits_again(graph, place, after, given)
         )
         found = replace(found, **of_places)
+    with suppress(*UNREPEATABLE):
+        found = replace(found, **groups_of(graph, place))
     return found
 
 

@@ -21,7 +21,7 @@ from ..measured import PlaceLogits, RecordedPlace
 from ..record import Stack, with_measured
 from ..trace.flow import disturb, keeps_rows
 from ..trace.graph import Graph
-from ..trace.operations import UNREPEATABLE, TracedValue
+from ..trace.operations import SENDING, UNREPEATABLE, TracedValue
 
 # A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in
 # them, D = width B = sequences, Q = queries, K = keys
@@ -31,9 +31,6 @@ _SHOWS = 1e-6
 
 _NOTHING = 1e-30
 """Weights below are 0: masks that add -100 leave 4e-44."""
-
-SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
-"""Operations by which tokens are sent somewhere, or chosen."""
 
 
 def with_reach(
@@ -221,7 +218,7 @@ def places_of(
     operands: numbers of the queries and keys. logits_of: gives (..., Q, K) with other values for
     some numbers.
     """
-    made = [_made(graph, n) for n in (*operands, *(() if values is None else (values,)))]
+    made = [made_by(graph, n) for n in (*operands, *(() if values is None else (values,)))]
     width = graph.values[operands[0]].shape[-1]
     alike: dict[int, Tensor] = {}
     for number in made:
@@ -232,14 +229,19 @@ def places_of(
     # places.
     if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
         return {}
-    logits_HQK = logits_of(alike).float().flatten(0, -3)[..., :_MOST, :_MOST]
+    whole_HQK = logits_of(alike).float().flatten(0, -3)
+    logits_HQK = whole_HQK[..., :_MOST, :_MOST]
     if not _LEAST <= logits_HQK.shape[-1] == logits_HQK.shape[-2]:
         return {}
     found = _order(logits_HQK)
     if found == "none" and _turned(graph.trace.again(alike, operands[0])):
         found = "heads"
     if found == "apart":
-        found = _by_turns(logits_HQK, *(graph.trace.again(alike, n) for n in operands))
+        made_of = [graph.trace.again(alike, n) for n in operands]
+        found = _by_turns(logits_HQK, *made_of)
+        counts = found == "apart" and not _is_given_more(graph)
+        if counts and _is_turned_by_place(made_of[0]) and _are_uneven(whole_HQK):
+            found = "uneven"
     weighed = None if values is None else graph.trace.again(alike, values)
     # What is padded differs too, and is no longer as long.
     by_place = (
@@ -248,7 +250,18 @@ def places_of(
     return {"place_logits": found, "places_in_values": by_place}
 
 
-def _made(graph: Graph, number: int) -> int | None:
+def _is_given_more(graph: Graph) -> bool:
+    """Whether a pass is given pictures or sounds beside its tokens: they stand among these with
+    places of two or three numbers, and the steps between neighbours are meant to differ.
+    """
+    given = [value.tensor for value in graph.values if value.is_data and not value.inputs]
+    indices = {x.shape for x in given if x.dtype == torch.long}
+    return bool(indices) and any(
+        x.is_floating_point() and x.ndim > 1 and x.shape not in indices for x in given
+    )
+
+
+def made_by(graph: Graph, number: int) -> int | None:
     """The product with weights that a value is made by, with its shift, behind a norm too; None of
     anything else.
     """
@@ -302,6 +315,10 @@ def _order(logits_HQK: Tensor) -> PlaceLogits:
 
 _PAIRS = 8
 """Channels of a head from which on there are four angles of a rotation, and more."""
+_MOST_TURNED = 256
+"""Places by which a channel that turns slowly has moved."""
+_OF_ONE_ANGLE = 2
+"""Dimensions that a vector moves in as it is turned."""
 _LOST = 1e-3
 """Of the largest singular value: what rounding and channels that hardly turn leave."""
 
@@ -317,11 +334,33 @@ def _by_turns(logits_HQK: Tensor, queries: Tensor, keys: Tensor) -> PlaceLogits:
     spread = float(logits_HQK[logits_HQK > _HIDDEN].std())
     if float((own_HQ - own_HQ[:, :1]).abs().max()) > _UNEVEN * spread:
         return "unmatched"
-    places_TE = queries.flatten(0, -3)[0, :_MOST].double()
+    places_TE = queries.flatten(0, -3)[0, :_MOST_TURNED].double()
+    if queries.shape[-1] < _PAIRS or len(places_TE) < _LEAST:
+        return "apart"
     sizes = torch.linalg.svdvals(places_TE)
     angles = int((sizes > _LOST * sizes[0]).sum())
-    is_one = queries.shape[-1] >= _PAIRS and len(places_TE) >= _LEAST and angles == 2
-    return "one turn" if is_one else "apart"
+    if angles == _OF_ONE_ANGLE:
+        return "one turn"
+    # What stands still is one vector more; heads with a quarter turned have two pairs that are.
+    is_one = queries.shape[-1] >= 2 * _PAIRS and angles == _OF_ONE_ANGLE + 1
+    return "one pair" if is_one else "apart"
+
+
+def _are_uneven(logits_HQK: Tensor) -> bool:
+    """Whether to the key before its own a query is another step at one place than at others, in
+    attention that hides later keys: of pictures, places have two numbers.
+    """
+    own_HQ = logits_HQK.diagonal(dim1=-2, dim2=-1)
+    steps_HQ = logits_HQK.diagonal(offset=-1, dim1=-2, dim2=-1)
+    later_HQ = logits_HQK.diagonal(offset=1, dim1=-2, dim2=-1)
+    if bool((later_HQ > _HIDDEN).any()) or bool((steps_HQ <= _HIDDEN).any()):
+        return False
+    shown = logits_HQK[:, :_MOST, :_MOST]
+    spread = float(shown[shown > _HIDDEN].std())
+    own, step = own_HQ[:, :1], steps_HQ[:, :1]
+    # A bias for long texts may grow with the place; what turns keeps a token's logit with itself.
+    is_turned = float((own_HQ - own).abs().max()) <= _UNEVEN * spread
+    return is_turned and float((steps_HQ - step).abs().max()) > _UNEVEN * spread
 
 
 def _is_turned_by_place(x: Tensor) -> bool:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 
 from ...result import Severity
-from ..patient import Patient, a_law
+from ..patient import Patient, a_law, listed
 from ..rule import Fault, rule
 
 
@@ -35,6 +35,19 @@ def reads_ahead(patient: Patient) -> Iterator[Fault]:
         one.measured.reads_later or (one.measured.attention and one.measured.attention.sees_later)
         for one in patient.sublayers()
     )
+    # Where one of a sequence's tokens is known to an output that comes first, another may know it.
+    answers = [] if uses is None or told or uses.later else [*uses.answers]
+    if answers:
+        yield Fault(
+            where="",
+            message=(
+                f"{len(answers)} of the outputs over the tokens' places change with the very token "
+                f"that the loss asks each for, {listed([str(one) for one in answers])} later: it "
+                "is told what it has to predict"
+            ),
+            fix="give a head that reads the next token's embedding the target after that token, "
+            "two places later and not one",
+        )
     # What is seen in a sub-layer is told with its name.
     if uses is None or not uses.later or told:
         return
@@ -81,8 +94,8 @@ def rows_mixed(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where="",
             message=(
-                f"another second sequence changes the outputs of the first by {_of(uses.rows)}, in "
-                "evaluation mode"
+                "other numbers in one row of the batch change the outputs of others by "
+                f"{_of(uses.rows)}, in evaluation mode"
             ),
         )
 
