@@ -19,6 +19,7 @@ from doctor import (
     test_contradicts_training,
     test_laws_modes,
     test_laws_movement,
+    test_laws_places,
     test_laws_reach,
     test_laws_starts,
     test_laws_targets,
@@ -91,6 +92,12 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,
     "reads-ahead": test_laws_uses.test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes,
     "order-unread": test_laws_uses.test_positions_that_are_the_same_for_every_token_are_told,
+    "places-read": (
+        test_laws_places.test_a_mask_that_is_applied_behind_the_softmax_makes_outputs_count_their_place
+    ),
+    "context-unread": (
+        test_laws_places.test_weights_that_multiply_a_querys_own_value_leave_other_tokens_unread
+    ),
     "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
     "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
     "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,

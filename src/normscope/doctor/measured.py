@@ -145,6 +145,8 @@ class AttentionMeasurements:
     """Mean weight on tokens that the batch's mask says are none; None without a mask with any such
     token.
     """
+    farthest: int | None = None
+    """Places between a token and the farthest that it looks at; None where not known."""
     place_logits: PlaceLogits | None = None
     """By tokens that are all alike; None where that was not looked for, or is not understood."""
     places_in_values: bool = False

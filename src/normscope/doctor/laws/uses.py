@@ -10,7 +10,7 @@ import inspect
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from ..trace.forward import Inputs, padding_in, tensors_in
 from .answers import known_answers
+from .context import ContextUses, context_uses
+from .meant import PlacesMeant
 from .trial import Trial, Untried
 
 
@@ -37,6 +39,8 @@ class InputUses:
     order: float | None = None
     """The same of the outputs at other places once two tokens have changed theirs; None of a model
     that hides later tokens, and so knows their order, or that is given no tokens."""
+    context: ContextUses = field(default_factory=ContextUses)
+    """What outputs know of places, and of other tokens."""
     has_positions: bool = False
     """Whether modules, weights or buffers are called after positions."""
     padding: float | None = None
@@ -54,9 +58,17 @@ may be a thousandth of what a token does."""
 
 
 @torch.no_grad()
-def input_uses(trial: Trial, *, predicts_next: bool, is_causal: bool = False) -> InputUses:
+def input_uses(
+    trial: Trial,
+    *,
+    predicts_next: bool,
+    is_causal: bool = False,
+    places: PlacesMeant | None = None,
+    moved: bool = False,
+) -> InputUses:
     """predicts_next: whether the targets are known to be the tokens one place later. is_causal:
-    whether every attention hides later tokens.
+    whether every attention hides later tokens. places: what the model is meant to know of them.
+    moved: whether the copy was updated, so that what starts at 0 has opened.
 
     Raises Untried where the inputs have no names and places that could be changed one by one.
     """
@@ -71,6 +83,7 @@ def input_uses(trial: Trial, *, predicts_next: bool, is_causal: bool = False) ->
         later=asked.later() if predicts_next or is_causal else 0.0,
         answers=asked.answers(),
         order=None if is_causal else asked.order(),
+        context=asked.context(places or PlacesMeant(), moved),
         has_positions=_has_positions(trial.model),
         rows=asked.rows(),
         padding=padding,
@@ -129,6 +142,35 @@ class _Asked:
             return self._trial.run(_with(self._trial.model, self._trial.inputs, changed))
 
         return tuple(known_answers(self._trial, self._ids, ids_BT, run).values())
+
+    def context(self, places: PlacesMeant, moved: bool) -> ContextUses:
+        """Of tokens that are all real."""
+        ids_BT = self._given.get(self._ids)
+        hidden = padding_in(self._trial.inputs, crosses=False).values()
+        if ids_BT is None or not all(bool(real.all()) for real in hidden):
+            return ContextUses()
+        name = self._ids
+        return context_uses(
+            ids_BT,
+            self._scores,
+            places,
+            lambda other: self._after({name: other}),
+            lambda other: self._in_double({name: other}),
+            moved=moved,
+        )
+
+    def _in_double(self, changed: Mapping[str, Tensor]) -> Tensor | None:
+        """The same as `_after`, with weights and sums in double precision."""
+        model = self._trial.model
+        tensors = [*model.parameters(), *model.buffers()]
+        kept = [one.data for one in tensors]
+        try:
+            for one in tensors:
+                one.data = one.data.double() if one.is_floating_point() else one.data
+            return self._after(changed)
+        finally:
+            for one, data in zip(tensors, kept, strict=True):
+                one.data = data
 
     def order(self) -> float | None:
         """At all places but two, whose tokens are exchanged, or of what has no places; None where

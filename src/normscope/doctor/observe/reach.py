@@ -185,6 +185,7 @@ def seen_keys(
         found["sees_later"] = float((seen_QK & later).any(-1)[:-1].double().mean())
         found["sees_itself"] = float((seen_QK & (at == rows[:, None])).any(-1)[1:].double().mean())
         found["sees_earlier"] = float((seen_QK & earlier).any(-1)[1:].double().mean())
+        found["farthest"] = int(((rows[:, None] - at).abs() * seen_QK).max())
     return found
 
 
