@@ -20,7 +20,7 @@ from ..trace.forward import Inputs, padding_in, tensors_in
 from .answers import known_answers
 from .context import ContextUses, context_uses
 from .meant import PlacesMeant
-from .trial import Trial, Untried
+from .trial import OutOfTime, Trial, Untried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +284,8 @@ class _Asked:
         """The scores with other inputs; None where these are refused, or of another shape."""
         try:
             scores = self._trial.scores(_with(self._trial.model, self._trial.inputs, changed))
+        except OutOfTime:
+            raise
         except Exception:  # an input that must be what it is, as a count of another one
             return None
         return scores if scores is not None and scores.shape == self._scores.shape else None
