@@ -31,8 +31,8 @@ def known_answers(trial: Trial, name: str, ids_BT: Tensor, run: Any) -> dict[int
     name: of the input that holds the tokens. run: gives the model's output with other inputs by
     name.
     """
-    asked = _asked_for(trial, ids_BT)
-    if not asked:
+    # Most models have one output, which no pass has to show.
+    if len(_over_places(trial.output, ids_BT)) < 2 or not (asked := _asked_for(trial, ids_BT)):
         return {}
     at = ids_BT.shape[1] // 2
     other_BT = ids_BT.clone()
@@ -54,15 +54,8 @@ def _asked_for(trial: Trial, ids_BT: Tensor) -> Mapping[int, int]:
     with torch.enable_grad():
         output = trial.run()
         value = loss_of(output, trial.loss)[0]
-        leaves = tree_flatten(output)[0]
-        shaped = {
-            number: leaf
-            for number, leaf in enumerate(leaves)
-            if isinstance(leaf, Tensor)
-            and leaf.ndim == 3
-            and leaf.shape[:2] == ids_BT.shape
-            and leaf.requires_grad
-        }
+        over_places = _over_places(output, ids_BT)
+        shaped = {number: leaf for number, leaf in over_places.items() if leaf.requires_grad}
         if len(shaped) < 2 or not value.requires_grad:
             return {}
         gradients = torch.autograd.grad(value, [*shaped.values()], allow_unused=True)
@@ -72,6 +65,15 @@ def _asked_for(trial: Trial, ids_BT: Tensor) -> Mapping[int, int]:
         if later:
             found[number] = later
     return found
+
+
+def _over_places(output: Any, ids_BT: Tensor) -> dict[int, Tensor]:
+    """Tensors (B, T, V) of an output, by their number among all of its tensors."""
+    return {
+        number: leaf
+        for number, leaf in enumerate(tree_flatten(output)[0])
+        if isinstance(leaf, Tensor) and leaf.ndim == 3 and leaf.shape[:2] == ids_BT.shape
+    }
 
 
 def _places_later(gradient_BTV: Tensor, ids_BT: Tensor) -> int:
