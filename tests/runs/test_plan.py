@@ -113,6 +113,7 @@ def test_operations_are_those_of_the_matrices(
         found.flops_per_update, rel=0.03 + product / expected
     )
     assert found.flops_per_update > expected
+    assert plans.flops_per_update(config) == found.flops_per_update
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 4, 6, 8, 9])

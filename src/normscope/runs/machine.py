@@ -114,17 +114,37 @@ def plan(config: RunConfig, opened: Any = None) -> Plan:
     states = (
         t for state in optimizer.state.values() for name, t in state.items() if name != "step"
     )
-    measured = _carried_on(
-        lambda one: _measured(task, one, corpus, codec, device), task, config, corpus, device
-    )
+    activations, flops = _of_a_pass(config, corpus)
     return Plan(
         parameters=sum(p.numel() for p in model.parameters()),
         weights=weights,
         gradients=weights * gradients_at_once(config.train.accumulation),
         optimizer=_bytes(t for t in states if isinstance(t, Tensor)),
-        activations=round(measured[0]),
-        flops_per_update=measured[1] * config.train.accumulation,
+        activations=round(activations),
+        flops_per_update=flops * config.train.accumulation,
     )
+
+
+def flops_per_update(config: RunConfig, opened: Any = None) -> float:
+    """Returns the floating-point operations of an update, as `plan` does, without the model as a
+    whole: a thousand blocks take minutes to build.
+
+    opened: the corpus of the configuration, where it is open already. Raises UserError for a
+    configuration or a corpus that cannot be trained.
+    """
+    corpus = task_of(config).open(config) if opened is None else opened
+    prepare_machine(config, torch.device("cpu"))
+    return _of_a_pass(config, corpus)[1] * config.train.accumulation
+
+
+def _of_a_pass(config: RunConfig, corpus: Any) -> tuple[float, float]:
+    """Returns the bytes that a forward pass keeps, and the operations of it and its gradients."""
+    task = task_of(config)
+    device = torch.device("cpu")
+    activations, flops = _carried_on(
+        lambda one: _measured(task, one, corpus, corpus.codec, device), task, config, corpus, device
+    )
+    return activations, flops
 
 
 def counting() -> FlopCounterMode:

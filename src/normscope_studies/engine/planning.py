@@ -17,7 +17,13 @@ from normscope.compare.grid import Cell
 from normscope.compare.state import looked_at
 from normscope.optim import make_optimizer
 from normscope.report.words import counted, significant
-from normscope.runs.machine import blocks_of, counting, plan, prepare_machine, with_blocks
+from normscope.runs.machine import (
+    blocks_of,
+    counting,
+    flops_per_update,
+    prepare_machine,
+    with_blocks,
+)
 from normscope.tasks.registry import task_of
 from normscope.tasks.run_config import RunConfig
 
@@ -98,7 +104,7 @@ def planned_cells(stage: str, cells: Sequence[Cell], corpora: Corpora) -> Planne
         alike = repr((config.task, config.model, config.data, config.train))
         if alike not in known:
             corpus = corpora.of(config)
-            known[alike] = tokens_per_update(config, corpus), plan(config, corpus).flops_per_update
+            known[alike] = tokens_per_update(config, corpus), flops_per_update(config, corpus)
         left = 0 if state.over else max(0, (state.total_updates or 0) - state.update)
         updates += left
         tokens += left * known[alike][0]
