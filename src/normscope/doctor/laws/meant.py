@@ -18,11 +18,11 @@ class PlacesMeant:
 
     absolute: bool = False
     """Whether places are added to the stream, or rows of a table are called after them."""
-    by_distance: bool = False
-    """Whether attention of some block knows by how far tokens are apart, as by a rotation."""
+    only_by_table: bool = False
+    """Whether these are all that tells of places: attention is known to know nothing of them."""
     relative: bool = False
-    """Whether attention of every block does, and nothing else knows of places: then tokens that are
-    all alike give outputs that are all alike, wherever they stand."""
+    """Whether attention of every block knows by how far tokens are apart, and nothing else knows of
+    places: then tokens that are all alike give outputs that are all alike, wherever they stand."""
     keys: int = 0
     """Tokens that each attention has for keys; 0 where that is not one number, or where anything
     but attention and feed-forwards is joined to the stream."""
@@ -43,7 +43,7 @@ def places_meant(model: nn.Module, stacks: Sequence[Stack], seen: ModelMeasureme
     by_distance = [one in _BY_DISTANCE for one in logits]
     return PlacesMeant(
         absolute=absolute,
-        by_distance=any(by_distance),
+        only_by_table=absolute and bool(logits) and {*logits} == {"none"},
         relative=not absolute and bool(by_distance) and all(by_distance),
         keys=keys.pop() if len(keys) == 1 else 0,
         farthest=sum(one.farthest or 0 for one in known),
@@ -76,6 +76,7 @@ def has_table(model: nn.Module) -> bool:
     tensors = (*model.named_parameters(), *model.named_buffers())
     return any(
         _TABLE.search(name.removesuffix(".weight"))
+        and "rel" not in name.lower()
         and x.is_floating_point()
         and x.ndim > 1
         and x.shape[-2] > 1

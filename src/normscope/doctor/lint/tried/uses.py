@@ -88,7 +88,7 @@ def order_unread(patient: Patient) -> Iterator[Fault]:
     if context is None or context.shifted is None or (uses and uses.order is not None):
         return
     # What is turned or biased by distance lets attention know an order without any table.
-    if context.shifted == 0 and context.meant.absolute and not context.meant.by_distance:
+    if context.shifted == 0 and context.meant.only_by_table:
         yield Fault(
             where="",
             message=(
