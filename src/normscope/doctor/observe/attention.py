@@ -24,7 +24,8 @@ from .groups import groups_of
 from .logits import after_product, logits_again, multiplied, scores_of
 from .norms import places_along
 from .parameters import size_of
-from .reach import places_of, probed, seen_keys
+from .places import places_of, probed
+from .reach import seen_keys
 from .recipe import matrix_gain
 from .softmax_axes import wrong_axis
 

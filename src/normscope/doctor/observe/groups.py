@@ -8,7 +8,7 @@ import torch
 
 from ..trace.graph import Graph
 from .attended import RecordedAttention
-from .reach import made_by
+from .places import made_by
 
 _MOST = 16
 """Groups that are looked at, one after another."""
