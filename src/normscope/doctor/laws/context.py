@@ -117,4 +117,5 @@ def _shares(before: Tensor, after: Tensor | None) -> Tensor | None:
     if after is None or not bool(after.isfinite().all()):
         return None
     sizes_BT = before.norm(dim=-1).clamp(min=torch.finfo(before.dtype).tiny)
-    return ((after - before).norm(dim=-1) / sizes_BT).amax(0)
+    shares_BT: Tensor = (after - before).norm(dim=-1) / sizes_BT
+    return shares_BT.amax(0)
