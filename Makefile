@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo gallery test test-all test-cluster dist mutants faults docs fuzz lint format bench gpu clean
+.PHONY: demo gallery test test-all test-cluster dist mutants attack faults docs fuzz lint format bench gpu clean
 
 demo: $(STAMP)
 	$(BIN)/normscope demo
@@ -51,6 +51,13 @@ faults: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m faults.attack stops $(WORKS) --every $(EVERY) $(ALIKE)
 	NORMSCOPE_RUN_STATES=200 $(BIN)/python -m pytest tests/faults/test_run_states.py
 	PYTHONPATH=tests $(BIN)/python tests/kill_preparations.py
+
+# Everything hostile that we have met, each within a folder of its own, and how many of each kind were answered: files and
+# manifests, names and links, code that ends the program, streams, disks, power, signals, changed files. Half an hour.
+# KINDS="names code" takes these alone.
+KINDS ?=
+attack: $(STAMP)
+	$(TESTED) tests/attacks $(KINDS)
 
 # The manual as a site that opens from files, without a network: build/manual/index.html. A warning is an error.
 docs: $(VENV)/docs

@@ -75,6 +75,7 @@ MAY_IMPORT = {
         "measure",
         "model",
         "optim",
+        "placement",
         "runs",
         "settings",
         "tasks",

@@ -35,6 +35,7 @@ DATA = {
     "choosing/recipes.toml",
     "choosing/evidence.json",
     "choosing/published.toml",
+    "choosing/query_key.toml",
     "data/lexicon.toml",
     "tasks/presets.toml",
     "agents/SKILL.md",

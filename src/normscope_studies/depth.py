@@ -1,4 +1,6 @@
-"""How large the hidden state is after every block at initialisation, a thousand blocks deep."""
+"""Measures how large the hidden state is after every block at initialisation, a thousand blocks
+deep.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -59,13 +61,15 @@ class _DepthConfig:
 
     @property
     def shape(self) -> StackShape:
-        """Of the encoder."""
+        """Returns the shape of the encoder."""
         sizes = settings_of(self, "width", "ffn_width", "heads")
         return StackShape(kind="encoder", encoder_blocks=self.blocks, **sizes)
 
     @property
     def depths(self) -> list[int]:
-        """What is recorded: every depth at first, then some in each decade, and the last."""
+        """Returns the depths that are recorded: every one at first, then some in each decade, and
+        the last.
+        """
         decades = math.log10(max(self.blocks, 1))
         spaced = [
             round(10 ** (i / _DEPTHS_A_DECADE)) for i in range(int(decades * _DEPTHS_A_DECADE) + 1)
@@ -74,7 +78,7 @@ class _DepthConfig:
 
 
 class _Behaviour(StrEnum):
-    """In the order in which figures give them their hues."""
+    """Names what becomes of a curve, in the order in which figures give behaviours their hues."""
 
     GROWS = "grows"
     HELD = "stays at 1"
@@ -85,11 +89,13 @@ class _Behaviour(StrEnum):
 
 _COINCIDE = 0.025
 """Largest relative distance between curves that share a line."""
-_HELD_WITHIN, _STILL_WITHIN, _FALLEN_BELOW = 0.005, 1.1, 0.8
+_HELD_WITHIN = 0.005
+_STILL_WITHIN = 1.1
+_FALLEN_BELOW = 0.8
 
 
 def behaviour(depths: Sequence[int], rms: Sequence[float | None]) -> _Behaviour:
-    """What a curve does after its first block; None in `rms` is a value that is not finite."""
+    """Names what a curve does after its first block; None in `rms` is what is not finite."""
     values = [
         value for depth, value in zip(depths, rms, strict=True) if depth >= 1 and value is not None
     ]
@@ -140,19 +146,14 @@ def run(config: _DepthConfig, pieces: Pieces) -> Findings:
 def picture(depths: Sequence[int], curves: Sequence[dict[str, Any]]) -> StudyFigure:
     """A panel for each behaviour; curves that coincide share a line."""
     at = _places(depths, _DRAWN)
+    x = [depths[place] for place in at]
     panels = []
     for behaviour in _Behaviour:
         bundles = bundled([curve for curve in curves if curve["behaviour"] == behaviour])
-        series = [
-            line(
-                _named(bundle),
-                "measured",
-                hue,
-                [depths[i] for i in at],
-                [bundle[0]["mean_rms"][i] for i in at],
-            )
-            for hue, bundle in enumerate(bundles)
-        ]
+        series = []
+        for hue, bundle in enumerate(bundles):
+            y = [bundle[0]["mean_rms"][place] for place in at]
+            series.append(line(_named(bundle), "measured", hue, x, y))
         if series:
             panel = Panel(
                 title=f"what {behaviour}" if behaviour in _MOVING else behaviour,
@@ -233,7 +234,7 @@ def _curve(name: str, config: _DepthConfig, pieces: Pieces) -> dict[str, Any]:
 
 
 def _places(depths: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Where these depths stand, and the last one."""
+    """Returns where these depths stand, and the last one."""
     return [i for i, at in enumerate(depths) if at in (*wanted, depths[-1])]
 
 

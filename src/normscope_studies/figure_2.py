@@ -103,8 +103,8 @@ def _essential(optimizer: str, groups: list[RateGroup], found: Trained) -> Itera
 
 
 def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
-    """Of the shorter warm-up: that it costs something and, where there are two rates, more at the
-    larger one.
+    """Judges the shorter warm-up: that it costs something and, where there are two rates, more at
+    the larger one.
     """
     low, high = groups[0], groups[-1]
     short, long = (
@@ -217,7 +217,7 @@ def _large_rates(by_name: Mapping[str, list[RateGroup]], found: Trained) -> Clai
 
 
 def figures(config: Figure2Config, found: Trained) -> list[StudyFigure]:
-    """In the paper's layout, the controlled family beside it, and both over the rate."""
+    """Draws the paper's layout, the controlled family beside it, and both over the rate."""
     made = []
     for optimizer in config.optimizers:
         title, groups = OPTIMIZERS[optimizer], config.groups(optimizer)
@@ -243,7 +243,7 @@ def figures(config: Figure2Config, found: Trained) -> list[StudyFigure]:
 
 
 def over_rates(config: Figure2Config) -> dict[str, dict[str, list[TranslationArm]]]:
-    """By panel and words: the arms of one schedule at every rate of their optimiser."""
+    """Returns, by panel and words, the arms of one schedule at every rate of their optimiser."""
     panels = {}
     for optimizer in config.optimizers:
         groups = config.groups(optimizer)
@@ -254,9 +254,10 @@ def over_rates(config: Figure2Config) -> dict[str, dict[str, list[TranslationArm
         for title, family in families.items():
             # A run that has another's sum at a lower peak has no rate of its own on this axis.
             own = [words for words, arm in family[0].items() if arm.peak_lr == groups[0].peak_lr]
-            panels[f"{OPTIMIZERS[optimizer]}: {title}"] = {
-                words: [arms[words] for arms in family] for words in own
-            }
+            panel = {}
+            for words in own:
+                panel[words] = [arms[words] for arms in family]
+            panels[f"{OPTIMIZERS[optimizer]}: {title}"] = panel
     return panels
 
 

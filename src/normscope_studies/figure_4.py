@@ -35,9 +35,10 @@ _SOONER = "share of the updates after which Pre-LN reaches the loss that Post-LN
 
 
 def effects(of: Mapping[tuple[str, str], TranslationArm], found: Trained) -> dict[str, Estimate]:
-    """By how many nats Pre-LN in place of Post-LN lowers the last loss ("placement") and RAdam in
-    place of Adam does ("optimizer"), each as a mean over the other; and by how much the placement's
-    is larger, in size ("lead")."""
+    """Measures by how many nats Pre-LN in place of Post-LN lowers the last loss ("placement") and
+    RAdam in place of Adam does ("optimizer"), each as a mean over the other; and by how much the
+    placement's is larger, in size ("lead").
+    """
     rows = list(zip(*(found.finals(arm) for arm in of.values()), strict=True))
     placement = [(a + r - p - q) / 2 for a, r, p, q in rows]
     optimizer = [(a - r + p - q) / 2 for a, r, p, q in rows]
@@ -63,7 +64,7 @@ def best_arms(config: Figure4Config, found: Trained) -> tuple[TranslationArm, Tr
 def radam_keeps(
     config: Figure4Config, of: Mapping[tuple[str, str], TranslationArm], found: Trained
 ) -> Estimate | None:
-    """What Post-LN has under RAdam without warm-up, as a share of its gain under Adam with
+    """Measures what Post-LN has under RAdam without warm-up, as a share of its gain under Adam with
     warm-up.
     """
     warm = config.post(DE_EN, config.lrs[0])
@@ -71,7 +72,7 @@ def radam_keeps(
 
 
 def claims(config: Figure4Config, found: Trained) -> list[Claim]:
-    """Of De-En, and of En-De, as far as these are trained."""
+    """Judges De-En, and En-De, as far as these are trained."""
     made = []
     if of := config.square():
         made += [
@@ -128,13 +129,13 @@ def _of_pairings(config: Figure4Config, found: Trained) -> list[Claim]:
 
 
 def _excesses(paired: Sequence[Pairing], found: Trained) -> dict[str, Estimate]:
-    """How far Pre-LN ends above Post-LN, by setting."""
+    """Measures how far Pre-LN ends above Post-LN, by setting."""
     return {one.setting: found.excess(one.pre, one.post) for one in paired}
 
 
 def _sooner(paired: Sequence[Pairing], found: Trained) -> tuple[dict[str, Estimate | Answer], str]:
-    """By setting, after which part of the updates Pre-LN is where Post-LN ends; and a sentence on
-    where it never is.
+    """Measures by setting after which part of the updates Pre-LN is where Post-LN ends; and says in
+    a sentence where it never is.
     """
     shares = {one.setting: found.updates_shares(one.post, one.pre) for one in paired}
     return {setting: sooner(row) for setting, row in shares.items()}, never_there(shares)
@@ -142,8 +143,8 @@ def _sooner(paired: Sequence[Pairing], found: Trained) -> tuple[dict[str, Estima
 
 def _bleus(paired: Sequence[Pairing], found: Trained) -> str:
     """The last BLEU of Pre-LN and Post-LN, in a sentence."""
-    both = ((one.setting, *(found.bleu(arm) for arm in (one.pre, one.post))) for one in paired)
-    return f"BLEU: {'; '.join(f'{setting} {pre} and {post}' for setting, pre, post in both)}."
+    parts = [f"{one.setting} {found.bleu(one.pre)} and {found.bleu(one.post)}" for one in paired]
+    return f"BLEU: {'; '.join(parts)}."
 
 
 def _on_en_de(config: Figure4Config, found: Trained) -> Claim:
@@ -216,19 +217,14 @@ def _over_rates(config: Figure4Config, found: Trained) -> list[Claim]:
     """Each at its best rate, at the largest, and how much the rate matters; De-En on one decay."""
     made, rates = [_best_rates(config, found)], config.all_lrs
     if len(rates) > 1:
-        arms = {
-            placement: [
-                config.controlled(placement, DE_EN, lr, warm=placement == POST) for lr in rates
+        arms, sensitivities = {}, {}
+        for placement, warm in ((POST, True), (PRE, False)):
+            own = [config.controlled(placement, DE_EN, lr, warm=warm) for lr in rates]
+            finals = [found.finals(arm) for arm in own]
+            arms[placement] = own
+            sensitivities[placement] = [
+                fmean(of_seed) - min(of_seed) for of_seed in zip(*finals, strict=True)
             ]
-            for placement in (POST, PRE)
-        }
-        rows = {
-            placement: zip(*(found.finals(arm) for arm in own), strict=True)
-            for placement, own in arms.items()
-        }
-        sensitivities = {
-            name: [fmean(row) - min(row) for row in seeds] for name, seeds in rows.items()
-        }
         made += [
             claim(
                 "Pre-LN is ahead at the largest rate",
@@ -313,18 +309,17 @@ def _pair_figure(config: Figure4Config, found: Trained, pair: str) -> StudyFigur
 
 
 def over_rates(config: Figure4Config) -> dict[str, dict[str, list[TranslationArm]]]:
-    """By panel and words: each placement with warm-up and without, on one decay, at every rate;
-    none without De-En.
+    """Returns, by panel and words, each placement with warm-up and without, on one decay, at every
+    rate; none without De-En.
     """
     if DE_EN not in config.pairs:
         return {}
-    kinds = {
-        f"{PLACEMENTS[placement]}, {words}": [
-            config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs
-        ]
-        for placement in (POST, PRE)
-        for words, warm in (("warm-up", True), ("no warm-up", False))
-    }
+    kinds = {}
+    for placement in (POST, PRE):
+        for words, warm in (("warm-up", True), ("no warm-up", False)):
+            kinds[f"{PLACEMENTS[placement]}, {words}"] = [
+                config.controlled(placement, DE_EN, lr, warm=warm) for lr in config.all_lrs
+            ]
     return {"De-En, one decay": kinds}
 
 

@@ -31,7 +31,7 @@ class _Figure6Config(RunsConfig):
     small_lr: float = ADAM_LRS[-1] / 10
     """1e-4 beside 1e-3 in the paper."""
     small_epochs: int = 27
-    """How long the paper follows the small rate; the others end after `epochs`."""
+    """Epochs that the paper follows the small rate; the others end after `epochs`."""
 
     RATES: ClassVar[Mapping[str, tuple[str, ...]]] = {"adam": ("peak_lr", "small_lr")}
 
@@ -154,13 +154,12 @@ def figures(config: _Figure6Config, found: Trained) -> list[StudyFigure]:
 
 
 def _data(config: _Figure6Config, found: Trained) -> dict[str, Any]:
-    less_others = {
-        words: {
+    less_others: dict[str, dict[str, Any]] = {}
+    for words, arm in list(config.legend().items())[1:]:
+        less_others[words] = {
             when: plain_estimate(small_less(config, arm, found, update=update))
             for when, update in config.ends().items()
         }
-        for words, arm in list(config.legend().items())[1:]
-    }
     return {"small_less_others_nats": less_others}
 
 

@@ -1,7 +1,7 @@
-"""What the best peak rate of a small model is worth for one four times as deep or as wide."""
+"""Measures what a small model's best peak rate is worth for one four times as deep or as wide."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,11 +26,9 @@ from .engine.page import Claim, Findings, StudyFigure, StudyTable, line, table
 from .engine.pieces import Pieces, side_by_side
 from .engine.study import Study, scales
 
-DEPTH, WIDTH, WIDTH_MUP = (
-    "four times the depth",
-    "four times the width",
-    "four times the width by µP",
-)
+DEPTH = "four times the depth"
+WIDTH = "four times the width"
+WIDTH_MUP = "four times the width by µP"
 _FACTOR = 4
 _STAYS = 0.1
 """Exponents of depth this close to 0 move a rate by a seventh over four times the depth."""
@@ -55,7 +53,7 @@ class RateTransferConfig:
     blocks: tuple[int, ...] = (2, 4, 8, 16)
     """Rising; each begins its search at the best rate of the one before."""
     width: int = 64
-    """Of the placements' decoders."""
+    """The width of the placements' decoders."""
     models: tuple[str, ...] = ("nanogpt", "llama", "olmo2", "torch-post")
     texts: tuple[str, ...] = ("characters",)
     """The first one is what the placements' decoders learn."""
@@ -80,7 +78,7 @@ class RateTransferConfig:
 
     @property
     def places(self) -> dict[str, str]:
-        """Where the texts are, as what is measured takes them."""
+        """Returns where the texts are, as what is measured takes them."""
         return {"text_file": self.text_file, "corpus": self.corpus}
 
     def deep(self, placement: str) -> list[AdviceCase]:
@@ -201,8 +199,8 @@ def run(config: RateTransferConfig, pieces: Pieces) -> Findings:
 
 
 def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
-    """By placement: the slope of the best rate's logarithm over that of the depth, where it learned
-    at three depths.
+    """Fits by placement the slope of the best rate's logarithm over that of the depth, where it
+    learned at three depths.
 
     The interval is that of least squares, of how far the rates lie off the line.
     """
@@ -227,8 +225,8 @@ def depth_exponents(deep: Sequence[Sequence[Ladder]]) -> dict[str, Estimate]:
 
 
 def depth_claims(exponents: Mapping[str, Estimate]) -> list[Claim]:
-    """Whether the best rate falls as the model grows, and whether CompleteP's stays; none without
-    an exponent.
+    """Judges whether the best rate falls as the model grows, and whether CompleteP's stays; none
+    without an exponent.
     """
     if not exponents:
         return []
@@ -282,8 +280,7 @@ def depths(deep: Sequence[Sequence[Ladder]], exponents: Mapping[str, Estimate]) 
 
 def figures(deep: Sequence[Sequence[Ladder]]) -> list[StudyFigure]:
     """Best rates and losses over depth."""
-    blocks = [float(one.case.blocks) for one in deep[0]]
-    axes = {
+    axes: dict[str, Callable[[Ladder], float]] = {
         "best peak rate": lambda one: 10**one.best,
         "loss at it, nats": lambda one: one.lowest_nats,
     }
@@ -293,32 +290,32 @@ def figures(deep: Sequence[Sequence[Ladder]]) -> list[StudyFigure]:
             title="The best rate and the loss at it, by depth",
             caption="Two seeds at the best rung and its neighbours; the best rate by a parabola "
             "through these.",
-            panels=[
-                Panel(
-                    title=ylabel.partition(",")[0],
-                    xlabel="blocks",
-                    ylabel=ylabel,
-                    log_x=True,
-                    log_y=ylabel == "best peak rate",
-                    series=[
-                        line(
-                            named(chain[0].case.placement).title,
-                            "measured",
-                            hue,
-                            blocks,
-                            list(map(of, chain)),
-                        )
-                        for hue, chain in enumerate(deep)
-                    ],
-                )
-                for ylabel, of in axes.items()
-            ],
+            panels=[_over_depth(deep, ylabel, of) for ylabel, of in axes.items()],
         )
     ]
 
 
+def _over_depth(
+    deep: Sequence[Sequence[Ladder]], ylabel: str, of: Callable[[Ladder], float]
+) -> Panel:
+    """Draws a value of every ladder over its depth, a hue a placement."""
+    blocks = [float(one.case.blocks) for one in deep[0]]
+    series = []
+    for hue, chain in enumerate(deep):
+        title = named(chain[0].case.placement).title
+        series.append(line(title, "measured", hue, blocks, [of(one) for one in chain]))
+    return Panel(
+        title=ylabel.partition(",")[0],
+        xlabel="blocks",
+        ylabel=ylabel,
+        log_x=True,
+        log_y=ylabel == "best peak rate",
+        series=series,
+    )
+
+
 def conditions(config: RateTransferConfig, ladders: Sequence[Sequence[Ladder]]) -> dict[str, str]:
-    """What was trained, and how."""
+    """Says what was trained, and how."""
     every = [one for chain in ladders for one in chain]
     unlearned = sorted(one.case.name for one in every if not one.learned)
     return {

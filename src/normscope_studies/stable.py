@@ -23,12 +23,12 @@ from .converged.study import (
     data_of,
     ends,
     figures as figures_of_one,
+    gains_data,
     gains_of,
     units_of,
 )
 from .engine import checks
 from .engine.claims import claim
-from .engine.estimates import plain_estimate
 from .engine.judging import Answer, bigram_nats, holm
 from .engine.ladders import machines, sources
 from .engine.page import Claim, Findings, StudyFigure, StudyTable, table
@@ -68,7 +68,7 @@ class StableConfig:
     seeds: int = 3
     updates: int = 2400
     ladder_updates: int = 800
-    """Of the runs that choose; their warm-ups are the same share of them."""
+    """Updates of the runs that choose; their warm-ups are the same share of them."""
     validations: int = 20
     width: int = 64
     ffn_width: int = 128
@@ -77,11 +77,13 @@ class StableConfig:
     max_tokens: int = 2048
     clip_norm: float = 1.0
     split: str = "test"
-    """Of the text, translated with the best checkpoint of each run that judges; empty for none."""
+    """The split of the text that is translated with the best checkpoint of each run that judges;
+    empty for none.
+    """
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """Numbers that products are computed in, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "depths")
@@ -95,7 +97,7 @@ class StableConfig:
 
 
 _Found = Mapping[int, Sequence[PlacementEnding]]
-"""Where the placements ended, by depth."""
+"""The endings of the placements, by depth."""
 
 
 def run(config: StableConfig, pieces: Pieces) -> Findings:
@@ -128,7 +130,7 @@ def run(config: StableConfig, pieces: Pieces) -> Findings:
 def _trained_at(
     config: StableConfig, blocks: int, pieces: Pieces
 ) -> tuple[list[PlacementEnding], list[Cell]]:
-    """As `trained`, of one depth."""
+    """Trains one depth, as `trained`."""
     return trained(config.at(blocks), pieces, pieces.folder / f"blocks-{blocks}")
 
 
@@ -172,7 +174,7 @@ def _claim_of(
     gains: Mapping[tuple[str, int], Estimate],
     decided: Mapping[tuple[str, int], Answer],
 ) -> Claim:
-    """Of one placement, over the depths; decided: of those at which it is stable."""
+    """Judges one placement, over the depths; decided: of those at which it is stable."""
     words, _ = MEASURES[unit]
     title, beside = named(placement).title, named(config.beside).title
     at = {_depth(blocks): gain for (one, blocks), gain in gains.items() if one == placement}
@@ -198,7 +200,7 @@ def _depth(blocks: int) -> str:
 
 
 def _gains(config: StableConfig, found: _Found, unit: str) -> dict[tuple[str, int], Estimate]:
-    """By placement and depth, by how much it ends better than the one beside."""
+    """Measures by placement and depth by how much it ends better than the one beside."""
     gains = {}
     for blocks, endings in found.items():
         by_title = gains_of(config.at(blocks), endings, unit)
@@ -221,7 +223,7 @@ def _stable(config: StableConfig, found: _Found, unigram_nats: float) -> set[tup
 def figures(
     config: StableConfig, blocks: int, endings: Sequence[PlacementEnding]
 ) -> list[StudyFigure]:
-    """Those of `converged`, of one depth."""
+    """Draws those of `converged`, of one depth."""
     made = figures_of_one(config.at(blocks), endings)
     return [
         replace(one, name=f"{one.name}_{blocks}", title=f"{one.title}: {_depth(blocks)}")
@@ -232,7 +234,7 @@ def figures(
 def tables(
     config: StableConfig, blocks: int, endings: Sequence[PlacementEnding], unigram_nats: float
 ) -> list[StudyTable]:
-    """Where the placements end at one depth, and at how many of its rates each learned."""
+    """Lists where the placements end at one depth, and at how many of its rates each learned."""
     whole = ends(config.at(blocks), endings)
     learned = table(
         f"{_depth(blocks)}: which placements train, by the seed that chose",
@@ -249,7 +251,7 @@ def tables(
 def conditions(
     config: StableConfig, baselines: tuple[float, float], made_by: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How the runs were made; as of `converged`, with all depths."""
+    """Says how the runs were made; as of `converged`, with all depths."""
     one = conditions_of_one(config.at(config.depths[-1]), baselines, made_by)
     depths = joined([_depth(blocks) for blocks in config.depths])
     return one | {
@@ -273,13 +275,7 @@ def _data(
             }
             for one in endings
         ],
-        "gains": {
-            unit: {
-                title: plain_estimate(gain)
-                for title, gain in gains_of(config.at(blocks), endings, unit).items()
-            }
-            for unit in units_of(config.at(blocks))
-        },
+        "gains": gains_data(config.at(blocks), endings),
     }
 
 

@@ -36,7 +36,7 @@ def test_the_answer_begins_with_three_lines(case: ModelToTrain) -> None:
         "- Peak rate",
         "- Warm-up",
     ]
-    assert all(" Surer: " in line for line in why.before)
+    assert all(" To check: " in line for line in why.before)
     # What is printed trains under the optimiser that was asked for.
     for line in recommended(choice)[1:]:
         assert (f"--optimizers {case.optimizer} " in line.surer) == (case.optimizer != "adam")

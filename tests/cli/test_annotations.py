@@ -92,12 +92,22 @@ def diagnosed(models: Path, function: str) -> subprocess.CompletedProcess[str]:
         "FAIL_ON": "warning",
         "PAGE": "doctor.html",
         "GITHUB_STEP_SUMMARY": str(models / "summary.md"),
+        "RUNNER_TEMP": str(models / "bin"),
     }
     script = str(steps()["Diagnose"]["run"])
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     return subprocess.run(
         command, cwd=models, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def test_the_action_writes_over_no_file_of_the_checkout(models: Path) -> None:
+    (models / "doctor.log").write_text("the repository's own\n")
+    before = {path.name for path in models.iterdir()}
+    diagnosed(models, "without_the_last_norm")
+    assert (models / "doctor.log").read_text() == "the repository's own\n"
+    new = {path.name for path in models.iterdir()} - before
+    assert new <= {"bin", "doctor.html", "summary.md", "__pycache__"}
 
 
 def test_the_action_fails_annotates_and_keeps_the_page_where_a_model_is_wired_wrongly(

@@ -20,8 +20,9 @@ import typer
 from normscope import files
 from normscope.cli import main as cli
 from normscope.compare import compare as comparing, page, pool as pool_of_runs
+from normscope.compare.alone import alone
 from normscope.compare.compare import ComparisonResult, prepare, report, run_comparison
-from normscope.compare.grid import Cell, Grid, alone, configurations
+from normscope.compare.grid import Cell, Grid, configurations
 from normscope.compare.manifest import former_manifest
 from normscope.compare.pool import PoolOptions
 from normscope.compare.state import CellState
@@ -487,3 +488,21 @@ def test_a_dry_run_writes_the_configurations_and_a_command_for_each_run_that_is_
     cells[1].config_file.write_text("width = 1\n")
     with pytest.raises(UserError, match="was not written by NormScope"):
         prepare(cells, tmp_path)
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_folder_that_goes_while_its_runs_train_is_told_in_a_line(
+    tmp_path: Path, run: Callable[..., ComparisonResult], removed: bool
+) -> None:
+    folder = tmp_path / "out"
+
+    def goes(cell: Cell) -> int:
+        if removed:
+            shutil.rmtree(folder)
+        else:
+            folder.rename(tmp_path / "elsewhere")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(cell.log_file))
+
+    with pytest.raises(UserError, match="out was renamed or removed while its runs were trained"):
+        run("pre-ln", runs=pool(goes))
+    assert not folder.exists()

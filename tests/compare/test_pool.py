@@ -18,7 +18,8 @@ import pytest
 from normscope.cli import main as cli
 from normscope.cli.display import in_words
 from normscope.compare import pool
-from normscope.compare.grid import Cell, Grid, alone
+from normscope.compare.alone import alone
+from normscope.compare.grid import Cell, Grid
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.engines import driving

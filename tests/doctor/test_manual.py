@@ -91,7 +91,7 @@ def test_the_action_runs_a_command_that_exists() -> None:
     words = (
         action["runs"]["steps"][-1]["run"]
         .partition("normscope doctor")[2]
-        .partition(">doctor.log")[0]
+        .partition('>"$log"')[0]
         .split()
     )
     assert {word for word in words if word.startswith("--") and word != "--"} <= options()

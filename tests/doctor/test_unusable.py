@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normscope import diagnose
+from normscope import diagnose, transplant
 from normscope.doctor import find_stacks
 from normscope.doctor.observe.examine import examined
 
@@ -29,6 +29,22 @@ class Returning(nn.Module):
 def test_without_a_residual_sum():
     with pytest.raises(ValueError, match="no residual stream found"):
         find_stacks(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)), X)
+
+
+@pytest.mark.parametrize("shape", [(0, 6), (2, 0)])
+def test_an_empty_batch_is_called_so(shape: tuple[int, int]) -> None:
+    model = nn.Sequential(nn.Embedding(50, 8), encoder())
+    with pytest.raises(ValueError, match=r"the batch is empty, of shape .*; give one with"):
+        find_stacks(model, torch.zeros(shape, dtype=torch.long))
+
+
+def test_a_token_out_of_range_is_named_with_the_range() -> None:
+    model = nn.Sequential(nn.Embedding(50, 8), encoder())
+    said = "token 50 is out of range: the largest embedding has 50 entries, 0 to 49"
+    with pytest.raises(ValueError, match=said):
+        find_stacks(model, torch.tensor([[1, 50, 3]]))
+    with pytest.raises(Exception, match=said):
+        transplant(model, "peri-ln", inputs=torch.tensor([[1, 50, 3]]))
 
 
 class Siblings(nn.Module):

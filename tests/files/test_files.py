@@ -99,6 +99,8 @@ def test_nothing_is_left_of_a_failure(out, failure):
         (errno.ENOSPC, "the disk is full; free some space"),
         (errno.EDQUOT, "the disk is full"),
         (errno.EROFS, "no permission to write"),
+        (errno.EMFILE, "no further file may be opened .*; allow more, as `ulimit -n 4096` does"),
+        (errno.ENFILE, "no further file may be opened"),
         (errno.EIO, "the disk failed .*; nothing that was whole before is lost"),
     ],
 )

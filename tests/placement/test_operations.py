@@ -101,7 +101,7 @@ def test_what_is_stopped_has_a_value_and_no_gradient():
     assert torch.equal(x.grad, torch.ones(3, 4))
     atoms = Atoms(4)
     total = single(atoms, atoms.add(1.0, 0.5)) + stopped(single(atoms, 0)) * 2
-    assert total.q == pytest.approx(9.0)
+    assert total.one == pytest.approx(9.0)
     assert list(total.coefficients) == [3.0]
     assert list(total.gradient_coefficients) == [1.0]
 

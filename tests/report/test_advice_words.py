@@ -26,7 +26,8 @@ def test_the_rows_of_known_rates():
     assert rows_of(advice()) == {
         "usual learning rate": (
             "4.1e-4",
-            "1.4e-4 to 1.2e-3 by a law; median of 43 recipes and 4 ladders: 5.2e-4",
+            "1.4e-4 to 1.2e-3, fitted to width, depth and placement; 43 recipes and 4 "
+            "learning-rate sweeps near this width",
         ),
         "your learning rate": ("3e-3", "above the usual range"),
         "warm-up": (
@@ -34,6 +35,15 @@ def test_the_rows_of_known_rates():
             "the median of 3 sources with 0.2 % to 5 %; how short it may be is not known",
         ),
     }
+
+
+def test_two_rates_stand_side_by_side_with_the_reason_or_there_is_one():
+    far = replace(advice(), median_rate=5.9e-3)
+    assert rows_of(far)["usual learning rate"][1].endswith(
+        "near this width, whose median, of any depth and placement, is 5.9e-3: which is the better "
+        "start is undecided"
+    )
+    assert "median" not in rows_of(advice())["usual learning rate"][1]
 
 
 def test_what_is_unknown_is_called_so_with_what_finds_out():

@@ -139,6 +139,22 @@ def test_rules_not_asked_are_counted_by_their_reason():
     )
 
 
+def test_the_commonest_reason_is_told_at_the_top():
+    reasons = ["no optimiser was given", "it was silenced"] * 2 + ["no optimiser was given"]
+    rules = [
+        AskedRule(id=f"rule-{number}", asked=False, reason=reason)
+        for number, reason in enumerate(reasons)
+    ]
+    assert words.unasked(replace(healthy(), rules=tuple(rules))) == (
+        "not asked: 3 rules, as no optimiser was given; 2 for other reasons"
+    )
+    assert words.unasked(replace(healthy(), rules=tuple(rules[:1]))) == (
+        "not asked: 1 rule, as no optimiser was given"
+    )
+    asked = AskedRule(id="asked", asked=True, reason="")
+    assert words.unasked(replace(healthy(), rules=(asked,))) == ""
+
+
 def test_the_loss_and_what_guessing_costs():
     measured = encoder_decoder().measured
     # ln 30,522

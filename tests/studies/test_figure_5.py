@@ -39,7 +39,7 @@ from normscope_studies.figure_5.pretraining import (
     shares,
 )
 from normscope_studies.figure_5.study import PUBLISHED_SHARE, STUDY, claims
-from normscope_studies.figure_5.tuning import TunedPoint, TunedTask
+from normscope_studies.figure_5.tuning import TriedSetting, TunedPoint, TunedTask
 from normscope_studies.translation.runs import updates_to
 
 CONFIG = Figure5Config(
@@ -194,7 +194,10 @@ def tuned(post: list[list[float]], pre: list[list[float]], majority: float = 0.6
         task="mrpc",
         majority_P=np.arange(PAIRS) < majority * PAIRS,
         points=points,
-        searched=[(OWN.post, "batch 16", 0.7), (OWN.pre, "batch 32", None)],
+        searched=[
+            TriedSetting(OWN.post, "batch 16", 0.7),
+            TriedSetting(OWN.pre, "batch 32", None),
+        ],
     )
 
 

@@ -168,11 +168,22 @@ def _has(file: Path, lines: int) -> bool:
     return file.exists() and file.read_bytes().count(b"\n") >= lines
 
 
+def test_a_file_that_the_models_file_imports_is_held_to_what_it_was(tmp_path: Path) -> None:
+    (tmp_path / "beside_it.py").write_text("SCALE = 1.0\n")
+    factory = written(tmp_path, "from beside_it import SCALE\n" + MODEL)
+    trained(factory, tmp_path / "run", "train.duration=3")
+    (tmp_path / "beside_it.py").write_text("SCALE = 2.0\n")
+    with pytest.raises(UserError, match=r"my_model.py was edited, or a file that it imports,"):
+        trained(factory, tmp_path / "run", "train.duration=6")
+    code, _, said = finish(forked.start("evaluate", str(tmp_path / "run"), "--trust"))
+    assert (code, "or what it imports (beside_it.py)" in said) == (2, True), said
+
+
 def test_a_file_that_was_edited_is_told(tmp_path: Path) -> None:
     factory = written(tmp_path)
     trained(factory, tmp_path / "run", "train.duration=3")
     written(tmp_path, MODEL + "\n# another line\n")
-    with pytest.raises(UserError, match=r"my_model.py was edited since the run .* began"):
+    with pytest.raises(UserError, match=r"my_model.py was edited, or .* since the run .* began"):
         trained(factory, tmp_path / "run", "train.duration=6")
     code, _, said = finish(forked.start("evaluate", str(tmp_path / "run"), "--trust"))
     assert (code, "is not as it was when the run began" in said) == (2, True), said
@@ -451,6 +462,13 @@ def test_a_stream_without_order_is_told_at_the_start(tmp_path: Path) -> None:
     trained(written(tmp_path, text), tmp_path / "run", "train.duration=3", say=said.append)
     assert any("have no order that is known" in line for line in said)
     assert not any("nothing is held out" in line for line in said)
+
+
+def test_a_function_that_nothing_calls_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    factory = written(tmp_path, f"{MODEL}\n\ndef metrics(model, batch):\n    raise RuntimeError\n")
+    trained(factory, tmp_path / "run", "train.duration=1", say=said.append)
+    assert any("has metrics(), which is not called" in line for line in said)
 
 
 def test_without_a_validation_the_first_batches_stand_in_and_it_is_told(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from normscope.theory.places import Differing, of_both, of_tokens
+from normscope.theory.places import Differences, Differing, of_both, of_tokens
 
 GAPS, MORE = st.floats(0, 1e6), st.floats(0, 100)
 DIFFERING = st.builds(Differing, MORE, MORE, MORE)
+DIFFERENCES = st.builds(Differences, GAPS, DIFFERING)
 
 
 def drawn(tokens: int, width: int, seed: int = 3) -> np.ndarray:
@@ -39,16 +40,20 @@ def test_what_tokens_have_in_common_their_size_and_their_axes_do_not_matter():
         assert of_tokens(same).narrow == pytest.approx(of_tokens(x).narrow, rel=1e-9)
 
 
-@given(left=st.tuples(GAPS, DIFFERING), right=st.tuples(GAPS, DIFFERING))
+@given(left=DIFFERENCES, right=DIFFERENCES)
 def test_a_mean_of_two_lies_between_them_whichever_comes_first(left, right):
     found = of_both(left, right)
     assert found == pytest.approx(of_both(right, left), rel=1e-9, abs=1e-9)
-    for mean, one, other in zip(found, left[1], right[1], strict=True):
+    for mean, one, other in zip(found, left.differing, right.differing, strict=True):
         assert min(one, other) - 1e-9 <= mean <= max(one, other) + 1e-9
 
 
 def test_a_mean_is_weighed_by_gaps():
     one, other = Differing(2.0, 1.0, 0.5), Differing(4.0, 3.0, 0.0)
-    assert of_both((3.0, one), (1.0, other)) == pytest.approx(Differing(2.5, 1.5, 0.375))
-    assert of_both((0.0, one), (0.0, other)) == pytest.approx(Differing(3.0, 2.0, 0.25))
-    assert math.isclose(of_both((0.0, one), (2.0, other)).narrow, 4.0)
+    assert of_both(Differences(3.0, one), Differences(1.0, other)) == pytest.approx(
+        Differing(2.5, 1.5, 0.375)
+    )
+    assert of_both(Differences(0.0, one), Differences(0.0, other)) == pytest.approx(
+        Differing(3.0, 2.0, 0.25)
+    )
+    assert math.isclose(of_both(Differences(0.0, one), Differences(2.0, other)).narrow, 4.0)

@@ -51,13 +51,13 @@ def test_relu_by_quadrature(variance, correlation):
     mean, spread = correlation * z, math.sqrt(1 - correlation**2)
     given_first = mean * normal_share(mean / spread) + spread * normal_density(mean / spread)
     found = kernel("relu", variance, correlation)
-    assert found.p == pytest.approx(
+    assert found.two == pytest.approx(
         variance * integral(z * given_first * normal_density(z), z), rel=1e-6
     )
-    assert found.slope_p == pytest.approx(
+    assert found.slope_two == pytest.approx(
         integral(normal_share(mean / spread) * normal_density(z), z), rel=1e-6
     )
-    assert found.q == pytest.approx(variance * integral(z**2 * normal_density(z), z), rel=1e-9)
+    assert found.one == pytest.approx(variance * integral(z**2 * normal_density(z), z), rel=1e-9)
     assert found.mean == pytest.approx(sigma * integral(z * normal_density(z), z), rel=1e-6)
 
 
@@ -79,10 +79,10 @@ def test_by_simulation(activation, variance, correlation):
         values.append(value.detach())
     found = kernel(activation, variance, correlation)
     for expected, draws in {
-        found.q: values[0] ** 2,
-        found.p: values[0] * values[1],
-        found.slope_q: slopes[0] ** 2,
-        found.slope_p: slopes[0] * slopes[1],
+        found.one: values[0] ** 2,
+        found.two: values[0] * values[1],
+        found.slope_one: slopes[0] ** 2,
+        found.slope_two: slopes[0] * slopes[1],
         found.mean: values[0],
     }.items():
         error = float(draws.std()) / math.sqrt(draws.numel())
@@ -105,9 +105,9 @@ def test_mean_of_gelu(variance):
 def test_slopes_are_derivatives_of_values(activation, variance, correlation):
     """Price's theorem: dE φ(z)φ(z') / dcov = E φ'(z)φ'(z')."""
     step = 1e-4
-    low, high = (kernel(activation, variance, correlation + sign * step).p for sign in (-1, 1))
+    low, high = (kernel(activation, variance, correlation + sign * step).two for sign in (-1, 1))
     slope = (high - low) / (2 * step * variance)
-    assert kernel(activation, variance, correlation).slope_p == pytest.approx(slope, rel=1e-3)
+    assert kernel(activation, variance, correlation).slope_two == pytest.approx(slope, rel=1e-3)
 
 
 def test_slope_of_gelu():
@@ -154,12 +154,12 @@ def test_entries_and_their_slopes_are_torch_s(activation: Activation):
 @given(variance=st.floats(1e-6, 20), correlation=st.floats(-1, 1))
 def test_ends(activation, variance, correlation):
     found = kernel(activation, variance, correlation)
-    assert abs(found.p) <= found.q * (1 + 1e-9)
-    assert kernel(activation, variance, 1.0).p == pytest.approx(found.q, rel=1e-9)
-    assert kernel(activation, variance, 1.0).slope_p == pytest.approx(found.slope_q, rel=1e-9)
-    assert kernel(activation, variance, 0.0).p == pytest.approx(found.mean**2, rel=1e-9)
-    assert (found.q, found.mean) == (
-        kernel(activation, variance, 0.0).q,
+    assert abs(found.two) <= found.one * (1 + 1e-9)
+    assert kernel(activation, variance, 1.0).two == pytest.approx(found.one, rel=1e-9)
+    assert kernel(activation, variance, 1.0).slope_two == pytest.approx(found.slope_one, rel=1e-9)
+    assert kernel(activation, variance, 0.0).two == pytest.approx(found.mean**2, rel=1e-9)
+    assert (found.one, found.mean) == (
+        kernel(activation, variance, 0.0).one,
         kernel(activation, variance, 0.0).mean,
     )
 
@@ -171,15 +171,17 @@ def test_a_correlation_off_by_rounding(activation):
 
 
 def test_relu_scales_and_gelu_tends_to_it():
-    assert kernel("relu", 12.0, 0.3).p == pytest.approx(4 * kernel("relu", 3.0, 0.3).p, rel=1e-14)
-    assert kernel("relu", 1.0, 0.0).p == pytest.approx(1 / (2 * math.pi), rel=1e-14)
+    assert kernel("relu", 12.0, 0.3).two == pytest.approx(
+        4 * kernel("relu", 3.0, 0.3).two, rel=1e-14
+    )
+    assert kernel("relu", 1.0, 0.0).two == pytest.approx(1 / (2 * math.pi), rel=1e-14)
     # κ as it is usually written, normalised to 1 at ρ = 1.
     rho = 0.6
     kappa = (math.sqrt(1 - rho**2) + rho * (math.pi - math.acos(rho))) / math.pi
-    assert kernel("relu", 1.0, rho).p == pytest.approx(kappa / 2, rel=1e-14)
-    assert kernel("gelu", 100.0, 0.3).q == pytest.approx(50.0, rel=0.01)
+    assert kernel("relu", 1.0, rho).two == pytest.approx(kappa / 2, rel=1e-14)
+    assert kernel("gelu", 100.0, 0.3).one == pytest.approx(50.0, rel=0.01)
     # z/2 near 0.
-    assert kernel("gelu", 1e-6, 0.3).p == pytest.approx(0.25 * 0.3e-6, rel=1e-3)
+    assert kernel("gelu", 1e-6, 0.3).two == pytest.approx(0.25 * 0.3e-6, rel=1e-3)
 
 
 def test_unknown_activation():
@@ -210,12 +212,12 @@ def test_swiglu_by_simulation(variance, correlation):
         partners.append(by_partner)
     found = kernel("swiglu", variance, correlation)
     for expected, drawn in {
-        found.q: values[0] ** 2,
-        found.p: values[0] * values[1],
-        found.slope_q: partners[0] ** 2,
-        found.slope_p: partners[0] * partners[1],
-        found.gate_slope_q: gates[0] ** 2,
-        found.gate_slope_p: gates[0] * gates[1],
+        found.one: values[0] ** 2,
+        found.two: values[0] * values[1],
+        found.slope_one: partners[0] ** 2,
+        found.slope_two: partners[0] * partners[1],
+        found.gate_slope_one: gates[0] ** 2,
+        found.gate_slope_two: gates[0] * gates[1],
         found.mean: values[0],
     }.items():
         error = float(drawn.std()) / math.sqrt(drawn.numel())

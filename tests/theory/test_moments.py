@@ -55,14 +55,14 @@ def parts(seed: int = 0, constant: bool = True) -> list[Both]:
 def assert_same(pair: Both) -> None:
     moments, x = pair
     products = x @ x.T / WIDTH
-    assert moments.q == pytest.approx(float(products.trace()) / TOKENS, rel=1e-10, abs=1e-12)
-    assert moments.p == pytest.approx(
+    assert moments.one == pytest.approx(float(products.trace()) / TOKENS, rel=1e-10, abs=1e-12)
+    assert moments.two == pytest.approx(
         float(products.triu(1).sum()) / TOKENS / (TOKENS - 1) * 2, rel=1e-10, abs=1e-12
     )
     again = Moments.of(moments.atoms, moments.coefficients)
-    assert (again.q, again.p) == pytest.approx((moments.q, moments.p), rel=1e-12, abs=1e-12), (
-        "from the coefficients"
-    )
+    assert (again.one, again.two) == pytest.approx(
+        (moments.one, moments.two), rel=1e-12, abs=1e-12
+    ), "from the coefficients"
 
 
 def norm_of(kind: str, pair: Both) -> Both:
@@ -112,7 +112,7 @@ def taken(step: tuple, known: list[Both]) -> Both:
         return moments / argument, x / argument
     if name == "unit":
         # There is no direction in what cancelled but for rounding.
-        return (unit(moments), unit(x)) if moments.q > 1e-12 else (moments, x)
+        return (unit(moments), unit(x)) if moments.one > 1e-12 else (moments, x)
     if name == "mix":
         return mixed([known[(index + i) % len(known)] for i in range(argument)])
     return norm_of(name, (moments, x))
@@ -135,18 +135,18 @@ class TestOperations:
 
     def test_a_part_in_common_counts_by_its_sum(self):
         (a, _), (b, _), *_ = parts()
-        assert (a + a).q == pytest.approx(4 * a.q, rel=1e-15)
-        assert (a - a).q == 0
-        assert ((a + b) - b).q == pytest.approx(a.q, rel=1e-15)
-        assert (a + b).q == pytest.approx(a.q + b.q, rel=1e-15)
+        assert (a + a).one == pytest.approx(4 * a.one, rel=1e-15)
+        assert (a - a).one == 0
+        assert ((a + b) - b).one == pytest.approx(a.one, rel=1e-15)
+        assert (a + b).one == pytest.approx(a.one + b.one, rel=1e-15)
 
     def test_a_value_made_before_many_parts(self):
         atoms = Atoms(WIDTH)
         values = [single(atoms, atoms.add(1.0 + i, 0.5 * i)) for i in range(200)]
-        assert list(atoms.q) == [1.0 + i for i in range(200)]
+        assert list(atoms.squares) == [1.0 + i for i in range(200)]
         assert [atoms.products(i).two for i in range(200)] == [0.5 * i for i in range(200)]
         for total in (values[0] + values[199], values[199] + values[0]):
-            assert (total.q, total.p) == (1 + 200, 0.5 * 199)
+            assert (total.one, total.two) == (1 + 200, 0.5 * 199)
         assert (values[0] - values[199]).coefficients[199] == -1
 
     def test_a_lane_that_leaves_the_range_of_floats_is_made_anew(self):
@@ -157,9 +157,9 @@ class TestOperations:
         x = single(atoms, atoms.add(1.0, 0.0))
         for _ in range(1200):
             x = 0.5 * x + single(atoms, atoms.add(0.75, 0.0))
-        assert x.q == pytest.approx(1.0, rel=1e-12)
+        assert x.one == pytest.approx(1.0, rel=1e-12)
         assert x.coefficients[-2:] == pytest.approx([0.5, 1.0], rel=1e-12)
-        assert float(x.coefficients**2 @ atoms.q) == pytest.approx(1.0, rel=1e-12)
+        assert float(x.coefficients**2 @ atoms.squares) == pytest.approx(1.0, rel=1e-12)
 
     def test_values_of_one_lane_stay_apart(self):
         """Sums append to a list of coefficients that values share; what is added to one is not in
@@ -172,7 +172,7 @@ class TestOperations:
         assert list(base.coefficients) == [1, 2]
         assert list(one.coefficients) == [1, 2, 1]
         assert list(other.coefficients) == [3, 6, 1]
-        assert (other - one).q == pytest.approx(4 * base.q, rel=1e-12)
+        assert (other - one).one == pytest.approx(4 * base.one, rel=1e-12)
 
     def test_streams_that_stay_alike_share_their_coefficients(self):
         """What one stream has appended the others find, and so a stack of such streams costs what
@@ -186,7 +186,10 @@ class TestOperations:
         assert another.lane is not one.lane
         assert list(other.coefficients) == [1, 2, 1]
         assert list(another.coefficients) == [1, 2, 2]
-        assert ((0.25 * x - 0.75 * x).q, (x - x).q) == (pytest.approx(0.25 * x.q, rel=1e-12), 0)
+        assert ((0.25 * x - 0.75 * x).one, (x - x).one) == (
+            pytest.approx(0.25 * x.one, rel=1e-12),
+            0,
+        )
 
     @pytest.mark.parametrize("name", ["mhc", "hyper-connections", "attn-res", "denseformer"])
     @pytest.mark.parametrize("kind", ["encoder", "decoder"])
@@ -213,13 +216,15 @@ class TestOperations:
             by_place = np.broadcast_to((coefficients := generator.normal(size=shape)).T, (4, 20)).T
             value = Moments.of(atoms, coefficients)
             expected = sum(np.outer(c, c) * gram for c, gram in zip(by_place, grams, strict=True))
-            np.testing.assert_allclose(value.p, expected, rtol=1e-12)
-            np.testing.assert_allclose(value.q, np.diag(expected), rtol=1e-12)
+            np.testing.assert_allclose(value.two, expected, rtol=1e-12)
+            np.testing.assert_allclose(value.one, np.diag(expected), rtol=1e-12)
             np.testing.assert_allclose(value.apart, expected / 3, rtol=1e-12)
             assert value.coefficients.shape == (20, places.count)
             halved = value.times(np.array([1.0, 0.5, 2.0, 1.0]), 1.0, normed=False)
             total = halved + single(atoms, 3)
-            np.testing.assert_allclose(total.q, Moments.of(atoms, total.coefficients).q, rtol=1e-12)
+            np.testing.assert_allclose(
+                total.one, Moments.of(atoms, total.coefficients).one, rtol=1e-12
+            )
 
 
 class TestSpread:
@@ -267,22 +272,22 @@ class TestNorms:
         known = parts()
         (a, _), (constant, _) = known[0], known[-1]
         x = a + 3 * constant
-        assert without_mean(x).q == pytest.approx(a.q, rel=1e-15)
+        assert without_mean(x).one == pytest.approx(a.one, rel=1e-15)
         assert without_mean(a) is a
-        assert MomentNorms(EPSILON, centres=True)(x).q == pytest.approx(
-            a.q / (a.q + EPSILON), rel=1e-12
+        assert MomentNorms(EPSILON, centres=True)(x).one == pytest.approx(
+            a.one / (a.one + EPSILON), rel=1e-12
         )
         with_mean = MomentNorms(EPSILON, centres=False)(x)
-        assert with_mean.q == pytest.approx(x.q / (x.q + EPSILON), rel=1e-12)
+        assert with_mean.one == pytest.approx(x.one / (x.one + EPSILON), rel=1e-12)
         assert with_mean.coefficients[PARTS] == pytest.approx(
-            0.7 * 3 / math.sqrt(x.q + EPSILON), rel=1e-12
+            0.7 * 3 / math.sqrt(x.one + EPSILON), rel=1e-12
         )
 
     @pytest.mark.parametrize("centres", [True, False])
     def test_all_names_give_the_same(self, centres):
         (a, _), *_ = parts()
         norm = MomentNorms(EPSILON, centres=centres)
-        assert norm.query(a, groups=4).q == norm.anything(a).q == norm(a).q
+        assert norm.query(a, groups=4).one == norm.anything(a).one == norm(a).one
 
     def test_what_python_asks_for_is_no_norm(self):
         with pytest.raises(AttributeError):
@@ -291,11 +296,11 @@ class TestNorms:
     def test_a_value_below_epsilon_is_not_brought_to_1(self):
         atoms = Atoms(WIDTH)
         tiny = single(atoms, atoms.add(1e-7, 0.0))
-        assert MomentNorms(EPSILON, centres=True)(tiny).q == pytest.approx(
+        assert MomentNorms(EPSILON, centres=True)(tiny).one == pytest.approx(
             1e-7 / (1e-7 + EPSILON), rel=1e-12
         )
         nothing = single(atoms, atoms.add(0.0, 0.0))
-        assert MomentNorms(EPSILON, centres=True)(nothing).q == 0
+        assert MomentNorms(EPSILON, centres=True)(nothing).one == 0
 
     def test_width_makes_the_moments_of_normal_vectors_exact(self):
         """q and p of a norm's output, from normal vectors instead of orthogonal ones: O(1/d)
@@ -317,11 +322,11 @@ class TestNorms:
         x = MomentNorms(EPSILON, centres=True)(
             sum((single(atoms, i) for i in indices[1:]), single(atoms, indices[0]))
         )
-        assert x.q == pytest.approx(float(products.trace()) / tokens, abs=1e-4)
+        assert x.one == pytest.approx(float(products.trace()) / tokens, abs=1e-4)
         # The spread of one product is 1/√d, of the mean over draws and pairs a sixteenth of it.
         off_diagonal = float(products.sum() - products.trace()) / tokens / (tokens - 1)
-        assert x.p == pytest.approx(off_diagonal, abs=4 / math.sqrt(width * draws * tokens))
-        assert x.p == pytest.approx(0.2, rel=1e-4)
+        assert x.two == pytest.approx(off_diagonal, abs=4 / math.sqrt(width * draws * tokens))
+        assert x.two == pytest.approx(0.2, rel=1e-4)
 
 
 def test_numbers_may_stand_on_either_side() -> None:

@@ -184,7 +184,7 @@ def test_kernels_of_many_places(activation):
         activation, torch.nn.functional.silu
     )
     values = curve(z) * gate if activation == "swiglu" else curve(z)
-    assert found.p[0, 2] == pytest.approx(float((values[:, 0] * values[:, 1]).mean()), rel=0.02)
+    assert found.two[0, 2] == pytest.approx(float((values[:, 0] * values[:, 1]).mean()), rel=0.02)
 
 
 def seen_by_all(tokens: int) -> Places:

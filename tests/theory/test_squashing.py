@@ -33,13 +33,13 @@ def test_by_simulation(norm, variance, rho):
         torch.autograd.grad(y.sum(), x)[0].squeeze(-1) for x, y in zip(inputs, outputs, strict=True)
     ]
     values = [y.detach().squeeze(-1) for y in outputs]
-    one, two = FUNCTIONS[norm].one(variance), FUNCTIONS[norm].two(variance, rho * variance)
+    one, two = FUNCTIONS[norm].single(variance), FUNCTIONS[norm].pair(variance, rho * variance)
     for expected, draws in {
-        one.q: values[0] ** 2,
+        one.one: values[0] ** 2,
         one.slope: slopes[0],
-        one.slope_q: slopes[0] ** 2,
-        two.p: values[0] * values[1],
-        two.slope_p: slopes[0] * slopes[1],
+        one.slope_one: slopes[0] ** 2,
+        two.two: values[0] * values[1],
+        two.slope_two: slopes[0] * slopes[1],
     }.items():
         assert float(draws.mean()) == pytest.approx(
             expected, abs=5 * float(draws.std()) / math.sqrt(draws.numel())
@@ -50,8 +50,8 @@ def test_by_simulation(norm, variance, rho):
 @pytest.mark.parametrize("variance", [0.3, 2.0, 300.0])
 def test_growth_is_the_derivative_of_q(norm, variance):
     step = 1e-3 * variance
-    below, above = (FUNCTIONS[norm].one(variance + by).q for by in (-step, step))
-    assert FUNCTIONS[norm].one(variance).growth == pytest.approx(
+    below, above = (FUNCTIONS[norm].single(variance + by).one for by in (-step, step))
+    assert FUNCTIONS[norm].single(variance).growth == pytest.approx(
         (above - below) / (2 * step), rel=1e-5
     )
 
@@ -59,23 +59,25 @@ def test_growth_is_the_derivative_of_q(norm, variance):
 @EACH
 def test_of_one_feature_with_itself(norm):
     for variance in (0.1, 1.0, 400.0):
-        one, two = FUNCTIONS[norm].one(variance), FUNCTIONS[norm].two(variance, variance)
-        assert (two.p, two.slope_p) == pytest.approx((one.q, one.slope_q), rel=1e-10)
+        one, two = FUNCTIONS[norm].single(variance), FUNCTIONS[norm].pair(variance, variance)
+        assert (two.two, two.slope_two) == pytest.approx((one.one, one.slope_one), rel=1e-10)
 
 
 @EACH
 def test_many_places_are_squashed_as_each_of_them(norm):
     squash, variance = FUNCTIONS[norm], np.array([0.5, 3.0, 3.0])
     covariance = np.array([[0.5, 0.1, 0.1], [0.1, 3.0, -1.2], [0.1, -1.2, 3.0]])
-    one, two = squash.one(variance), squash.two(variance, covariance)
-    for place, alone in enumerate(map(squash.one, variance.tolist())):
-        assert (one.q[place], one.slope[place], one.growth[place]) == pytest.approx(
-            (alone.q, alone.slope, alone.growth), rel=1e-10
+    one, two = squash.single(variance), squash.pair(variance, covariance)
+    for place, alone in enumerate(map(squash.single, variance.tolist())):
+        assert (one.one[place], one.slope[place], one.growth[place]) == pytest.approx(
+            (alone.one, alone.slope, alone.growth), rel=1e-10
         )
-    np.testing.assert_allclose(np.diag(two.p), one.q, rtol=1e-6)
-    np.testing.assert_allclose(np.diag(two.slope_p), one.slope_q, rtol=1e-6)
-    pair = squash.two(3.0, -1.2)
-    assert (two.p[1, 2], two.slope_p[1, 2]) == pytest.approx((pair.p, pair.slope_p), rel=1e-6)
+    np.testing.assert_allclose(np.diag(two.two), one.one, rtol=1e-6)
+    np.testing.assert_allclose(np.diag(two.slope_two), one.slope_one, rtol=1e-6)
+    pair = squash.pair(3.0, -1.2)
+    assert (two.two[1, 2], two.slope_two[1, 2]) == pytest.approx(
+        (pair.two, pair.slope_two), rel=1e-6
+    )
 
 
 @EACH
@@ -85,20 +87,20 @@ def test_a_stream_becomes_what_its_features_do(norm, q, p, apart):
     atoms = Atoms(16)
     x = single(atoms, atoms.add(q, p, apart))
     made, squash = SquashingNorms(FUNCTIONS[norm])(x), FUNCTIONS[norm]
-    expected = squash.one(q).q, squash.two(q, p).p, squash.two(q, apart).p
-    assert (made.q, made.p, made.apart) == pytest.approx(expected, rel=1e-9, abs=1e-12)
-    assert made.coefficients[0] == pytest.approx(squash.one(q).slope)
+    expected = squash.single(q).one, squash.pair(q, p).two, squash.pair(q, apart).two
+    assert (made.one, made.two, made.apart) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert made.coefficients[0] == pytest.approx(squash.single(q).slope)
 
 
 @EACH
 def test_next_to_nothing_is_multiplied_by_the_slope_at_0(norm):
     at_0 = SQUASHING_SLOPE * (2 / math.sqrt(math.pi) if norm == "derf" else 1)
     for variance in (0.0, 1e-8):
-        one = FUNCTIONS[norm].one(variance)
-        assert (one.slope, one.slope_q, one.growth) == pytest.approx(
+        one = FUNCTIONS[norm].single(variance)
+        assert (one.slope, one.slope_one, one.growth) == pytest.approx(
             (at_0, at_0**2, at_0**2), rel=1e-6
         )
-        assert one.q == pytest.approx(at_0**2 * variance, rel=1e-6)
+        assert one.one == pytest.approx(at_0**2 * variance, rel=1e-6)
 
 
 def test_tanh_by_a_much_finer_rule():
@@ -107,8 +109,8 @@ def test_tanh_by_a_much_finer_rule():
     for variance in (0.5, 40.0, 2000.0):
         value = np.tanh(SQUASHING_SLOPE * math.sqrt(variance) * z)
         slope = SQUASHING_SLOPE * (1 - value**2)
-        found = Tanh().one(variance)
-        assert (found.q, found.slope, found.slope_q) == pytest.approx(
+        found = Tanh().single(variance)
+        assert (found.one, found.slope, found.slope_one) == pytest.approx(
             (weights @ value**2, weights @ slope, weights @ slope**2), rel=1e-7
         )
 
@@ -120,9 +122,9 @@ def test_a_squashed_stream_grows_less(norm):
     """
     model = ModelSetting(blocks=1, tokens=1)
     found = predict("pre-ln", ModelSetting(blocks=1, tokens=1, norm=norm))["encoder"]
-    read = FUNCTIONS[norm].one(1.0).q
+    read = FUNCTIONS[norm].single(1.0).one
     after = 1 + read
-    assert found.q[1] == pytest.approx(after + FUNCTIONS[norm].one(after).q / 2, rel=1e-12)
+    assert found.q[1] == pytest.approx(after + FUNCTIONS[norm].single(after).one / 2, rel=1e-12)
     assert found.q[1] < predict("pre-ln", model)["encoder"].q[1]
 
 

@@ -205,9 +205,9 @@ def _read_config(file: Path, changes: Mapping[str, Any]) -> Any:
     kind = table["model_type"]
     known = list(transformers.CONFIG_MAPPING.keys())
     if kind not in known:
-        hint = "; it brings its own code, which is not run: give a function that builds it" * (
-            "auto_map" in table
-        )
+        hint = ""
+        if "auto_map" in table:
+            hint = "; it brings its own code, which is not run: give a function that builds it"
         raise UserError(
             f"{file}: transformers {transformers.__version__} has no model type "
             f"{kind!r}{_near(kind, known)}{hint}"

@@ -87,7 +87,9 @@ def _own_loss(output: Any) -> Tensor:
 class _Drawn:
     def __init__(self, model: Any, tokens: int, sequences: int, generator: Generator) -> None:
         self.model, self.config = model, model.config
-        self.asked_tokens, self.sequences, self.generator = tokens, sequences, generator
+        self.asked_tokens = tokens
+        self.sequences = sequences
+        self.generator = generator
         self.parameters = inspect.signature(model.forward).parameters
 
     def takes(self, name: str) -> bool:

@@ -45,7 +45,9 @@ class NormScopeCallback(*_callback_classes()):  # type: ignore[misc]
     def __init__(self, every_updates: int = 100, batch: Inputs | None = None) -> None:
         super().__init__()
         self._loop = LoopMonitor(every_updates, batch)
-        self._step, self._values, self._told = 0, dict[str, float](), False
+        self._step = 0
+        self._values = dict[str, float]()
+        self._told = False
 
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int

@@ -68,7 +68,8 @@ def _report(findings: Sequence[Finding], target: str) -> str:
             f"{finding.severity}: {finding.id}{where}: {finding.message}",
             f"    {finding.fix}",
         ]
-    ids = ", ".join(f'"{name}"' for name in dict.fromkeys(finding.id for finding in findings))
+    names = [finding.id for finding in findings]
+    ids = ", ".join(f'"{name}"' for name in dict.fromkeys(names))
     lines.append(
         f"What is meant is silenced in pyproject.toml: [tool.normscope.doctor] silence = [{ids}]"
     )

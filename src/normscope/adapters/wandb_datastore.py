@@ -21,12 +21,27 @@ _FRAME = struct.Struct("<IHB")
 """A part's CRC-32, its length, and whether it is whole, the first, a middle or the last one of its
 record.
 """
-_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_WHOLE = 1
+_FIRST = 2
+_MIDDLE = 3
+_LAST = 4
+_VARINT = 0
+_EIGHT = 1
+_BYTES = 2
+_FOUR = 5
 """Wire types of protocol buffers."""
-_HISTORY, _ITEM, _STEP = 2, 1, 2
-_RUN, _CONFIG_OF_RUN, _CONFIG, _CHANGED = 17, 4, 5, 1
-_KEY, _NESTED_KEY, _INTEGER, _NUMBER, _VALUE_JSON = 1, 2, 5, 6, 16
+_HISTORY = 2
+_ITEM = 1
+_STEP = 2
+_RUN = 17
+_CONFIG_OF_RUN = 4
+_CONFIG = 5
+_CHANGED = 1
+_KEY = 1
+_NESTED_KEY = 2
+_INTEGER = 5
+_NUMBER = 6
+_VALUE_JSON = 16
 """Numbers of fields in wandb_internal.proto: of Record, HistoryRecord and HistoryItem, RunRecord
 and ConfigRecord."""
 

@@ -10,6 +10,7 @@ from importlib.util import decode_source
 from pathlib import Path
 
 from ..errors import UserError
+from ..limits.home import from_home
 from ..settings.files import factory_in
 
 KINDS = (
@@ -27,7 +28,7 @@ class Root:
     @classmethod
     def of(cls, folder: Path) -> "Root":
         """Raises UserError where there is no such folder."""
-        found = folder.expanduser().resolve()
+        found = from_home(folder).resolve()
         if not found.is_dir():
             raise UserError(f"--root {folder}: no such folder; name the folder with your code")
         return cls(found)

@@ -117,6 +117,7 @@ def compare(
     arms: Sequence[tuple[str, int]] | None = None,
     peak_lr: float | Sequence[float] | None = None,
     optimizers: str | Sequence[str] | None = None,
+    qk_norm: str | Sequence[str] | None = None,
     seeds: int = 1,
     evaluate: str | None = None,
     processes: int = 0,
@@ -135,26 +136,26 @@ def compare(
     configuration's model.placement, or post-ln,pre-ln. warmup_updates: lengths of warm-up in
     updates, 0 for none. By default the configuration's schedule.warmup_updates, or 0,200. arms:
     train only these pairs of a placement and a warm-up instead of every combination. peak_lr: peak
-    learning rates. By default the configuration's optimizer.peak_lr, or 3e-3.
-    optimizers: optimisers, such as adam and sgd. By default the configuration's optimizer.name, or
-    adam. seeds: runs of each configuration, with the seed of the configuration and those after it.
+    learning rates. By default the configuration's optimizer.peak_lr, or 3e-3. optimizers:
+    optimisers, such as adam and sgd. By default the configuration's optimizer.name, or adam.
+    qk_norm: norms on queries and keys, each with every placement: none, head, whole, or others that
+    `transplant` takes. seeds: runs of each configuration, from the seed of the configuration on.
 
     out: folder for the runs and the report; in the folder of a former comparison, it grows. By
     default runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of
     each run. processes: number of runs at a time; 0 for as many as there is room for. engine: where
     the runs train: local, ray or slurm. engine_set: settings of the engine, such as gpus_per_run.
-    stop_when: with decided,
-    end a run early once its validation loss is not below the unigram baseline at 3 validations in a
-    row, or at N with decided:N, after the peak of its schedule. By default such a run goes on.
-    title: title of the report. By default Comparison of norm placements. watch: called twice a
-    second with the state of every run.
+    stop_when: with decided, end a run early once its validation loss is not below the unigram
+    baseline at 3 validations in a row, or at N with decided:N, after the peak of its schedule. By
+    default such a run goes on. title: title of the report. By default Comparison of norm
+    placements. watch: called twice a second with the state of every run.
 
     Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for
     what does not fit, and `normscope.train.Interrupted` after Ctrl-C, when runs and report are
     saved.
     """
     base, places = _base(config, settings)
-    axes = _axes(placements, warmup_updates, peak_lr, optimizers)
+    axes = _axes(placements, warmup_updates, peak_lr, optimizers, qk_norm)
     grid, defaults = grid_of(base, places, **axes, arms=arms, seeds=seeds)
     folder = _usual_folder(config) if out is None else Path(out)
     asked = engine_settings(engine, engine_set)
@@ -174,6 +175,7 @@ def _axes(
     warmup_updates: int | Sequence[int] | None,
     peak_lr: float | Sequence[float] | None,
     optimizers: str | Sequence[str] | None,
+    qk_norm: str | Sequence[str] | None,
 ) -> dict[str, Any]:
     """The axes of a grid as lists, by the names that `grid_of` has for them."""
     return {
@@ -181,6 +183,7 @@ def _axes(
         "warmups_updates": _several(warmup_updates, int),
         "peak_lrs": _several(peak_lr, float),
         "optimizers": _several(optimizers, str),
+        "query_key_norms": _several(qk_norm, str),
     }
 
 
@@ -274,7 +277,7 @@ def _refuse_unknown_to_other_processes(cells: Sequence[Cell]) -> None:
     """Raise UserError for a placement that the processes of the runs could not know."""
     for name in dict.fromkeys(cell.config.model.placement for cell in cells):
         module = named(name).__module__
-        if not module.startswith(("normscope.", "normscope_user_")):
+        if not module.startswith("normscope.") and "normscope_user_" not in module:
             raise UserError(
                 f"placement {name!r} is registered in this process alone ({module}), and every run "
                 "is a process of its own: put it into a file and name the file in `imports` of the "

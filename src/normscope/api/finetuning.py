@@ -52,7 +52,9 @@ class FineTuning:
         from ..report.chart_svg import panels_svg
 
         heads = list(self.table[0])
-        rows = [[_written(row[name]) for name in heads] for row in self.table]
+        rows = []
+        for row in self.table:
+            rows.append([_written(row[name]) for name in heads])
         drawn = picture(panels_svg(self.panels, title="Accuracy beside the majority class"))
         return fragment([*map(paragraph, self.lines), drawn, table(heads, rows)])
 

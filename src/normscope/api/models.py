@@ -2,7 +2,7 @@
 another placement.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from ..doctor.lint.patient import Loading
 from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..optim.optimizers import OptimizerName
-from ..placement import named
+from ..placement import beside, named
 from ..settings.validation import checked
 from ..targets.target import (
     SampleSettings,
@@ -125,8 +125,9 @@ def transplant(
     to: str,
     *,
     inputs: Inputs | None = None,
+    qk_norm: str = "none",
     initialise: Literal["draw", "keep"] | None = None,
-    stack: str | None = None,
+    stack: str | Sequence[str] | None = None,
     optimizer: Optimizer | None = None,
 ) -> nn.Module:
     """The same model, with the same sub-layers, under another placement: it is changed in place,
@@ -134,17 +135,19 @@ def transplant(
 
     to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained` of a
     transplanted model of transformers, has written: then the model gets the weights that lie there.
-    inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
-    tensor), or a function that runs it; without it random ones, as `normscope.diagnose` draws them.
-    initialise: "draw" draws the plain matrices of attention and feed-forward from torch's generator
-    as the placement wants them, and puts norms back to where they start, but for what is frozen;
-    "keep" leaves all weights alone, and `model.transplanted.change` says how much the outputs
-    changed, 0 where they are the same bits. Without it, a model that shows a sign of having been
-    trained keeps its weights, and others are drawn; `model.transplanted.reason` says why.
-    stack: the name of the residual stream that is meant, where a model has several that are not an
-    encoder and its decoder. optimizer: one that was made before, of the model's parameters: it gets
-    what the placement adds as a group with the settings of its first one, and where weights are
-    drawn it forgets its state. Without it, make the optimiser afterwards.
+    `own` leaves it. qk_norm: norms on queries and keys: head, as Qwen 3 has them, whole, as OLMo 2,
+    or another, as head-layer; they may stand behind the name too, as peri-ln+qk-norm. inputs: what
+    its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or
+    a function that runs it; without it random ones, as `normscope.diagnose` draws them. initialise:
+    "draw" draws the plain matrices of attention and feed-forward from torch's generator as the
+    placement wants them, and puts norms back to where they start, but for what is frozen; "keep"
+    leaves all weights alone, and `model.transplanted.change` says how much the outputs changed, 0
+    where they are the same bits. Without it, a model that shows a sign of having been trained keeps
+    its weights, and others are drawn; `model.transplanted.reason` says why. stack: the name of the
+    residual stream that is meant, where a model has several that are not an encoder and its
+    decoder, or a list of names. optimizer: one that was made before, of the model's parameters: it
+    gets what the placement adds as a group with the settings of its first one, and where weights
+    are drawn it forgets its state. Without it, make the optimiser afterwards.
 
     Its class, signature, outputs and the names of its old parameters stay; what the placement adds
     to a block stands under `placed` in it. `model.transplanted` says what was done. Afterwards the
@@ -153,9 +156,7 @@ def transplant(
     model is as it was; ValueError for an unknown placement, or an optimizer that holds other
     parameters than the model's.
     """
-    folder = Path(to) if Path(to).is_dir() and is_saved(Path(to)) else None
-    if folder is None:
-        named(to)
+    folder, to = _folder_or_name(to, qk_norm)
     before = {id(parameter) for parameter in model.parameters()}
     if optimizer is not None:
         _refuse_others(optimizer, before)
@@ -179,6 +180,17 @@ def transplant(
         if folder is not None or done.initialise == "draw":
             optimizer.state.clear()
     return model
+
+
+def _folder_or_name(to: str, qk_norm: str) -> tuple[Path | None, str]:
+    """Returns the folder of a transplanted model that is named, if any, or the placement's name.
+    Raises ValueError for an unknown one, and for norms beside a folder.
+    """
+    if not (Path(to).is_dir() and is_saved(Path(to))):
+        return None, beside(to, qk_norm)
+    if qk_norm != "none":
+        raise ValueError(f"qk_norm={qk_norm!r} beside the folder {to}, which says what it holds")
+    return Path(to), to
 
 
 def _refuse_others(optimizer: Optimizer, known: Collection[int]) -> None:

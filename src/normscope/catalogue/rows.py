@@ -173,11 +173,19 @@ def facts(placement: type[Placement], stack: StackShape) -> _StackFacts:
         formula=lines(placement, stack),
         brief_formula=brief_lines(placement, stack),
         final_norm=bool(reading.finish.norm.widths),
-        norms=[sum(len(sublayer.norm.widths) for sublayer in block) for block in reading.blocks],
+        norms=_norms_of_blocks(reading),
         extra_parameters=extra_parameters(reading),
         last_block_cost=cost,
         last_block_cost_ratio=cost.total / baseline.total,
     )
+
+
+def _norms_of_blocks(reading: Reading) -> list[int]:
+    """Counts the norms of every block."""
+    counts = []
+    for block in reading.blocks:
+        counts.append(sum(len(sublayer.norm.widths) for sublayer in block))
+    return counts
 
 
 def extra_parameters(reading: Reading) -> list[int]:

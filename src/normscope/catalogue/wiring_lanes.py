@@ -53,8 +53,11 @@ class _Arrangement:
     def widths(self, of_box: Callable[[int], float], empty: float) -> dict[int, float]:
         """By lane from left to right that of its widest box; `empty` for a lane without one."""
         used = sorted({*self.lanes, *(line.lane for line in self.lines)})
-        boxes = {lane: [box for box, at in enumerate(self.lanes) if at == lane] for lane in used}
-        return {lane: max(map(of_box, inside), default=empty) for lane, inside in boxes.items()}
+        widths = {}
+        for lane in used:
+            boxes = [box for box, at in enumerate(self.lanes) if at == lane]
+            widths[lane] = max(map(of_box, boxes), default=empty)
+        return widths
 
     def joins(self, bar: Crossbar) -> set[int]:
         """The lanes that a crossbar passes and that enter the same box with it, in the same row."""
@@ -117,10 +120,12 @@ def _order(section: Wiring, straight: set[int]) -> list[int]:
         level.append(1 + max((level[wire.source] for wire in _sources(section, index)), default=-1))
     waiting = {i for i, box in enumerate(section.boxes) if box.kind not in ("input", "output")}
     order: list[int] = []
+
+    def is_ready(box: int) -> bool:
+        return all(wire.source not in waiting for wire in _sources(section, box))
+
     while waiting:
-        ready = [
-            i for i in waiting if all(wire.source not in waiting for wire in _sources(section, i))
-        ]
+        ready = [box for box in waiting if is_ready(box)]
         order.append(min(ready, key=lambda i: (i in straight, level[i], i)))
         waiting.remove(order[-1])
     return order
@@ -273,11 +278,9 @@ class _Arranging:
         for wire in self.section.wires:
             if self.follower.get(wire.source) == wire.target:
                 continue
-            lane, target, row = (
-                chain_of[wire.source].lane,
-                chain_of[wire.target].lane,
-                self.row_of[wire.target],
-            )
+            lane = chain_of[wire.source].lane
+            target = chain_of[wire.target].lane
+            row = self.row_of[wire.target]
             if (turned := heads.get(wire) or skips.get(wire)) is not None:
                 crossbars.append(Crossbar(self.leaves[wire], lane, turned.lane, into_box=False))
                 lines.append(_Track(turned.lane, self.leaves[wire], row))

@@ -15,8 +15,13 @@ from .wiring_lanes import Crossbar, layout
 _LETTER = (
     7.3  # pixels of a monospaced letter of 12 pixels, a little more than any font of the list has
 )
-_LINE, _TURN, _GAP, _BESIDE = 15, 12, 14, 34
-_MARGIN, _TITLE, _BETWEEN = 20, 26, 48
+_LINE = 15
+_TURN = 12
+_GAP = 14
+_BESIDE = 34
+_MARGIN = 20
+_TITLE = 26
+_BETWEEN = 48
 _STYLE = Path(__file__).with_name("wiring.css").read_text(encoding="utf-8")
 
 
@@ -30,7 +35,9 @@ def wiring_svg(sections: Sequence[Wiring], *, title: str, desc: str) -> str:
     """All sections side by side, on a card of their own; `title` and `desc` are for screen
     readers.
     """
-    x, drawn, height = float(_MARGIN), [], 0.0
+    x = float(_MARGIN)
+    drawn = []
+    height = 0.0
     for section in sections:
         picture = _Picture(section)
         heading = _text(0, 12, section.title, "title")
@@ -100,7 +107,9 @@ class _Picture:
         )
 
     def _horizontal(self, bar: Crossbar) -> str:
-        y, start, end = self.y[bar.row], self.x[bar.start], self.x[bar.end]
+        y = self.y[bar.row]
+        start = self.x[bar.start]
+        end = self.x[bar.end]
         ahead = 1 if end > start else -1
         box, tip = self.layout.box_at(bar.row, bar.end), ""
         if bar.into_box and box is not None:
@@ -127,7 +136,9 @@ class _Picture:
 
     def _box(self, box: int) -> str:
         row = next(number for number, boxes in enumerate(self.layout.rows) if box in boxes)
-        x, y, kind = self.x[self.layout.lanes[box]], self.y[row], self.boxes[box].kind
+        x = self.x[self.layout.lanes[box]]
+        y = self.y[row]
+        kind = self.boxes[box].kind
         wide, high = self._size(box)
         if kind in ("input", "output"):
             return _text(x, y + 4, self.boxes[box].label)

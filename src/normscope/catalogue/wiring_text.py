@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from ..placement.wiring import Box, Wiring
 from .wiring_lanes import Crossbar, layout
 
-_UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
+_UP = 1
+_DOWN = 2
+_LEFT = 4
+_RIGHT = 8
 _GLYPHS = {
     _UP: "│",
     _DOWN: "│",
@@ -84,10 +87,12 @@ class _Drawing:
             for box in row:
                 self._box(box, self.top[number])
         cells = {cell: _GLYPHS[bits] for cell, bits in self.lines.items()} | self.letters
-        height, width = (1 + max(cell[axis] for cell in cells) for axis in (0, 1))
-        rows = (
-            "".join(cells.get((y, x), " ") for x in range(width)).rstrip() for y in range(height)
-        )
+        height = 1 + max(y for y, _ in cells)
+        width = 1 + max(x for _, x in cells)
+        rows = []
+        for y in range(height):
+            written = "".join(cells.get((y, x), " ") for x in range(width))
+            rows.append(written.rstrip())
         return "\n".join(rows)
 
     def _framed(self, box: int) -> bool:
@@ -120,7 +125,9 @@ class _Drawing:
         )
 
     def _horizontal(self, bar: Crossbar) -> None:
-        y, x, end = self._side(bar.row), self.column[bar.start], self.column[bar.end]
+        y = self._side(bar.row)
+        x = self.column[bar.start]
+        end = self.column[bar.end]
         step = 1 if end > x else -1
         box = self.layout.box_at(bar.row, bar.end)
         if bar.into_box and box is not None:

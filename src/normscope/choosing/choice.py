@@ -216,11 +216,11 @@ def _published(case: ModelToTrain, placements: Sequence[str]) -> list[known.Publ
 def published_near(choice: EvidenceForModel) -> list[known.Published]:
     """Those of the baseline under such an optimiser, at most twice or half as deep and as wide."""
     case = choice.case
-    return [
-        one
-        for one in choice.published
-        if BASELINE in one.placements
-        and any(0.5 <= case.blocks / blocks <= 2 for blocks in one.blocks)
-        and any(0.5 <= case.width / width <= 2 for width in one.width)
-        and (not one.optimizer or counts_for(case.optimizer, one.optimizer))
-    ]
+
+    def is_near(one: known.Published) -> bool:
+        of_depth = any(0.5 <= case.blocks / blocks <= 2 for blocks in one.blocks)
+        of_width = any(0.5 <= case.width / width <= 2 for width in one.width)
+        counts = not one.optimizer or counts_for(case.optimizer, one.optimizer)
+        return of_depth and of_width and counts
+
+    return [one for one in choice.published if BASELINE in one.placements and is_near(one)]

@@ -234,14 +234,14 @@ def stored() -> Evidence:
 
 def unpacked(table: Mapping[str, Any]) -> Evidence:
     """From plain values, as `asdict` makes them and JSON gives them back."""
-    pairs = ("blocks", "width")
+    settings = {}
+    for name, one in table["settings"].items():
+        pairs = {key: tuple(one[key]) for key in ("blocks", "width")}
+        settings[name] = EvidenceSetting(**{**one, **pairs})
     return Evidence(
-        settings={
-            name: EvidenceSetting(**{**one, **{key: tuple(one[key]) for key in pairs}})
-            for name, one in table["settings"].items()
-        },
+        settings=settings,
         findings=[EvidenceRow(**one) for one in table["findings"]],
-        rates=[BestRate(**{**one, "ladder": tuple(one["ladder"])}) for one in table["rates"]],
+        rates=[BestRate(**dict(one, ladder=tuple(one["ladder"]))) for one in table["rates"]],
         trained=[TrainedRate(**one) for one in table["trained"]],
         depths=[Depth(**one) for one in table["depths"]],
         depth_blocks=table["depth_blocks"],

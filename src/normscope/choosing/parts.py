@@ -65,9 +65,7 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
         PageSection(
             heading="What we would do", before=[f"{one.what}: {one.says}" for one in lines]
         ),
-        PageSection(
-            heading="How sure, and how to be surer", before=[f"- {one.why}" for one in lines]
-        ),
+        PageSection(heading="How sure, and how to check", before=[f"- {one.why}" for one in lines]),
         _conclusion(choice),
         _evidence(choice),
         # Pre-LN is not compared with itself.
@@ -120,16 +118,16 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
             "small-scale."
         )
     elif any(one.scale == "near" for one in choice.measured):
-        near = [one.setting.name for one in choice.measured if one.scale == "near"]
-        said.append(
-            f"Near this size was measured {joined([f'results/{name}' for name in near])}; all else "
-            "is farther."
-        )
+        near = [f"results/{one.setting.name}" for one in choice.measured if one.scale == "near"]
+        said.append(f"Near this size was measured {joined(near)}; all else is farther.")
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
     for answered in (one for one in choice.answers if one.claims):
-        named = {group: [claim.placement for claim in answered.of(group)] for group in GROUPS[:3]}
-        groups = [f"{group}: {_first(names)}" for group, names in named.items() if names]
+        groups = []
+        for group in GROUPS[:3]:
+            names = [claim.placement for claim in answered.of(group)]
+            if names:
+                groups.append(f"{group}: {_first(names)}")
         said.append(
             f"{answered.question.heading} "
             f"{'; '.join(groups or ['not measured by us']).capitalize()}."
@@ -270,10 +268,10 @@ def _rates(choice: EvidenceForModel) -> PageSection:
         "Which rate was best, with which warm-up?",
         [TextTable(columns=columns, rows=rows)] * bool(rows),
     )
-    after = "Not known: no ladder of rates was trained in such a model under this optimiser."
+    after = "Not known: no learning-rate sweep was trained in such a model under this optimiser."
     if rows:
         after = (
-            "An asterisk marks the first or last rate of the ladder: a better one may lie beyond."
+            "An asterisk marks the first or last rate of the sweep: a better one may lie beyond."
         )
     return PageSection(heading=heading, tables=tables, after=[after])
 
@@ -323,6 +321,11 @@ def _span(sizes: tuple[int, int]) -> str:
 
 _WRAPPED = ("remark", "this model is", "optimiser")
 """Columns of words; numbers with their intervals are read as one."""
+
+
+def sections_view(title: str, sections: Sequence[PageSection]) -> RenderableType:
+    """Sections below a title."""
+    return Group(Text(title, style="bold"), *map(_part, sections))
 
 
 def choice_view(choice: EvidenceForModel, *, tables: bool = False) -> RenderableType:
@@ -381,7 +384,8 @@ def _drawn(table: TextTable) -> rich.Table:
         if heading in _WRAPPED:
             drawn.add_column(heading, overflow="fold")
             continue
-        room = max(len(words) for words in (*heading.split(), *(row[place] for row in table.rows)))
+        unbroken = heading.split() + [row[place] for row in table.rows]
+        room = max(map(len, unbroken))
         drawn.add_column("\n".join(wrap(heading, room)), no_wrap=True, min_width=room)
     for row in table.rows:
         drawn.add_row(*row)

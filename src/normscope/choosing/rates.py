@@ -169,12 +169,11 @@ class RateLaw:
         others = sorted(
             {one.facts.optimizer for one in known if not counts_for(ADAM, one.facts.optimizer)}
         )
-        design = np.array(
-            [
-                [*_values(one.facts), *(one.facts.optimizer == name for name in others)]
-                for one in known
-            ]
-        )
+        rows = []
+        for one in known:
+            is_other = [one.facts.optimizer == name for name in others]
+            rows.append([*_values(one.facts), *is_other])
+        design = np.array(rows)
         ridge = _RIDGE * np.eye(design.shape[1])
         ridge[0, 0] = 0
         found = np.linalg.solve(
@@ -277,31 +276,37 @@ class TypicalRate:
     @property
     def stands_on(self) -> str:
         """What the rate comes from, and how often such a range is right."""
-        ladders = f"{counted(self.trainings, 'ladder')} of small trainings of ours"
-        told = [counted(self.recipes, "published recipe")] * bool(self.recipes) + [ladders] * bool(
-            self.trainings
-        )
-        near, (held, of), beside = self.nearest, HELD, ""
-        (held_by_medians, of_medians), (beyond, of_beyond) = (
-            HELD_BY_MEDIANS["near"],
-            HELD_BEYOND_GPT3,
-        )
-        if near is not None:
-            off = ", below this range" * (near.peak_lr < self.low) + ", above this range" * (
-                near.peak_lr > self.high
-            )
-            has = f"{learning_rate(near.peak_lr)} with {near.placement}{off}"
-            beside = f"; the nearest recipe has {has} ({near.citation})"
-        few = f" ({self.under_optimizer or 'none'} under this optimiser)" * (
-            2 * self.under_optimizer < of
-        )
+        sweeps = f"{counted(self.trainings, 'learning-rate sweep')} of small models of ours"
+        told = []
+        if self.recipes:
+            told.append(counted(self.recipes, "published recipe"))
+        if self.trainings:
+            told.append(sweeps)
+        held, of = HELD
+        held_by_medians, of_medians = HELD_BY_MEDIANS["near"]
+        beyond, of_beyond = HELD_BEYOND_GPT3
+        beside = "" if self.nearest is None else self._beside(self.nearest)
+        few = ""
+        if 2 * self.under_optimizer < of:
+            few = f" ({self.under_optimizer or 'none'} under this optimiser)"
         return (
-            f"By a law over all known rates; within {NEAR:g} times the width: "
+            "Fitted to all known rates by width, depth and placement; "
+            f"within {NEAR:g} times the width: "
             f"{' and '.join(told)}{beside}. Such a range holds {held} of {of} published rates{few} "
             f"it was not fitted to, {beyond} of {of_beyond} outside GPT-3's table; one about the "
             f"median of those near the width, here {learning_rate(self.median_rate, 2)}, holds "
             f"{held_by_medians} of {of_medians}: which is the better start is undecided."
         )
+
+    def _beside(self, near: _RateRecipe) -> str:
+        """Words the nearest recipe as a clause, with the side on which it is out of this range."""
+        off = ""
+        if near.peak_lr < self.low:
+            off = ", below this range"
+        elif near.peak_lr > self.high:
+            off = ", above this range"
+        has = f"{learning_rate(near.peak_lr)} with {near.placement}{off}"
+        return f"; the nearest recipe has {has} ({near.citation})"
 
 
 def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:

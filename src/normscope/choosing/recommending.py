@@ -39,7 +39,7 @@ class _Recommendation:
 
     @property
     def why(self) -> str:
-        return f"{self.what}. {self.sure} Surer: {self.surer}."
+        return f"{self.what}. {self.sure} To check: {self.surer}."
 
 
 def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
@@ -94,8 +94,10 @@ def _baseline(choice: EvidenceForModel, lower: QuestionAnswers) -> _Recommendati
     """Recommends the baseline: who else has it, and what is worth a comparison with it."""
     said = [_compared_near(choice, lower), *_published_with_it(choice.case)]
     # What ends above the baseline in any result that counts is not worth a training of the user's.
-    supported = lower.of("supported")
-    worth = [claim for claim in supported if all(one.mean < 0 for one in claim.findings)]
+    worth = []
+    for claim in lower.of("supported"):
+        if all(one.mean < 0 for one in claim.findings):
+            worth.append(claim)
     for other in worth[:1] or lower.of("contradicted")[:1]:
         found = next(one for one in other.findings if one.answer == other.group)
         ends = (

@@ -49,6 +49,7 @@ class _CompareOptions:
         "as 3e-4:3e-1:7.",
     ]
     optimizers: Annotated[str | None, "Separated by commas."]
+    qk_norm: Annotated[str | None, typer.Option(metavar="none,head,…")]
     seeds: int
     out: Path | None
     settings: shared.SettingOptions = field(default_factory=list)
@@ -101,6 +102,7 @@ def compare(asked: _CompareOptions) -> None:
         peak_lrs=None if peaks is None else numbers(peaks, float, "peak-lr"),
         optimizers=_listed(asked.optimizers, str, "optimizers"),
         seeds=asked.seeds,
+        query_key_norms=_listed(asked.qk_norm, str, "qk-norm"),
     )
     folder = asked.out or Path("runs") / f"compare-{config.stem if config else 'default'}"
     engine = shared.engine_asked(asked.engine, asked.engine_set)
@@ -247,7 +249,9 @@ def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
             f"{text!r} has {len(parts)} parts, and a grid has three: where it starts, where it "
             "stops, and how many"
         )
-    start, stop, count = kind(parts[0]), kind(parts[1]), int(parts[2])
+    start = kind(parts[0])
+    stop = kind(parts[1])
+    count = int(parts[2])
     if not (0 < start < stop and math.isfinite(stop)):
         beside = "; write 0 beside it, as in 0,50:800:5" if start == 0 else ""
         raise ValueError(

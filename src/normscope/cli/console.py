@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from pathlib import Path
 from textwrap import wrap
 from typing import IO, TYPE_CHECKING, Any, Self, TextIO, cast
 
@@ -119,11 +120,15 @@ class TrainDisplay(_BarDisplay):
 
         super().__init__(console, "{task.completed}/{task.total} updates", "{task.fields[note]}")
         self.bar.columns = (*self.bar.columns, TimeRemainingColumn(compact=True))
-        self.title, self._last_plain, self._first = title, -math.inf, 0
+        self.title = title
+        self._last_plain = -math.inf
+        self._first = 0
         self._task = self.bar.add_task(title, total=None, note="starting")
 
     def __call__(self, event: dict[str, Any]) -> None:
-        kind, update, updates = event["event"], event["update"], event["updates"]
+        kind = event["event"]
+        update = event["update"]
+        updates = event["updates"]
         if kind == "update":
             self._first = self._first or update
             note = (
@@ -171,11 +176,9 @@ class StageDisplay(_BarDisplay):
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, "{task.completed:,}/{task.total:,}", "{task.fields[left]}")
         self.clock = clock
-        self._tasks, self._first, self._last_plain = (
-            dict[str, Any](),
-            dict[str, tuple[float, int]](),
-            clock(),
-        )
+        self._tasks = dict[str, Any]()
+        self._first = dict[str, tuple[float, int]]()
+        self._last_plain = clock()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if stage not in self._tasks:
@@ -239,6 +242,37 @@ def print_history(explanation: "Explanation", verdict: Sequence[str] = ()) -> No
         print(printable(line))
 
 
+def shown_text(text: str) -> str:
+    """A text as standard output takes it: whole into a file or a pipe, and on a terminal without
+    what would steer it.
+    """
+    if sys.stdout is None or not sys.stdout.isatty():
+        return text
+    return "\n".join(printable(line) for line in text.split("\n"))
+
+
+def stand_in_for_closed() -> None:
+    """Have standard input, output and error, where the caller closed one, be the empty device.
+
+    Else the next file that is opened takes its number, and what is printed lands in there.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:  # the lowest number that is free is taken
+        descriptor = os.open(os.devnull, os.O_RDWR)
+    os.close(descriptor)
+    # Python has set to None what was closed when it began; these stay open for the process's life.
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BytesIO())
+    if sys.stdout is None:
+        sys.stdout = _nowhere()
+    if sys.stderr is None:
+        sys.stderr = _nowhere()
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
 def show_what_the_terminal_has() -> None:
     """Have standard output and error write a like letter for each that their encoding has not,
     where Python would end.
@@ -264,7 +298,10 @@ class LateStages:
 
     def __init__(self, display: StageDisplay) -> None:
         self.display = display
-        self._name, self._done, self._total, self._shown = "", 0, 1, False
+        self._name = ""
+        self._done = 0
+        self._total = 1
+        self._shown = False
         self._timer = threading.Timer(0.0, lambda: None)
 
     def __enter__(self) -> "LateStages":

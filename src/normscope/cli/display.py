@@ -43,12 +43,10 @@ class GridDisplay:
     def __init__(self, console: "Console", clock: Callable[[], float] = time.monotonic) -> None:
         from rich.live import Live
 
-        self.console, self.clock, self._seen, self._last_plain = (
-            console,
-            clock,
-            dict[str, tuple[str, int]](),
-            clock(),
-        )
+        self.console = console
+        self.clock = clock
+        self._seen = dict[str, tuple[str, int]]()
+        self._last_plain = clock()
         self.live = (
             Live(console=console, auto_refresh=False, transient=True)
             if console.is_terminal
@@ -134,11 +132,11 @@ def _table(states: Sequence["CellState"], letters: int, *, ascii_only: bool) -> 
     every = [state.cell.columns() for state in states]
     # What all have in common tells none from another, and a terminal of 80 columns has no room for
     # it.
-    differing = [
-        name
-        for i, name in enumerate(every[0])
-        if i == 0 or len({columns[name] for columns in every}) > 1
-    ]
+    differing = []
+    for place, name in enumerate(every[0]):
+        values = {columns[name] for columns in every}
+        if place == 0 or len(values) > 1:
+            differing.append(name)
     course = ["loss"] if letters else []
     made = Table(
         *differing, "state", "update", "updates/s", "left", "validation (nats)", *course, box=None

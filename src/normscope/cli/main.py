@@ -14,7 +14,7 @@ from .. import __version__
 from ..errors import UserError, installation, is_installed_for_training, not_installed
 from ..processes.guard import keep_to_asked
 from ..processes.surroundings import hold_lifeline, launched_together, rank_of_environment
-from .console import say, show_what_the_terminal_has, tell
+from .console import say, show_what_the_terminal_has, stand_in_for_closed, tell
 from .shared import WholeLines
 
 _HOMES = {
@@ -149,6 +149,7 @@ def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 the user's mistake, 130 after SIGINT,
     143 after SIGTERM.
     """
+    stand_in_for_closed()
     hold_lifeline()
     keep_to_asked()
     show_what_the_terminal_has()

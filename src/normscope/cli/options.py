@@ -17,6 +17,7 @@ once.
 import ast
 import inspect
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, fields
@@ -31,6 +32,8 @@ _Verb = TypeVar("_Verb", bound=Callable[..., None])
 _PACKAGE = Path(__file__).parents[1]
 _EXPLAINED = re.compile(r"(?:^|(?<=[.;)] ))(\w+(?:, \w+)*): ")
 """Where a docstring begins to explain parameters, one or several together."""
+_WITHOUT_DOCSTRINGS = 2
+"""What `python -OO` sets sys.flags.optimize to: the verbs work, and those words are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +190,11 @@ def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) ->
     )
     if own.help is not None or kind is typer.Context:
         return parameter
-    if parameter.name not in known:
+    source, info = known.get(parameter.name), copy(own)
+    if source is None and sys.flags.optimize < _WITHOUT_DOCSTRINGS:
         raise LookupError(f"nothing says what {option} is")
-    source, info = known[parameter.name], copy(own)
+    if source is None:
+        source = _Parameter("")
     info.help = help_of(source, [note for note in notes if isinstance(note, str)])
     if kind is bool and own.default is ...:  # there a typed name stands
         info.param_decls = (option,)

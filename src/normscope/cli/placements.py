@@ -18,6 +18,7 @@ from .options import described_by
 if TYPE_CHECKING:
     from ..catalogue.details import Details
     from ..catalogue.rows import Size, StackName
+    from ..choosing.case import ModelToTrain
 
 
 @described_by()
@@ -40,6 +41,8 @@ def choose(
     \b
       normscope choose --blocks 24 --width 1024 --optimizer muon --tokens 5e9
 
+    `normscope choose qk-norm` asks about norms on queries and keys, which go with any placement.
+
     model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of
     a stack. width: Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam.
     tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared. as_json: Print
@@ -50,7 +53,8 @@ def choose(
     from ..choosing.case import ModelToTrain
     from ..choosing.choice import choose as chosen
 
-    names = shared.placement_names(placements or ())
+    about_norms = _asks_for_query_key_norms(placements or [])
+    names = [] if about_norms else shared.placement_names(placements or ())
     with user_errors(ValueError):
         case = ModelToTrain(
             model=model,  # type: ignore[arg-type]
@@ -59,6 +63,9 @@ def choose(
             optimizer=optimizer,
             tokens=tokens,
         )
+        if about_norms:
+            _tell_query_key_norms(case, as_json=as_json)
+            return
         found = chosen(case, () if names == ["all"] else names)
     if as_json:
         from ..choosing.recommending import plain
@@ -68,6 +75,34 @@ def choose(
     from ..choosing.parts import choice_view
 
     standard_output().print(choice_view(found, tables=long))
+
+
+def _asks_for_query_key_norms(words: list[str]) -> bool:
+    """Whether the evidence on norms on queries and keys is asked for. Raises UserError for
+    placements beside it.
+    """
+    from ..placement.query_key import SUFFIX
+
+    asked = [word.strip().lower() for text in words for word in text.split(",") if word.strip()]
+    if SUFFIX in asked and len(asked) > 1:
+        raise UserError(
+            f"{SUFFIX} is a question of its own, and here it stands beside "
+            f"{', '.join(word for word in asked if word != SUFFIX)}: ask it alone"
+        )
+    return asked == [SUFFIX]
+
+
+def _tell_query_key_norms(case: "ModelToTrain", *, as_json: bool) -> None:
+    """Prints what is known of norms on queries and keys."""
+    from ..choosing.parts import sections_view
+    from ..choosing.query_key import answer, answer_parts
+
+    found = answer(case)
+    if as_json:
+        typer.echo(json.dumps(found.plain(), ensure_ascii=False, indent=1))
+        return
+    title = f"Norms on queries and keys for: {case}"
+    standard_output().print(sections_view(title, answer_parts(found)))
 
 
 placements_app = typer.Typer(

@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from ..errors import UserError, no_end, user_errors
+from ..limits.home import from_home
 from ..limits.inset import Inset
 from ..limits.kinds import FileKind
 from ..limits.ours import refuse_other, refuse_part
@@ -62,7 +63,7 @@ def read_config(
 def refuse_missing_target(target: str) -> None:
     """Raise UserError for a target of the doctor that names a file which is not there."""
     before, sign, _ = target.partition(":")
-    file = Path(before if sign else target).expanduser()
+    file = from_home(before if sign else target)
     if file.suffix in (".py", ".toml", ".json") and not file.exists():
         raise UserError(f"no such file: {before}" if sign else f"no such file or folder: {target}")
     if file.suffix == ".py" and not sign:

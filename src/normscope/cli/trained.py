@@ -9,7 +9,7 @@ import typer
 
 from ..errors import UserError
 from ..limits import kinds
-from .console import note, tell
+from .console import note, shown_text, tell
 from .options import described_by
 from .shared import Imports, Trust, as_asked, open_trained, refuse_no_place, refuse_unwritable
 
@@ -188,7 +188,7 @@ def _print_texts(texts: Sequence[str]) -> None:
     for number, text in enumerate(texts):
         if number:
             typer.echo("---")
-        typer.echo(text.strip())
+        typer.echo(shown_text(text.strip()))
 
 
 @described_by()
@@ -232,7 +232,8 @@ def translate(
     ):
         if translation.cut:
             note(f"note: line {number} is too long and was cut")
-        sys.stdout.buffer.write(translation.detokenised.encode("utf-8") + b"\n")
+        said = shown_text(translation.detokenised)
+        sys.stdout.buffer.write(said.encode("utf-8") + b"\n")
         sys.stdout.buffer.flush()
 
 

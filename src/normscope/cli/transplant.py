@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..errors import UserError
+from ..errors import UserError, user_errors
 from .console import tell
 from .options import described_by
 from .shared import Imports, Trust, placement_names, refuse_missing_target, run_imports
@@ -16,9 +16,10 @@ def transplant(
     target: Annotated[str, typer.Argument(metavar="TARGET")],
     to: str,
     out: Path,
+    qk_norm: Annotated[str, typer.Option(metavar="head|whole|…")] = "none",
     initialise: Literal["draw", "keep"] | None = None,
     keep: bool = False,
-    stack: str | None = None,
+    stack: Annotated[list[str], typer.Option(metavar="NAME")] = [],  # noqa: B006
     settings: Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE")] = [],  # noqa: B006
     seed: int = 0,
     imports: Imports = [],  # noqa: B006
@@ -36,12 +37,14 @@ def transplant(
 
     target: package.module:function or file.py:function that returns a model or (model, inputs); a
     Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint. to: A
-    placement, such as peri-ln; `normscope placements` lists them. out: Folder to make, with the
-    weights and the recipe. initialise: Draw the weights as the placement wants them, or keep them.
-    By default kept where a checkpoint was loaded or the model looks trained, which is said. keep:
-    The same as --initialise keep. stack: The residual stream that is meant, where the model has
-    several. settings: Change the configuration, or give the function an argument. seed: Seed of the
-    weights, and of inputs for targets without any.
+    placement, such as peri-ln; `normscope placements` lists them; `own`, with --qk-norm, leaves it.
+    qk_norm: Norms on queries and keys: head for one of each head, as Qwen 3 and Gemma 3; whole for
+    one over all heads, as OLMo 2; with -rms, -layer or -unit for another than the model's. out:
+    Folder to make, with the weights and the recipe. initialise: Draw the weights as the placement
+    wants them, or keep them. By default kept where a checkpoint was loaded or the model looks
+    trained, which is said. keep: The same as --initialise keep. stack: The residual stream that is
+    meant, where the model has several; again for one more. settings: Change the configuration, or
+    give the function an argument. seed: Seed of the weights, and of inputs for targets without any.
     """
     refuse_missing_target(target)
     if keep and initialise == "draw":
@@ -50,13 +53,17 @@ def transplant(
         raise UserError(f"--out {out}: it exists already")
     run_imports(imports)
     (name,) = placement_names([to])
+    with user_errors(ValueError):
+        from ..placement import beside
+
+        name = beside(name, qk_norm)
     if trust:
         from ..targets.runs import trust_target
 
         trust_target(target)
     if keep:
         initialise = "keep"
-    _transplanted(target, name, out, initialise, stack, settings, seed)
+    _transplanted(target, name, out, initialise, stack or None, settings, seed)
 
 
 def _transplanted(
@@ -64,7 +71,7 @@ def _transplanted(
     placement: str,
     out: Path,
     initialise: Literal["draw", "keep"] | None,
-    stack: str | None,
+    stack: list[str] | None,
     settings: list[str],
     seed: int,
 ) -> None:

@@ -29,9 +29,10 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
 from ..train.together.joining import refuse_launched
 from . import manifest as manifests
+from .alone import alone
 from .cost import WORTH_PLANNING_SECONDS, told_cost, trial_seconds
 from .facts import not_comparable
-from .grid import Cell, alone, write_configs
+from .grid import Cell, write_configs
 from .page import compare, refuse_other_report
 from .pool import (
     PoolOptions,

@@ -84,17 +84,15 @@ def what_the_paper_says(configurations: Sequence[ConfigurationOutcome], unigram_
             f"{_SAID}, and these runs cannot say whether that is so, as neither was "
             f"compared{nothing}."
         )
-    clauses = [
-        f"{_WORDS[answer]} {joined(subjects)}"
-        for answer in (True, False)
-        if (
-            subjects := [
-                _subject(_title(configurations, name), views, name, answer)
-                for name in NEEDS_WARMUP
-                if _with_answer(views, name, answer)
-            ]
-        )
-    ]
+    clauses = []
+    for answer in (True, False):
+        subjects = [
+            _subject(_title(configurations, name), views, name, answer)
+            for name in NEEDS_WARMUP
+            if _with_answer(views, name, answer)
+        ]
+        if subjects:
+            clauses.append(f"{_WORDS[answer]} {joined(subjects)}")
     for name in NEEDS_WARMUP:
         own = [view for view in views if view.placement == name]
         if len(_with_answer(views, name, None)) == len(own):
@@ -219,11 +217,9 @@ _VERBS = {
     Outcome.FAILED: "failed",
     Outcome.UNFINISHED: "did not finish",
 }
-_SOME_SEEDS, _NO_SEED, _NOT_ALL_KNOWN = (
-    "learned in some seeds only",
-    "did not learn",
-    "did not finish all runs",
-)
+_SOME_SEEDS = "learned in some seeds only"
+_NO_SEED = "did not learn"
+_NOT_ALL_KNOWN = "did not finish all runs"
 
 
 def conclusion(

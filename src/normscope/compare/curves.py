@@ -127,12 +127,24 @@ def _norms(
     NaN stands for a block that a seed has not measured, as where its model is another one.
     """
     blocks = _by_depth({block for squares in seeds for block in squares})
-    rows = [[math.sqrt(squares.get(block, math.nan)) for block in blocks] for squares in seeds]
+    rows = []
+    for squares in seeds:
+        rows.append([math.sqrt(squares.get(block, math.nan)) for block in blocks])
     return blocks, rows
 
 
 def _by_depth(blocks: set[contents.BlockPlace]) -> list[contents.BlockPlace]:
     return sorted(blocks, key=lambda block: (_place(block.stack), block.number))
+
+
+def _recorded_squares(record: RunRecord) -> dict[int, dict[contents.BlockPlace, float]]:
+    """Returns the squared gradient norms of a run's blocks, by the update that recorded them."""
+    found = {}
+    for event in record.monitored:
+        squares = _squares(event)
+        if squares:
+            found[event["update"]] = squares
+    return found
 
 
 def later_profiles(
@@ -143,10 +155,7 @@ def later_profiles(
     """
     found = []
     for name, runs in named_runs:
-        recorded = [
-            {event["update"]: squares for event in record.monitored if (squares := _squares(event))}
-            for _, record in runs
-        ]
+        recorded = [_recorded_squares(record) for _, record in runs]
         for update in sorted(set.intersection(*map(set, recorded)) if recorded else ()):
             blocks, rows = _norms([seed[update] for seed in recorded])
             found.append(
@@ -242,11 +251,13 @@ def rate_curves(
     several_optimizers = len({ran.arm.optimizer for ran in runs}) > 1
     groups: dict[contents.Name, list[EndedRun]] = {}
     for ran in runs:
-        variant = ", ".join(
-            [ran.arm.warmup_label, *([ran.arm.optimizer] if several_optimizers else [])]
-        )
+        variant = ran.arm.warmup_label
+        if several_optimizers:
+            variant += f", {ran.arm.optimizer}"
         groups.setdefault(contents.Name(named(ran.arm.placement).title, variant), []).append(ran)
-    rates = [{ran.arm.peak_lr for ran in group} for group in groups.values()]
+    rates = []
+    for group in groups.values():
+        rates.append({ran.arm.peak_lr for ran in group})
     if max(map(len, rates), default=0) < 2:
         return [], []
     shared = sorted(set.intersection(*rates))
@@ -298,15 +309,20 @@ def _rate_curve(
     arms = {ran.arm.peak_lr: ran.arm for ran in runs}
     drawn = {key: _counted(loss, initial[key[0]]) for key, loss in losses.items()}
     found, why_not = _sensitivity(losses, initial, shared)
+    seeds_losses = []
+    seeds_replaced = []
+    for seed in seeds:
+        seeds_losses.append([drawn.get((seed, rate), math.nan) for rate in rates])
+        ended = {rate: losses.get((seed, rate)) for rate in rates}
+        seeds_replaced.append(
+            [loss is not None and drawn[seed, rate] < loss for rate, loss in ended.items()]
+        )
     return contents.RateCurve(
         name=name,
         peak_lrs=rates,
         seeds=seeds,
-        seeds_losses=[[drawn.get((seed, rate), math.nan) for rate in rates] for seed in seeds],
-        seeds_replaced=[
-            [(key := (seed, rate)) in losses and drawn[key] < losses[key] for rate in rates]
-            for seed in seeds
-        ],
+        seeds_losses=seeds_losses,
+        seeds_replaced=seeds_replaced,
         initial_nats=[initial[seed] for seed in seeds],
         sensitivity=found,
         configurations=[names[arms[rate]] for rate in rates],
@@ -334,11 +350,11 @@ def _sensitivity(
             None,
             f"the configurations have {counted(len(shared), 'rate')} in common, and it needs two",
         )
-    whole = [
-        seed
-        for seed in initial
-        if not any(math.isnan(losses.get((seed, rate), math.nan)) for rate in shared)
-    ]
+    whole = []
+    for seed in initial:
+        found_losses = [losses.get((seed, rate), math.nan) for rate in shared]
+        if not any(map(math.isnan, found_losses)):
+            whole.append(seed)
     if not whole:
         return (
             None,
@@ -347,9 +363,10 @@ def _sensitivity(
     known = [seed for seed in whole if not math.isnan(initial[seed])]
     if not known:
         return None, "no run had a finite loss at initialisation"
-    found = lr_sensitivity(
-        [[losses[seed, rate] for rate in shared] for seed in known], [initial[s] for s in known]
-    )
+    rows = []
+    for seed in known:
+        rows.append([losses[seed, rate] for rate in shared])
+    found = lr_sensitivity(rows, [initial[seed] for seed in known])
     return contents.RateSensitivity(
         value=found.value,
         low=found.low,

@@ -7,22 +7,19 @@ the embedded toy language, in which the need for warm-up is soon plain.
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
 from ..data.opening import DataConfig
-from ..errors import UserError, option, user_errors
-from ..files import disk_errors, is_of_the_disk, make_folders, write_over
+from ..errors import UserError, user_errors
+from ..files import is_of_the_disk, make_folders, write_over
 from ..limits.kinds import TEXT, sealed_lines
 from ..limits.names import plain, refuse_leading_out
 from ..limits.ours import SealedJson, refuse_other, refuse_unusual
 from ..model import ModelConfig
 from ..optim import OPTIMIZERS
 from ..placement import named
-from ..processes.surroundings import Held, hold
 from ..runs.config import for_another_machine, refuse_other_configuration, replaced, resolve
 from ..runs.trained import read_scores
 from ..settings.tables import spelled, to_toml
@@ -30,6 +27,8 @@ from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig
 from ..tasks.translation import TranslationRunConfig
 from ..train import RunFolder, TrainConfig
+from .axes import Axes
+from .query_key import normed
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -203,17 +202,20 @@ def grid_of(
     peak_lrs: Sequence[float] | None = None,
     optimizers: Sequence[str] | None = None,
     seeds: int = 1,
+    query_key_norms: Sequence[str] | None = None,
 ) -> tuple[Grid, list[str]]:
     """The grid that options and configuration ask for together, and for each axis that neither
     gives its default.
 
     places: by dotted key, what sets it in the configuration; the keys that it lacks are defaults.
     placements: names, or `all` alone for those that are defined for the model. arms: pairs of a
-    placement and a warm-up in updates, instead of every combination of the two. Raises UserError
-    where two places give an axis differently.
+    placement and a warm-up in updates, instead of every combination of the two. query_key_norms:
+    of queries and keys, with which each placement is taken; without placements, that of the
+    configuration is. Raises UserError where two places give an axis differently.
     """
     task = task_of(base)
-    axes = _Axes(base, places)
+    usual = task.compared if query_key_norms is None else (base.model.placement,)
+    axes = Axes(base, places)
     named_ones: Sequence[str] | None = None
     if placements is not None:
         every_one = list(placements) == ["all"]
@@ -225,8 +227,9 @@ def grid_of(
         arm_warmups = [updates for _, updates in pairs]
     spelled_ones = optimizers and [spelled(name, OPTIMIZERS) for name in optimizers]
     every = axes.values(
-        "placements", "model.placement", task.compared, arms=arm_placements, placements=named_ones
+        "placements", "model.placement", usual, arms=arm_placements, placements=named_ones
     )
+    every = normed(every, query_key_norms, arms)
     warmups = axes.values(
         "warm-ups in updates",
         "schedule.warmup_updates",
@@ -246,47 +249,6 @@ def grid_of(
         threads=base.train.threads if "train.threads" in places else 1,
     )
     return grid, axes.defaults
-
-
-class _Axes:
-    """What options and a configuration give of a grid's axes.
-
-    places: by dotted key, what sets it in the configuration.
-    """
-
-    def __init__(self, base: RunConfig, places: Mapping[str, str]) -> None:
-        self.base = base
-        self.places = places
-        self.defaults: list[str] = []
-        """Axes that nothing gave, with the values that they have."""
-
-    def values(
-        self, title: str, key: str, default: Sequence[Any], **options: Sequence[Any] | None
-    ) -> list[Any]:
-        """Returns the values of an axis. Raises UserError where two places give it differently.
-
-        key: of the configuration's own value. options: what each gives, None where it does not.
-        """
-        given = []
-        for name, several in options.items():
-            if several is not None:
-                given.append((f"{option(name)} gives {_listed(several)}", list(several)))
-        if key in self.places:
-            value = attrgetter(key)(self.base)
-            given.append((f"{self.places[key]} gives {key} = {value}", [value]))
-        for (one, these), (other, those) in itertools.combinations(given, 2):
-            if set(these) != set(those):
-                raise UserError(f"{one}, but {other}: leave one of them out")
-        if not given:
-            self.defaults.append(f"{title} {_listed(default)}")
-            return list(default)
-        return given[0][1]
-
-
-def _listed(values: Sequence[Any]) -> str:
-    return ",".join(
-        f"{value:g}" if isinstance(value, float) else str(value) for value in dict.fromkeys(values)
-    )
 
 
 _CONFIGURATIONS = SealedJson(
@@ -345,24 +307,6 @@ def write_configs(cells: Iterable[Cell]) -> None:
                 _CONFIGURATIONS.text(former | texts),
                 _CONFIGURATIONS.kind,
             )
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be, for this command. Raises UserError naming the
-    process that has it.
-    """
-    with ExitStack() as held:
-        try:
-            with disk_errors(f"opening {folder}"):
-                make_folders(folder)
-                held.enter_context(hold(folder))
-        except Held as error:
-            raise UserError(
-                f"another process{error.holder} is at work on the comparison in {folder}; wait for "
-                f"it, stop it, or choose another folder with {option('out')}"
-            ) from error
-        yield
 
 
 def registered_name(placement: str) -> str:

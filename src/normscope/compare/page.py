@@ -162,6 +162,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     drawn = _drawn(ran, has_rates=bool(by_rate))
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
+    placements = dict.fromkeys([arm.placement for arm in by_arm])
     same_length = len({cell.config.train.duration for cell in cells}) == 1
     same = ", data and number of updates" if same_length else " and data"
     return contents.ComparisonPage(
@@ -188,10 +189,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         undrawn_curves=[curves.curve(name, runs, "validation") for name, runs in left_out],
         later_profiles=curves.later_profiles(named_runs),
         what=_what(cells, manifest, by_arm, rows),
-        formulas=[
-            (named(p).title, formula_in(p, cells[0].config))
-            for p in dict.fromkeys(arm.placement for arm in by_arm)
-        ],
+        formulas=[(named(one).title, formula_in(one, cells[0].config)) for one in placements],
         commands=[
             *manifest.commands,
             *(shlex.join(["python", *train_command(cell)]) for cell in cells),
@@ -215,17 +213,19 @@ def _rows(
     # Beside runs that were given the same placement, `own` is another model with it.
     given = {arm.placement for arm in by_arm}
     told = "" if own_placement in given else own_placement
-    return [
-        JudgedRuns(
+    judged = []
+    for arm, runs in by_arm.items():
+        seeds = [_seed_result(cell, record, failed.get(cell.name)) for cell, record in runs]
+        row = JudgedRuns(
             name=names[arm],
             placement=arm.placement,
             named_as=told if issubclass(named(arm.placement), AsBuilt) else "",
             warmup_updates=arm.warmup_updates,
             setting=settings[arm],
-            seeds=tuple(_seed_result(cell, record, failed.get(cell.name)) for cell, record in runs),
+            seeds=tuple(seeds),
         )
-        for arm, runs in by_arm.items()
-    ]
+        judged.append(row)
+    return judged
 
 
 def _drawn(ran: Sequence[curves.EndedRun], *, has_rates: bool) -> set[Arm]:

@@ -48,11 +48,12 @@ class _LossCourse:
             (total, count) for total, count in zip(self._sums, self._counts, strict=True) if count
         ]
         columns = min(most, len(known))
-        parts = [
-            known[len(known) * i // columns : len(known) * (i + 1) // columns]
-            for i in range(columns)
-        ]
-        return [sum(total for total, _ in part) / sum(count for _, count in part) for part in parts]
+        means = []
+        for i in range(columns):
+            part = known[len(known) * i // columns : len(known) * (i + 1) // columns]
+            total = sum(each for each, _ in part)
+            means.append(total / sum(count for _, count in part))
+        return means
 
 
 @dataclass(slots=True)
@@ -140,7 +141,9 @@ class CellState:
                 f"process {halted} was halted by a signal; kill -CONT {halted} lets it go on"
             )
         elif self.status != "running":
-            self.status, self.message, self._first_look = "running", "", None
+            self.status = "running"
+            self.message = ""
+            self._first_look = None
 
     def read_new_events(self) -> None:
         """Take in what the run has logged since the last look."""

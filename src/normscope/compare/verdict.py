@@ -130,12 +130,13 @@ class ConfigurationOutcome:
 
 def judged(rows: Sequence[JudgedRuns], unigram_nats: float) -> list[ConfigurationOutcome]:
     """Judge all configurations of a comparison: each by itself, and beside the best."""
-    alone = [
-        tuple(outcome(row, seed, unigram_nats, math.nan) for seed in row.seeds) for row in rows
-    ]
-    sound = [
-        row for row, own in zip(rows, alone, strict=True) if own and all(one.learned for one in own)
-    ]
+    alone = []
+    sound = []
+    for row in rows:
+        own = tuple(outcome(row, seed, unigram_nats, math.nan) for seed in row.seeds)
+        alone.append(own)
+        if own and all(one.learned for one in own):
+            sound.append(row)
     best = min(sound, key=lambda row: row.mean_loss, default=None)
     if best is None or len(rows) == 1:
         return [

@@ -251,7 +251,9 @@ def encoded(
     _refuse_unlike(train, dev)
     if lacking := [special for special in (CLS, SEP, PAD) if special in tokeniser.lacks]:
         raise UserError(f"the tokeniser has no {' and no '.join(lacking)}, which sentences take")
-    labels, cut, splits = train.labels, 0, []
+    labels = train.labels
+    cut = 0
+    splits = []
     for table in (train, dev):
         split, shortened = _split(table, labels, tokeniser, sequence_length)
         splits.append(split)
@@ -309,12 +311,13 @@ def _split(
     table: LabelledTable, labels: Sequence[str], tokeniser: TextTokeniser, sequence_length: int
 ) -> tuple[LabelledSplit, int]:
     """The split, and how many of its rows were cut."""
-    sentences = range(len(table.columns) - 1)
-    sides = [
-        tokeniser.encode_many([row.sentences[number] for row in table.rows]) for number in sentences
-    ]
+    sides = []
+    for number in range(len(table.columns) - 1):
+        sides.append(tokeniser.encode_many([row.sentences[number] for row in table.rows]))
     room = sequence_length - 1 - len(sides)
-    tokens, segments, cut = [], [], 0
+    tokens = []
+    segments = []
+    cut = 0
     for parts in zip(*sides, strict=True):
         lengths = cut_lengths([len(ids) for ids in parts], room)
         cut += sum(lengths) < sum(map(len, parts))

@@ -4,6 +4,7 @@ language.
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from ..errors import UserError
@@ -126,7 +127,7 @@ def toy_documents() -> documents.DocumentCorpus:
         draw = StableDraw(f"toy documents {split}")
         sizes = [4 + draw.below(9) for _ in range(_TOY_DOCUMENTS[split])]
         sentences = iter(english for _, english in toy_pairs(sum(sizes), seed=1, split=split))
-        texts[split] = [[next(sentences) for _ in range(size)] for size in sizes]
+        texts[split] = [list(islice(sentences, size)) for size in sizes]
     learned_from = (sentence for document in texts["train"] for sentence in document)
     tokeniser = tokenisers.TextTokeniser.learn(
         learned_from, _TOY_VOCABULARY, kind="wordpiece", lowercase=True

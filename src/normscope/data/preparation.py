@@ -18,13 +18,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..files import disk_errors, recover, resumable_folder, whole_folder, write_atomically
+from ..limits.home import from_home
 from ..limits.names import inside
 from ..limits.ours import refuse_inside
 from . import work
@@ -33,8 +34,36 @@ from .words import added, counted_every, most_frequent
 
 Progress = Callable[[str, int, int], None]
 """Called with a stage (such as "learn" or "encode"), how much of it is done, and its total."""
-_ReadPart = tuple[Path, str, Mapping[str, Any]]
-"""The file of a part of the text, its split, and what is known of it, for JSON."""
+
+
+class _ReadPart(NamedTuple):
+    """A part of the text that has been read."""
+
+    path: Path
+    split: str
+    known: Mapping[str, Any]
+    """For JSON."""
+
+
+class _RawPart(NamedTuple):
+    """A part of the text that is to be read."""
+
+    path: Path
+    split: str
+    items: Sequence[Any] | None
+    """None of a part that is there already."""
+
+
+class _WrittenPart(NamedTuple):
+    """What another process has made of a part."""
+
+    name: str
+    split: str
+    known: Mapping[str, Any]
+    content: bytes
+    """What its file is to hold: nothing where it is there already."""
+
+
 _ReadItems = Callable[[str, Sequence[Any]], tuple[Mapping[str, Any], list[str]]]
 
 
@@ -140,7 +169,7 @@ def prepared(kind: Preparation, progress: Progress) -> CorpusReport:
     that cannot be used or lies in `out`, for an `out` that holds anything but a corpus, and for a
     disk that is full or not writable.
     """
-    out = Path(os.path.abspath(kind.out.expanduser()))  # noqa: PTH100 (a link is not to be followed)
+    out = Path(os.path.abspath(from_home(kind.out)))  # noqa: PTH100 (a link is not to be followed)
     refuse_inside(out, kind.sources)
     # Before the files are read: what another command left of replacing a corpus is in its place
     # again.
@@ -211,17 +240,15 @@ def read_parts(
     if noted is None:
         noted = []
         raw = _cut(folder, splits, characters, share)
-        for (name, split, known), content in work.in_order(
-            partial(_read, read), raw, processes=processes
-        ):
-            if content:
+        for part in work.in_order(partial(_read, read), raw, processes=processes):
+            if part.content:
                 # By this process alone: others may live a moment longer than it when it is killed.
-                write_atomically(folder / name, content)
-            noted.append([name, split, known])
-            progress(known)
+                write_atomically(folder / part.name, part.content)
+            noted.append([part.name, part.split, part.known])
+            progress(part.known)
         work.note_parts(folder, noted)
     table = folder / work.TABLE
-    return [(inside(folder, name, table), split, known) for name, split, known in noted]
+    return [_ReadPart(inside(folder, name, table), split, known) for name, split, known in noted]
 
 
 def numbered(
@@ -263,30 +290,26 @@ def _standing(kind: Preparation, out: Path, key: str) -> CorpusReport | None:
 
 def _cut(
     folder: Path, splits: Mapping[str, Iterable[Any]], characters: Callable[[Any], int], share: int
-) -> Iterator[tuple[Path, str, Sequence[Any] | None]]:
-    """File, split and items of each part; None for the items of one that is there already."""
+) -> Iterator[_RawPart]:
+    """Cuts the items of every split into parts."""
     for split, items in splits.items():
         for number, part in enumerate(work.cut(items, characters, share=share)):
             path = folder / f"{split}-{number:07d}.text"
-            yield path, split, None if path.exists() else part
+            yield _RawPart(path, split, None if path.exists() else part)
 
 
-def _read(
-    read: _ReadItems, raw: tuple[Path, str, Sequence[Any] | None]
-) -> tuple[tuple[str, str, Mapping[str, Any]], bytes]:
-    """Name, split and what is known of a part, and what its file is to hold: nothing where it is
-    there already.
+def _read(read: _ReadItems, raw: _RawPart) -> _WrittenPart:
+    """Reads a part that is there, or makes it.
 
     The first line of the file is what is known, so that a part that is there need not be read.
     """
-    path, split, items = raw
-    if items is None:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            return (path.name, split, json.loads(file.readline())), b""
-    known, lines = read(split, items)
-    return (path.name, split, known), "".join(
-        line + "\n" for line in [json.dumps(known), *lines]
-    ).encode()
+    name = raw.path.name
+    if raw.items is None:
+        with raw.path.open(encoding="utf-8", newline="\n") as file:
+            return _WrittenPart(name, raw.split, json.loads(file.readline()), b"")
+    known, lines = read(raw.split, raw.items)
+    content = "".join(line + "\n" for line in [json.dumps(known), *lines])
+    return _WrittenPart(name, raw.split, known, content.encode())
 
 
 def _learn(kind: Preparation, parts: Sequence[TextPart], path: Path, progress: Progress) -> None:
@@ -301,10 +324,8 @@ def _learn(kind: Preparation, parts: Sequence[TextPart], path: Path, progress: P
     progress("learn", 0, total)
     sums: list[Counter[str]] = []
     for done, found in enumerate(work.in_order(kind.count, chosen, processes=kind.processes), 1):
-        sums = [
-            added(several, one)
-            for several, one in zip(sums or [Counter() for _ in found], found, strict=True)
-        ]
+        sums = sums or [Counter() for _ in found]
+        sums = [added(several, one) for several, one in zip(sums, found, strict=True)]
         progress("learn", done, total)
     kind.learn([most_frequent(several) for several in sums], path)
     progress("learn", total, total)

@@ -256,7 +256,9 @@ def _english(clause: _Clause, *, lead: str = "subject", question: bool = False) 
     """Subject, verb, object, place, time. A fronted time or place stays in front; a fronted object
     does not.
     """
-    place, time, who = clause.place.en, clause.time.en, clause.subject.en
+    place = clause.place.en
+    time = clause.time.en
+    who = clause.subject.en
     auxiliary, verb = clause.en_support if question or clause.negated else ("", clause.en_plain)
     start = (auxiliary, who) if question else (who, auxiliary)
     core = _join(*start, "not" if clause.negated else "", verb, clause.object.en)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .loss_targets import LossTargets
 from .partly_used import PartlyUsed
@@ -120,6 +120,10 @@ class AttentionMeasurements:
     normed_wrong: tuple[str, ...] = ()
     """Those of them whose norm takes its statistics over other dimensions than a head's
     features.
+    """
+    of_many_lengths: tuple[str, ...] = ()
+    """Which of queries and keys have no common length: more than half of their vectors, one for
+    each token and head, are off the median by 1 % or more. A norm of each head gives them one.
     """
     unnormed: tuple[str, ...] = ()
     """Which of queries, keys and values are made from what others of them are made from a norm
@@ -259,6 +263,16 @@ class NormGain:
     """The share of that below 0."""
 
 
+class AlteredSkip(NamedTuple):
+    """What a stream goes through on every way, between its sums."""
+
+    operation: str
+    module: str
+    """The innermost that runs."""
+    stack: int
+    """From 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """An embedding that was looked up, or what is added to its rows."""
@@ -375,9 +389,7 @@ class ModelMeasurements:
     as positions may
     be: the name of what it is read from, "" where it is computed, and the numbers of the sums in
     the recorded pass."""
-    altered: tuple[tuple[str, str, int], ...] = field(default=(), metadata=INNER)
-    """What a stream goes through on every way, between its sums: an operation, the innermost module
-    that runs, and the number of the stack from 0."""
+    altered: tuple[AlteredSkip, ...] = field(default=(), metadata=INNER)
     random_factors: tuple[tuple[str, int], ...] = field(default=(), metadata=INNER)
     """Where data is multiplied, or masked, with numbers that a pass in evaluation mode draws: the
     innermost module that runs, and the number of the product."""

@@ -15,7 +15,7 @@ from ..theory.operations import MomentNorms
 from ..theory.places import RANDOM
 from ..theory.stream import MomentStack, StreamSetting
 from .find.terms import Term
-from .measured import ModelMeasurements
+from .measured import ModelMeasurements, SublayerMeasurements
 from .record import BranchWeights, Stack, StackRecipe, StackTheory
 from .trace.norms import NormFunction
 
@@ -239,7 +239,11 @@ def _fitted(
     shared = len({one.parameters for one in sublayers}) < count
     if norms is None or shared:
         return (None,) * count
-    whole = [all(name in trained for name in one.matrices) for one in sublayers]
+
+    def is_whole(sublayer: SublayerMeasurements) -> bool:
+        return all(name in trained for name in sublayer.matrices)
+
+    whole = [is_whole(one) for one in sublayers]
     measured = [
         one.gradient_norm if all_of_it else None
         for one, all_of_it in zip(sublayers, whole, strict=True)

@@ -15,7 +15,9 @@ from .carried import CarriedJob
 from .seam import Job
 from .storage import CellStorage, job_key, moved, place_of
 
-_CELL, _LOG, _FETCHED = "cell", "log.txt", "fetched"
+_CELL = "cell"
+_LOG = "log.txt"
+_FETCHED = "fetched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,9 @@ def run_away(job: Job, url: str) -> AwayEnd:
 
 
 def _run_in(own: Path, job: Job, storage: CellStorage) -> AwayEnd:
-    folder, log, place = own / _CELL, own / _LOG, place_of(job)
+    folder = own / _CELL
+    log = own / _LOG
+    place = place_of(job)
     former = storage.stored(place)
     with disk_errors(f"writing into {own}"):
         if not (own / _FETCHED).exists():

@@ -14,7 +14,9 @@ from ..processes.surroundings import is_held
 from ..signals import Interrupted, StopRequest
 from .seam import Engine, Future, Job
 
-_POLL_SECONDS, _POLL_SHARE, _MOST_POLL_SECONDS = 0.1, 0.05, 2.0
+_POLL_SECONDS = 0.1
+_POLL_SHARE = 0.05
+_MOST_POLL_SECONDS = 2.0
 """Between two questions to all futures, the most of the time that these take, and the longest that
 a signal waits for an answer.
 """

@@ -23,7 +23,9 @@ from ..processes.surroundings import LOCK
 from .seam import Job
 
 _PIECE_BYTES = 1 << 20
-_CELLS, _SEALS, _SEAL_ENDING = "cells", "seals", ".json"
+_CELLS = "cells"
+_SEALS = "seals"
+_SEAL_ENDING = ".json"
 _AGAIN = "remove it there and give the same command again, which trains this cell anew"
 _SEAL = SealedJson(
     format_name="normscope-stored-cell",

@@ -32,13 +32,12 @@ def gpt2(model: LanguageModel, ids: Mapping[str, int]) -> tuple[dict[str, Any], 
     """
     ours = model.config
     state = weights(model)
-    packed = {
-        f"transformer.h.{block}.attn.c_attn.{part}": torch.cat(
-            [state.pop(f"decoder.blocks.{block}.attention.f.{name}.{part}") for name in _QKV]
-        )
-        for block in range(ours.blocks)
-        for part in ("weight", "bias")
-    }
+    packed = {}
+    for block in range(ours.blocks):
+        f = f"decoder.blocks.{block}.attention.f"
+        for part in ("weight", "bias"):
+            parts = [state.pop(f"{f}.{name}.{part}") for name in _QKV]
+            packed[f"transformer.h.{block}.attn.c_attn.{part}"] = torch.cat(parts)
     names = stack_names(model.decoder, "decoder", "transformer.h", _GPT2_LAYER) | {
         "embedding.weight": "transformer.wte.weight",
         "embedding.positions": "transformer.wpe.weight",

@@ -75,7 +75,9 @@ def wiring(placement: Placement) -> object:
 
     How weights are drawn is no part of it. Two ways of writing one sum count as different.
     """
-    start, finish, head = SymbolEnd(), SymbolEnd(), SymbolEnd()
+    start = SymbolEnd()
+    finish = SymbolEnd()
+    head = SymbolEnd()
     width = placement.stack.width
     started = placement.start(Symbol("x", (), width), start)
     steps = list(walk(placement, started))
@@ -85,10 +87,10 @@ def wiring(placement: Placement) -> object:
         placement.table_rows(Symbol("E", (), width)),
     )
     output = placement.output_rows(Symbol("E", (), width), head, 7)
-    norms = [
-        [(s.site.kind, s.norm.uses, tuple(s.norm.widths.items())) for s in step.sublayers]
-        for step in steps
-    ]
+    norms = []
+    for step in steps:
+        by_site = [(each.site.kind, each.norm) for each in step.sublayers]
+        norms.append([(kind, norm.uses, tuple(norm.widths.items())) for kind, norm in by_site])
     expressions = _Expressions()
     at = expressions.number((started, [step.after for step in steps], finished, rows, output))
     return at, tuple(expressions.rows), repr((norms, finish.norm.uses))

@@ -228,9 +228,9 @@ def _packed(
     """
     _norm(spec.layer_norm, state, at)
     for linear, names in zip(spec.linear, linears, strict=True):
-        linear.weight, linear.bias = (
-            np.concatenate([state[f"{at}.f.{name}.{part}"] for name in names]) for part in _PARTS
-        )
+        for part in _PARTS:
+            parts = [state[f"{at}.f.{name}.{part}"] for name in names]
+            setattr(linear, part, np.concatenate(parts))
 
 
 def _norm(spec: Any, state: dict[str, NDArray[np.float32]], at: str) -> None:
@@ -250,10 +250,12 @@ def translator_difference(model: EncoderDecoder, folder: Path, words: Words) -> 
         )
         for length in _LENGTHS
     ]
-    scored = translator.score_batch(
-        [[words.source[i] for i in source] for source, _ in pairs],
-        [[words.target[i] for i in target] for _, target in pairs],
-    )
+    sources = []
+    targets = []
+    for source, target in pairs:
+        sources.append([words.source[i] for i in source])
+        targets.append([words.target[i] for i in target])
+    scored = translator.score_batch(sources, targets)
     found = [
         (torch.tensor(theirs.log_probs) - _log_probs(model, source, target)).abs().max()
         for theirs, (source, target) in zip(scored, pairs, strict=True)

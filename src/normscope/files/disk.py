@@ -14,6 +14,7 @@ from ..errors import UserError
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EROFS, errno.EPERM}
 _NO_PLACE = {errno.ENAMETOOLONG, errno.ELOOP}
+_TOO_MANY = {errno.EMFILE, errno.ENFILE}
 _FAILING = {
     errno.EIO,
     errno.ENXIO,
@@ -91,6 +92,11 @@ def _advice(number: int | None, file: str | None) -> str | None:
     if number in _NO_PLACE:
         return (
             f"the system takes no such path{at} ({os.strerror(number or 0)}); choose another place"
+        )
+    if number in _TOO_MANY:
+        return (
+            f"no further file may be opened{at} ({os.strerror(number or 0)}); allow more, as "
+            "`ulimit -n 4096` does, or end what holds them, and run the same command again"
         )
     if number in _FAILING:
         return (

@@ -218,21 +218,18 @@ def _search_panels(searched: Sequence[TuningCell], tuned: TunedSetting) -> list[
     """
     if len(searched) < 2:
         return []
-    values = {name: {getattr(cell.setting, name) for cell in searched} for name, _ in _AXES}
+    values = {}
+    for name, _ in _AXES:
+        values[name] = {getattr(cell.setting, name) for cell in searched}
     along = max(_AXES, key=lambda axis: len(values[axis[0]]))
     curves: dict[str, list[tuple[float, float]]] = {}
     for cell, scores in _scored(searched):
         at = getattr(cell.setting, along[0])
         curves.setdefault(_others(cell, along[0], values), []).append((at, scores.accuracy or 0.0))
-    series = [
-        Series(
-            label=label,
-            hue=hue,
-            x=[x for x, _ in sorted(points)],
-            y=[y for _, y in sorted(points)],
-        )
-        for hue, (label, points) in enumerate(curves.items())
-    ]
+    series = []
+    for hue, (label, points) in enumerate(curves.items()):
+        x, y = zip(*sorted(points), strict=True)
+        series.append(Series(label=label, hue=hue, x=list(x), y=list(y)))
     ends = sorted(values[along[0]])
     return [
         Panel(
@@ -298,13 +295,16 @@ def _majority(ends: Sequence[float], tuned: TunedSetting) -> Series:
 
 def _loss_panel(best: Sequence[TuningCell]) -> Panel:
     """The mean over the seeds, in the range of all of them; values that are not finite end it."""
-    rows = [[loss for _, loss in scores.losses] for _, scores in _scored(best)]
-    finite = [
-        place
-        for place, losses in enumerate(zip(*rows, strict=False))
-        if all(loss is not None for loss in losses)
-    ]
-    columns = [[float(row[place] or 0.0) for row in rows] for place in finite]
+    rows = []
+    for _, scores in _scored(best):
+        rows.append([loss for _, loss in scores.losses])
+    finite = []
+    columns = []
+    for place, losses in enumerate(zip(*rows, strict=False)):
+        known = [float(loss) for loss in losses if loss is not None]
+        if len(known) == len(losses):
+            finite.append(place)
+            columns.append(known)
     updates = next(scores.losses for _, scores in _scored(best))
     return Panel(
         title="Training loss of the best setting",
@@ -350,7 +350,9 @@ def _row(cell: TuningCell) -> list[str]:
 
 def _facts(opened: OpenedSearch, best: Sequence[TuningCell]) -> list[tuple[str, str]]:
     """How it was made."""
-    data, start, scored = opened.data, opened.start, _scored(best)
+    data = opened.data
+    start = opened.start
+    scored = _scored(best)
     made_by = scored[0][1].made_by
     spent = [scores.processor_seconds for _, scores in scored]
     return [

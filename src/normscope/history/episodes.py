@@ -16,7 +16,10 @@ from .record import History, LoggedSeries
 
 # W = values of a window
 
-WINDOW, LONG_WINDOW, LATEST, LEAST = 50, 200, 9, 20
+WINDOW = 50
+LONG_WINDOW = 200
+LATEST = 9
+LEAST = 20
 """Values from which the noise is taken, values whose median is the level, and the fewest from which
 either is.
 """
@@ -79,7 +82,9 @@ def levels(logs: Sequence[float]) -> list[_Level | None]:
         found.append(level)
         out = out + 1 if level is not None and value > (level.upper if out else level.limit) else 0
         if out > WINDOW:
-            kept, out, lowest = [], 0, math.inf
+            kept = []
+            out = 0
+            lowest = math.inf
         if not out and math.isfinite(value):
             kept.append(value)
     return found

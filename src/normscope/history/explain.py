@@ -48,12 +48,12 @@ class Explanation:
         def plain(value: Any) -> Any:
             return None if isinstance(value, float) and not math.isfinite(value) else value
 
-        found = [
-            {name: plain(value) for name, value in asdict(one).items()} for one in self.episodes
-        ]
-        for one in found:
+        found = []
+        for episode in self.episodes:
+            one = {name: plain(value) for name, value in asdict(episode).items()}
             for inner in ("flat", "standing", "needs_cause"):
                 del one[inner]
+            found.append(one)
         loss = {
             "updates": list(self.history.loss.updates),
             "nats": [plain(value) for value in self.history.loss.values],
@@ -150,17 +150,13 @@ def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
         for words in beside_words(explanation.good):
             lines += wrap(words, width, subsequent_indent="  ")
     lines += [""]
-    lines += [
-        "  " + line
-        for line in _course(history.loss, [one.onset for one in found], min(_COLUMNS, width - 16))
-    ]
+    onsets = [one.onset for one in found]
+    course = _course(history.loss, onsets, min(_COLUMNS, width - 16))
+    lines += ["  " + line for line in course]
     for number, one in enumerate(found):
         part = ["", *wrap(episode_head(one), width)]
-        part += [
-            line
-            for name, words in episode_rows(one)
-            for line in hanging(f"  {name:6}", words, width)
-        ]
+        for name, words in episode_rows(one):
+            part += hanging(f"  {name:6}", words, width)
         if len(lines) + len(part) > MOST_LINES - 2:
             left = found[number:]
             starts = joined([f"{other.onset:,}" for other in left[:8]]) + (

@@ -224,7 +224,7 @@ def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
         why = f"a third of yours, though {learning_rate(advice.best_rate, 2)} is {_USUAL}"
     optimizer = "adam" if advice is None else advice.optimizer
     sure = surer_rate(rate, compared=diagnosis.compared, optimizer=optimizer)
-    return learning_rate(rate, 2), f"{why}; surer: {sure}"
+    return learning_rate(rate, 2), f"{why}; to check: {sure}"
 
 
 def _warmup(history: History, own: int) -> tuple[str, str]:

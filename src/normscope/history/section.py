@@ -62,8 +62,14 @@ def _ratios(explanation: Explanation, ratios: dict[str, LoggedSeries]) -> list[S
     """The median sub-layer with the range of all, and those in which an episode began."""
     updates = sorted({update for one in ratios.values() for update in one.updates})
     tables = [dict(zip(one.updates, one.values, strict=True)) for one in ratios.values()]
-    known = [[table[update] for table in tables if update in table] for update in updates]
-    low, middle, high = ([edge(some) for some in known] for edge in (min, median, max))
+    low = []
+    middle = []
+    high = []
+    for update in updates:
+        known = [table[update] for table in tables if update in table]
+        low.append(min(known))
+        middle.append(median(known))
+        high.append(max(known))
     leading = list(
         dict.fromkeys(place for one in explanation.episodes if (place := one.place) in ratios)
     )[:_MOST_NAMED]

@@ -36,7 +36,9 @@ def signs(history: History) -> Iterator[Episode]:
     yield from _left_course(history)
 
 
-_FALLS, _RISES, _LEAST_RESTARTS = 0.2, 0.5, 2
+_FALLS = 0.2
+_RISES = 0.5
+_LEAST_RESTARTS = 2
 """A warm-up starts anew where a rate falls at once to a fifth, and then comes back to half of its
 highest by steps.
 """
@@ -212,13 +214,11 @@ def _one_place(history: History) -> Iterator[Episode]:
     updates = sorted(set(whole.updates).intersection(*(one.updates for one in sublayers.values())))
     if len(updates) < LEAST:
         return
-    shares = {
-        place: [_share(one, whole, update) for update in updates]
-        for place, one in sublayers.items()
-    }
-    shares[OUTSIDE] = [
-        1 - min(1.0, sum(of[at] for of in shares.values())) for at in range(len(updates))
-    ]
+    shares = {}
+    for place, one in sublayers.items():
+        shares[place] = [_share(one, whole, update) for update in updates]
+    in_sublayers = [sum(several) for several in zip(*shares.values(), strict=True)]
+    shares[OUTSIDE] = [1 - min(1.0, share) for share in in_sublayers]
     for place, found in shares.items():
         late = found[-(len(found) // 4) :]
         if median(found[: len(found) // 4]) > _BEFORE or median(late) < _ALMOST_ALL:
@@ -261,7 +261,9 @@ def _share(one: LoggedSeries, whole: LoggedSeries, update: int) -> float:
     return (part / norm) ** 2 if norm and part else 0.0
 
 
-_SHARPER, _FROM, _LARGE_LOGIT = 3.0, 2.0, 20.0
+_SHARPER = 3.0
+_FROM = 2.0
+_LARGE_LOGIT = 20.0
 """Where logits have grown threefold they are said to grow, from the update on at which they had
 doubled for good. Of logits themselves the median that they come to is asked too: a softmax of 20
 and 0 takes one of a million keys."""

@@ -85,7 +85,9 @@ class _Counted:
     """Modules and weights so far; their parent classes call `module` and `parameter` for each."""
 
     def __init__(self, what: str, advice: str, available: int | None, most_seconds: float) -> None:
-        self.what, self.advice, self.available = what, advice, available
+        self.what = what
+        self.advice = advice
+        self.available = available
         self.most_seconds, self.began_seconds = most_seconds, time.thread_time()
         self.modules = self.weights = self.bytes = 0
 

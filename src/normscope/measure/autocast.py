@@ -52,7 +52,9 @@ def without_autocast() -> Iterator[None]:
             for device in _DEVICES
             if torch.is_autocast_enabled(device)
         )
-        state.open, state.was_asked, state.given_back = [*state.around], bool(state.around), False
+        state.open = [*state.around]
+        state.was_asked = bool(state.around)
+        state.given_back = False
         with ExitStack() as undone:
             for device, dtype in state.around:
                 undone.enter_context(torch.autocast(device, dtype, enabled=False))

@@ -90,11 +90,9 @@ class Summary:
     ) -> None:
         if name not in self._mean:
             # Copies: the caller may go on writing into its arrays.
-            self._count[name], self._mean[name], self._squares[name] = (
-                count,
-                np.array(mean),
-                np.array(squares),
-            )
+            self._count[name] = count
+            self._mean[name] = np.array(mean)
+            self._squares[name] = np.array(squares)
             return
         before, total = self._count[name], self._count[name] + count
         step = mean - self._mean[name]
@@ -103,7 +101,9 @@ class Summary:
         self._count[name] = total
 
     def _estimate(self, name: str, confidence: float) -> Estimate:
-        count, mean, squares = self._count[name], self._mean[name], self._squares[name]
+        count = self._count[name]
+        mean = self._mean[name]
+        squares = self._squares[name]
         if count == 1:
             unknown = np.full_like(mean, math.nan)
             return Estimate(count=1, mean=mean, deviation=unknown, half_width=unknown)

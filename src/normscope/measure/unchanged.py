@@ -174,7 +174,9 @@ def random_state_kept() -> Iterator[None]:
     """The random state of torch (all devices), numpy and `random` at the end is that of the
     beginning.
     """
-    of_torch, of_numpy, of_python = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    of_torch = torch.get_rng_state()
+    of_numpy = np.random.get_state()
+    of_python = random.getstate()
     of_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     try:
         yield

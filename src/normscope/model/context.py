@@ -32,7 +32,9 @@ class Cache:
         self.memory_MD, self.memory_layout = memory_MD, memory_layout
         self.memory: dict[Any, tuple[Tensor, Tensor]] = {}
         self.own: dict[Any, tuple[Tensor, Tensor]] = {}
-        sentences, places, device = memory_layout.sentences, 64, memory_layout.device
+        sentences = memory_layout.sentences
+        places = 64
+        device = memory_layout.device
         self.seen_BRS = torch.zeros(sentences, 1, places, dtype=torch.bool, device=device)
         self.position_BS = torch.zeros(sentences, places, dtype=torch.int64, device=device)
         """In its sentence, of the token that each place holds the key of."""

@@ -207,7 +207,9 @@ class PaddedLayout:
         """padding_BT: True where there is no token, anywhere in a sentence; None where there is one
         in every cell.
         """
-        self.sentences, self.longest, self.padding_BT = sentences, longest, padding_BT
+        self.sentences = sentences
+        self.longest = longest
+        self.padding_BT = padding_BT
 
     @property
     def keep_B11T(self) -> Tensor | None:

@@ -196,6 +196,7 @@ operations.sigmoid.register(Tensor, torch.sigmoid)
 operations.tanh.register(Tensor, torch.tanh)
 operations.at_most_1.register(Tensor, lambda x: x.clamp(max=1.0))
 operations.silu.register(Tensor, nn.functional.silu)
+operations.softplus.register(Tensor, nn.functional.softplus)
 operations.stopped.register(Tensor, Tensor.detach)
 
 
@@ -247,7 +248,9 @@ def _sinkhorn(
     for _ in range(rounds - 1):
         matrix = matrix / (matrix.sum(1, keepdim=True) + epsilon)
         matrix = matrix / (matrix.sum(0) + epsilon)
-    return tuple(tuple(entry.unsqueeze(-1) for entry in row.unbind(0)) for row in matrix.unbind(0))
+    # One entry for all features.
+    matrix = matrix.unsqueeze(-1)
+    return tuple(row.unbind(0) for row in matrix.unbind(0))
 
 
 class Schedules(nn.Module):

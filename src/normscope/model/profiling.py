@@ -56,7 +56,9 @@ class _Walk:
     """What one pass through one stack measures, and the values that come of it."""
 
     def __init__(self, stack: Stack) -> None:
-        self.stack, self.placement, self.sublayers = stack, stack.placement, list(stack.sublayers())
+        self.stack = stack
+        self.placement = stack.placement
+        self.sublayers = list(stack.sublayers())
         self.input_variance = 1.0
         self.variances: list[float] = []
 

@@ -78,7 +78,10 @@ class _BoundSublayer:
         shared: nn.ParameterDict,
         schedule: Callable[[str], Tensor],
     ) -> None:
-        self.module, self.context, self.shared, self.schedule = module, context, shared, schedule
+        self.module = module
+        self.context = context
+        self.shared = shared
+        self.schedule = schedule
 
     @property
     def site(self) -> Site:
@@ -200,11 +203,11 @@ class Stack(Drawable):
             module = _ours(config, placement, spec) if f is None else f(spec.site)
             return PlacedSublayer(module, spec, make, config.dropout)
 
+        def block_of(specs: tuple[SymbolSublayer, ...]) -> Block:
+            return Block(placement, [made(spec) for spec in specs], specs, schedule)
+
         self.start = PlacedEnd(reading.start, make, schedule)
-        self.blocks = nn.ModuleList(
-            Block(placement, [made(spec) for spec in specs], specs, schedule)
-            for specs in reading.blocks
-        )
+        self.blocks = nn.ModuleList(block_of(specs) for specs in reading.blocks)
         self.finish = PlacedEnd(reading.finish, make, schedule)
         if initialisation is not None:
             with torch.random.fork_rng():

@@ -45,7 +45,9 @@ class Attention(SublayerModule):
         if shape.query_width % shape.heads:
             raise ValueError(f"width={shape.width} must be a multiple of heads={shape.heads}")
         self.cross = site.kind == "cross_attention"
-        self.heads, self.key_value_heads, self.dropout = shape.heads, shape.heads_of_keys, dropout
+        self.heads = shape.heads
+        self.key_value_heads = shape.heads_of_keys
+        self.dropout = dropout
         sizes = {
             "query": (shape.width, shape.query_width),
             "key": (shape.width, shape.key_value_width),
@@ -85,7 +87,9 @@ class Attention(SublayerModule):
         )
 
     def forward(self, x_ND: Tensor, context: Context, inside: Inside) -> Tensor:
-        apply, x_ND, cache = self._applier(inside), as_factor(x_ND), context.cache
+        apply = self._applier(inside)
+        x_ND = as_factor(x_ND)
+        cache = context.cache
         query = context.layout.to_heads(apply("query", self.query(x_ND)), self.heads)
         keep, causal = None, False
         if self.cross:
@@ -250,11 +254,9 @@ class _GatedFeedForward(SublayerModule):
     ) -> None:
         super().__init__()
         self.activation = GATED[activation]
-        self.ffn_gate, self.ffn_in, self.ffn_out = (
-            Linear(width, ffn_width, bias=bias),
-            Linear(width, ffn_width, bias=bias),
-            Linear(ffn_width, width, bias=bias),
-        )
+        self.ffn_gate = Linear(width, ffn_width, bias=bias)
+        self.ffn_in = Linear(width, ffn_width, bias=bias)
+        self.ffn_out = Linear(ffn_width, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def matrices(self) -> Iterator[tuple[str, Linear]]:

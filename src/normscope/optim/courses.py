@@ -21,10 +21,7 @@ class _Groups:
     """What a scheduler sees of an optimiser: its groups, without their weights."""
 
     def __init__(self, groups: Sequence[dict[str, Any]]) -> None:
-        self.param_groups = [
-            {name: value for name, value in group.items() if name != "params"} | {"params": []}
-            for group in groups
-        ]
+        self.param_groups = [dict(group, params=[]) for group in groups]
         self.defaults: dict[str, Any] = {}
         self.state: dict[Any, Any] = {}
         self._opt_called = True

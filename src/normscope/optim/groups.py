@@ -139,7 +139,9 @@ def given_groups(
     stands in two.
     """
     names = {weight: name for name, weight in model.named_parameters()}
-    of, found, taken = roles(model), list[dict[str, Any]](), set[nn.Parameter]()
+    of = roles(model)
+    found = list[dict[str, Any]]()
+    taken = set[nn.Parameter]()
     for group in given:
         if not isinstance(group, Mapping) or "params" not in group or not group.keys() <= _OWN_KEYS:
             has = (

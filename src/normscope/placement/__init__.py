@@ -16,7 +16,8 @@ from .base import (
     SublayerKind,
     Value,
 )
-from .registry import AsBuilt, StandIn, named, register, registered, stand_in
+from .query_key import QueryKeyNorm, parted
+from .registry import AsBuilt, StandIn, beside, named, register, registered, stand_in
 
 __all__ = [
     "AsBuilt",
@@ -25,13 +26,16 @@ __all__ = [
     "Norms",
     "Placement",
     "Profiling",
+    "QueryKeyNorm",
     "Site",
     "StackShape",
     "StandIn",
     "Sublayer",
     "SublayerKind",
     "Value",
+    "beside",
     "named",
+    "parted",
     "register",
     "registered",
     "stand_in",

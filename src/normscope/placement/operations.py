@@ -65,6 +65,12 @@ def silu(number: Number) -> Number:
 
 
 @singledispatch
+def softplus(number: Number) -> Number:
+    """ln(1 + exp(number)). Raises TypeError for a kind of number nobody registered."""
+    raise _nobody("softplus", number)
+
+
+@singledispatch
 def at_most_1(number: Number) -> Number:
     """min(1, number). Raises TypeError for a kind of number nobody registered."""
     raise _nobody("a number of at most 1", number)
@@ -192,7 +198,8 @@ def _curve(name: str, x: Symbol) -> Symbol:
     return replace(x, meaning=f"{name}({x.meaning})") if x.meaning else Symbol(name, (x,), x.width)
 
 
-for _operation, _name in ((sigmoid, "σ"), (tanh, "tanh"), (silu, "silu")):
+_CURVES = ((sigmoid, "σ"), (tanh, "tanh"), (silu, "silu"), (softplus, "softplus"))
+for _operation, _name in _CURVES:
     _operation.register(Symbol, partial(_curve, _name))
 
 
@@ -256,19 +263,20 @@ def _weighed_sum(
 def _sinkhorn(
     first: Symbol, logits: tuple[Symbol, ...], rounds: int, epsilon: float
 ) -> tuple[tuple[Symbol, ...], ...]:
-    size = math.isqrt(len(logits))
-    name, meaning = first.shared_name, f"doubly_stochastic({first.meaning or first})"
-    return tuple(
-        tuple(
-            Symbol(f"{name}_{row}{column}", meaning=meaning, reads=first.reads)
-            for column in range(1, size + 1)
-        )
-        for row in range(1, size + 1)
-    )
+    name = first.shared_name
+    meaning = f"doubly_stochastic({first.meaning or first})"
+    places = range(1, math.isqrt(len(logits)) + 1)
+
+    def row_of(row: int) -> tuple[Symbol, ...]:
+        names = [f"{name}_{row}{column}" for column in places]
+        return tuple(Symbol(entry, meaning=meaning, reads=first.reads) for entry in names)
+
+    return tuple(row_of(row) for row in places)
 
 
 sigmoid.register(float, lambda x: 1 / (1 + math.exp(-x)))
 silu.register(float, lambda x: x / (1 + math.exp(-x)))
+softplus.register(float, lambda x: math.log1p(math.exp(-abs(x))) + max(x, 0.0))
 tanh.register(float, math.tanh)
 at_most_1.register(float, partial(min, 1.0))
 
@@ -284,16 +292,27 @@ def _sinkhorn_of_constants(
 def _stochastic(
     logits: tuple[float, ...], rounds: int, epsilon: float
 ) -> tuple[tuple[float, ...], ...]:
-    # Every sub-layer of a stack starts from the same.
+    """Returns `sinkhorn` of numbers. Every sub-layer of a stack starts from the same ones."""
     size = math.isqrt(len(logits))
-    rows = [
-        [math.exp(logit) for logit in logits[row * size : (row + 1) * size]] for row in range(size)
-    ]
-    rows = [[entry / math.fsum(row) + epsilon for entry in row] for row in rows]
-    for turn in range(2 * rounds - 1):
-        if turn % 2:
-            rows = [[entry / (math.fsum(row) + epsilon) for entry in row] for row in rows]
-        else:
-            sums = [math.fsum(column) + epsilon for column in zip(*rows, strict=True)]
-            rows = [[entry / total for entry, total in zip(row, sums, strict=True)] for row in rows]
+    rows = []
+    for start in range(0, size * size, size):
+        softmax = _divided([math.exp(logit) for logit in logits[start : start + size]], 0.0)
+        rows.append([entry + epsilon for entry in softmax])
+    # The columns' turn comes first and last, the rows' between two of theirs.
+    rows = _columns_divided(rows, epsilon)
+    for _ in range(rounds - 1):
+        rows = [_divided(row, epsilon) for row in rows]
+        rows = _columns_divided(rows, epsilon)
     return tuple(map(tuple, rows))
+
+
+def _divided(entries: Sequence[float], epsilon: float) -> list[float]:
+    """Divides entries by their sum and epsilon."""
+    total = math.fsum(entries) + epsilon
+    return [entry / total for entry in entries]
+
+
+def _columns_divided(rows: Sequence[Sequence[float]], epsilon: float) -> list[list[float]]:
+    """Divides every column by its sum and epsilon."""
+    columns = [_divided(column, epsilon) for column in zip(*rows, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from string import ascii_lowercase
+from typing import NamedTuple
 
 from .base import Placement, StackShape, State
 from .reading import Step, named_parts, parts, walk
@@ -111,8 +112,15 @@ def shown_stack(placement: type[Placement]) -> StackShape:
     return replace(DEFAULT_STACK, decoder_blocks=0)
 
 
-_Changes = list[tuple[str, SymbolState, SymbolState]]
-"""Parts of a state that change: names, what they were and what they are."""
+class _Change(NamedTuple):
+    """A part of a state that changes."""
+
+    name: str
+    was: SymbolState
+    now: SymbolState
+
+
+_Changes = list[_Change]
 _Writer = Callable[[_Changes, bool], list[str]]
 """Statements for them; True at the start of a stack."""
 
@@ -178,15 +186,19 @@ def _block(placement: Placement, step: Step, writes: _Writer) -> tuple[str, ...]
 
 
 def _changed(old: Sequence[SymbolState], after: State, placement: Placement) -> _Changes:
-    return [
-        (name, was, now)
-        for name, was, now in zip(placement.streams, old, parts(after), strict=True)
-        if isinstance(now, tuple) or (not isinstance(was, tuple) and not now.same_name(was))
-    ]
+    changed = []
+    for name, was, now in zip(placement.streams, old, parts(after), strict=True):
+        if isinstance(now, Symbol) and isinstance(was, Symbol):
+            changes = not now.same_name(was)
+        else:
+            changes = isinstance(now, tuple)
+        if changes:
+            changed.append(_Change(name, was, now))
+    return changed
 
 
 def _whole(changed: _Changes) -> list[Symbol]:
-    return [now for _, _, now in changed if isinstance(now, Symbol)]
+    return [change.now for change in changed if isinstance(change.now, Symbol)]
 
 
 def _first_assignments(changed: _Changes, first: bool) -> list[str]:

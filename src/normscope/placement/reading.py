@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from .base import Placement, Site, StackShape, State, SublayerKind
-from .symbol import Symbol, SymbolEnd, SymbolSublayer, symbol_sublayer
+from .symbol import Symbol, SymbolEnd, SymbolState, SymbolSublayer, symbol_sublayer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def read_head(placement: Placement, vocabulary: int) -> SymbolEnd:
     return head
 
 
-def parts(state: State) -> tuple[Symbol | tuple[Symbol, ...], ...]:
+def parts(state: State) -> tuple[SymbolState, ...]:
     """The parts of a state, one for each stream."""
     return tuple(state) if isinstance(state, tuple) else (state,)
 
@@ -135,13 +135,15 @@ def named_parts(state: State, placement: Placement) -> State:
             f"placement {placement.name!r} names {len(names)} streams ({', '.join(names)}) "
             f"and its state has {len(found)} parts"
         )
-    renamed = tuple(
-        tuple(_named(value, name) for value in part)
-        if isinstance(part, tuple)
-        else _named(part, name)
-        for name, part in zip(names, found, strict=True)
-    )
+    renamed = tuple(_named_part(part, name) for name, part in zip(names, found, strict=True))
     return renamed if isinstance(state, tuple) else renamed[0]
+
+
+def _named_part(part: SymbolState, name: str) -> SymbolState:
+    """Gives a stream its name, and every value of a history that of its stream."""
+    if isinstance(part, tuple):
+        return tuple(_named(value, name) for value in part)
+    return _named(part, name)
 
 
 def _named(value: Symbol, name: str) -> Symbol:

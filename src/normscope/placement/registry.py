@@ -8,6 +8,7 @@ import sys
 from typing import ClassVar
 
 from .base import Placement, StackShape
+from .query_key import SUFFIX, QueryKeyNorm, with_query_key_norm
 from .reading import formula_fault
 
 _REGISTRY: dict[str, type[Placement]] = {}
@@ -55,6 +56,7 @@ def stand_in(name: str, file: str) -> None:
     """Make `name`, where it is no placement that is known, that of one in a file which is not
     run.
     """
+    name, _ = _parted(name)
     if name not in _REGISTRY and name != AsBuilt.name:
         shown = f"not shown: {file}, which has it, was not run"
         _STAND_INS[name] = type(
@@ -104,10 +106,14 @@ def _readable(placement: type[Placement]) -> type[Placement]:
 
 def named(name: str) -> type[Placement]:
     """The placement of that name, however it is written: `Pre-LN`, `pre_ln` and `preln` are
-    `pre-ln`.
+    `pre-ln`. With `+qk-norm` behind it, as in `pre-ln+qk-norm-whole`, it has norms on queries and
+    keys.
 
     Raises ValueError naming the nearest known one, if any is near, or as `registered`.
     """
+    plain, norm = _parted(name)
+    if norm is not None:
+        return with_query_key_norm(named(plain), norm)
     if name in _REGISTRY:
         return _readable(_REGISTRY[name])
     alike = [known for known in _REGISTRY if _letters(known) == _letters(name)]
@@ -118,10 +124,36 @@ def named(name: str) -> type[Placement]:
     written = name.lower().replace("_", "-").replace(" ", "-")
     near = difflib.get_close_matches(written, _REGISTRY, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
+    if _letters(name) in ("qknorm", "querykeynorm"):
+        meant = (
+            "norms on queries and keys go with a placement, as pre-ln+qk-norm, and `normscope "
+            "choose qk-norm` says what is known of them; "
+        )
     raise ValueError(
         f"unknown placement {name!r}; {meant}`normscope placements` lists all, and --import "
         "FILE.py, or importing the file in Python, registers your own"
     )
+
+
+def beside(placement: str, words: str) -> str:
+    """Returns the name of a placement with norms on queries and keys in the words of
+    `QueryKeyNorm.named`, such as head or whole; "none" leaves it as it is.
+
+    Raises ValueError for an unknown placement, and for other words.
+    """
+    plain = named(placement)
+    if words == "none":
+        return plain.name
+    return with_query_key_norm(plain, QueryKeyNorm.named(words)).name
+
+
+def _parted(name: str) -> tuple[str, QueryKeyNorm | None]:
+    """Splits off norms on queries and keys. Raises ValueError for such that there are not."""
+    plain, sign, beside = name.partition("+")
+    beside = beside.strip().lower().replace("_", "-")
+    if not sign or not beside.startswith(SUFFIX):
+        return name, None
+    return plain.strip(), QueryKeyNorm.named(beside.removeprefix(SUFFIX).lstrip("-"))
 
 
 def _letters(name: str) -> str:

@@ -77,13 +77,14 @@ def wirings(placement: Placement) -> list[Wiring]:
     state = named_parts(state, placement)
     finish = _graph("output", _by_name(names, state), {"y": placement.finish(state, SymbolEnd())})
 
-    read = finish.reads(handed_on=True).union(
-        *(_graph("", *step).reads(handed_on=False) for step in steps[1:])
-    )
-    start, *blocks = (
-        _graph("", before, {name: part for name, part in after.items() if name in read})
-        for before, after in steps
-    )
+    read = finish.reads(handed_on=True)
+    for before, after in steps[1:]:
+        read |= _graph("", before, after).reads(handed_on=False)
+    drawn = []
+    for before, after in steps:
+        kept = {name: part for name, part in after.items() if name in read}
+        drawn.append(_graph("", before, kept))
+    start, *blocks = drawn
     by_kind: dict[Wiring, list[int]] = {}
     for number, wiring in enumerate(blocks, 1):
         by_kind.setdefault(wiring, []).append(number)

@@ -81,10 +81,9 @@ def of_seeds(look: Series, x: Sequence[float], rows: Sequence[Sequence[float | N
     here_SX = np.isfinite(values_SX)
     low = high = list[float | None]()
     if len(rows) > 1:
-        low, high = (
-            [finite(value) for value in pick(np.where(here_SX, values_SX, far), axis=0)]
-            for pick, far in ((np.min, np.inf), (np.max, -np.inf))
-        )
+        # Where no seed has a value, both ends are infinite, which are none.
+        low = [finite(value) for value in np.min(np.where(here_SX, values_SX, np.inf), axis=0)]
+        high = [finite(value) for value in np.max(np.where(here_SX, values_SX, -np.inf), axis=0)]
     return replace(
         look,
         x=x,
@@ -111,21 +110,16 @@ def chart_panels(panel: Panel) -> list[Panel]:
     variants = {name: place for place, name in enumerate(dict.fromkeys(names.values()))}
     log = panel.log_y and panel.level is None
     panel = replace(panel, log_y=log, y_range=_common_ends(panel, shown, log=log))
-    return [
-        _few_points(
-            replace(panel, title=group),
-            [
-                replace(
-                    one,
-                    label=names[one.label] or "runs",
-                    hue=-1,
-                    variant=variants[names[one.label]],
-                )
-                for one in own
-            ],
-        )
-        for group, own in groups.items()
-    ]
+
+    def by_variant(one: Series) -> Series:
+        name = names[one.label]
+        return replace(one, label=name or "runs", hue=-1, variant=variants[name])
+
+    several = []
+    for group, own in groups.items():
+        curves = [by_variant(one) for one in own]
+        several.append(_few_points(replace(panel, title=group), curves))
+    return several
 
 
 def too_many(groups: Collection[str]) -> bool:
@@ -165,9 +159,10 @@ def _bundle(several: Sequence[Series]) -> Series:
         x=(),
         y=(),
     )
-    return of_seeds(
-        look, [first.x[i] for i in places], [[row[i] for i in places] for row in first.rows]
-    )
+    rows = []
+    for row in first.rows:
+        rows.append([row[i] for i in places])
+    return of_seeds(look, [first.x[i] for i in places], rows)
 
 
 def finite(value: float) -> float | None:

@@ -4,6 +4,7 @@ claimed.
 A chart that readers of a page explore is drawn as the panels that `chart_panels` makes of it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,9 @@ _FURTHER_DASHES = ((0, (1.5, 1.3)), (0, (7, 1.5, 1.5, 1.5)), (0, (9, 2)))
 """Of predictions, where there are more of them than hues: one for each further round of the
 hues.
 """
-_PANEL_WIDTH_INCHES, _PANEL_HEIGHT_INCHES, _LEGEND_ROW_INCHES = 4.6, 3.2, 0.24
+_PANEL_WIDTH_INCHES = 4.6
+_PANEL_HEIGHT_INCHES = 3.2
+_LEGEND_ROW_INCHES = 0.24
 _MOST_MARKERS = 17
 _LETTER_INCHES, _LEGEND_HANDLE_INCHES = 0.09, 0.85
 """Of the legend's text, a little more than the mean of its font; and of a line before it, with the
@@ -127,10 +130,8 @@ def _draw(axes: Axes, panel: Panel, handles: dict[str, Line2D]) -> None:
                 [at], [place], color=color, transform=where, clip_on=False, zorder=4, **_CROSS
             )
         if series.low:
-            low, high = (
-                [float("nan") if v is None else v for v in edge]
-                for edge in (series.low, series.high)
-            )
+            low = [math.nan if value is None else value for value in series.low]
+            high = [math.nan if value is None else value for value in series.high]
             axes.fill_between(series.x, low, high, color=color, alpha=0.18, lw=0)
     if any(series.crosses for series in panel.series):
         handles.setdefault(panel.crossed, Line2D([], [], color=INK, **_CROSS))
@@ -160,13 +161,11 @@ def _every(labels: Sequence[str]) -> int:
     """1 for all of them, or 2, 3, … for every second or third, so that they stand beside each
     other.
     """
-    letters = (
-        sum(len(label) + 2 for label in labels[::every]) for every in range(1, len(labels) + 1)
-    )
-    return next(
-        (every for every, wide in enumerate(letters, 1) if wide <= _LABEL_CHARACTERS),
-        len(labels) or 1,
-    )
+    for every in range(1, len(labels) + 1):
+        letters = sum(len(label) + 2 for label in labels[::every])
+        if letters <= _LABEL_CHARACTERS:
+            return every
+    return len(labels) or 1
 
 
 def _panel_in_words(panel: Panel) -> str:

@@ -124,17 +124,28 @@ _MARKS: Mapping[Kind, str] = {"predicted": "dashed", "claimed": "dotted", "point
 """By kind, what the script draws in place of a line."""
 
 
+def _arm(look: Series) -> dict[str, Any]:
+    """Returns what the page knows of an arm, of the first of its curves."""
+    return {
+        "label": printable(look.label),
+        "facets": {name: printable(value) for name, value in look.facets.items()},
+        "hue": look.hue,
+        "variant": look.variant,
+        "shown": look.shown,
+    }
+
+
 def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
     """The page's data: the charts of each figure, whose element has the id by which it is given.
 
     Inside of strings `<`, `>`, `&` and everything that is not ASCII are written as escapes.
     """
-    charts = [
-        (figure, panel, drawn)
-        for figure, panels in figures.items()
-        for panel in panels
-        if (drawn := [one for one in panel.series if len(one.x)])
-    ]
+    charts = []
+    for figure, panels in figures.items():
+        for panel in panels:
+            drawn = [one for one in panel.series if len(one.x)]
+            if drawn:
+                charts.append((figure, panel, drawn))
     looks: dict[tuple[str, ...], Series] = {}
     for figure, _, drawn in charts:
         for one in drawn:
@@ -142,27 +153,15 @@ def encoded(figures: Mapping[str, Sequence[Panel]]) -> str:
     arms = {switch: place for place, switch in enumerate(looks)}
     labels = {switch[0]: place for switch, place in reversed(arms.items())}
     tables = _Tables()
-    data: dict[str, Any] = {
-        "arms": [
-            {
-                "label": printable(look.label),
-                "facets": {name: printable(value) for name, value in look.facets.items()},
-                "hue": look.hue,
-                "variant": look.variant,
-                "shown": look.shown,
-            }
-            for look in looks.values()
-        ],
-        "charts": [
-            _chart(
-                figure,
-                panel,
-                [_line(one, panel, arms[_switch(figure, one)], labels, tables) for one in drawn],
-            )
-            for figure, panel, drawn in charts
-        ],
+    charted = []
+    for figure, panel, drawn in charts:
+        lines = [_line(one, panel, arms[_switch(figure, one)], labels, tables) for one in drawn]
+        charted.append(_chart(figure, panel, lines))
+    data = {
+        "arms": [_arm(look) for look in looks.values()],
+        "charts": charted,
+        "tables": [_table(table) for table in tables.each],
     }
-    data["tables"] = [_table(table) for table in tables.each]
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE)
 
 
@@ -230,11 +229,12 @@ def _line(
         if one.kind == "points"
         else range(len(one.x))
     )
-    over = {
-        name: [column[i] for i in order]
-        for name, column in {panel.xlabel: one.x, **one.further}.items()
-    }
-    rows = [[row[i] for i in order] for row in one.rows or [one.y]]
+    over = {panel.xlabel: [one.x[i] for i in order]}
+    for name, column in one.further.items():
+        over[name] = [column[i] for i in order]
+    rows = []
+    for row in one.rows or [one.y]:
+        rows.append([row[i] for i in order])
     found: dict[str, Any] = {"arm": arm, "table": tables.place(over), **_rows(rows)}
     if one.low and not one.rows:
         found |= {"low": _values(one.low), "high": _values(one.high)}
@@ -258,9 +258,9 @@ def _rows(rows: Sequence[Sequence[float | None]]) -> dict[str, Any]:
     if not sizes or min(sizes) < _LEAST or max(sizes) > _REACH * min(sizes):
         return {"rows": plain}
     digits = _DIGITS - 1 - math.floor(math.log10(max(sizes)))
-    scaled = [
-        [None if value is None else round(value * 10.0**digits) for value in row] for row in plain
-    ]
+    scaled = []
+    for row in plain:
+        scaled.append([None if value is None else round(value * 10.0**digits) for value in row])
     return {"digits": digits, "rows": scaled}
 
 

@@ -25,7 +25,9 @@ def fragment(pieces: Iterable[str]) -> str:
     """The pieces below each other, within `LIMIT_BYTES`; those that no longer fit are left out, and
     a line says so.
     """
-    kept, left, room = list[str](), 0, LIMIT_BYTES - 300
+    kept = list[str]()
+    left = 0
+    room = LIMIT_BYTES - 300
     for piece in pieces:
         size = len(piece.encode())
         if size > room:

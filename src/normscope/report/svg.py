@@ -37,7 +37,9 @@ def _shortened(svg: str) -> str:
     return re.sub(r"\n\s+(?=<)", "\n", svg.replace(" stroke-dashoffset: 0;", ""))
 
 
-PAPER, INK, GRID = "#ffffff", "#1b1f24", "#d0d7de"
+PAPER = "#ffffff"
+INK = "#1b1f24"
+GRID = "#d0d7de"
 HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito 2008 (jfly.uni-koeln.de/color), the best separated on white first; yellow and black
 left out.

@@ -185,9 +185,9 @@ def refuse_edited(folder: RunFolder, there: RunConfig, config: RunConfig) -> Non
     for file in map(OwnFile.of, config.imports):
         if before.get(file.path, file.sha256) not in ("", file.sha256):
             raise UserError(
-                f"{file.path} was edited since the run {folder.path} began (its SHA-256 was "
-                f"{before[file.path][:12]} and is {file.sha256[:12]}); put it back as it was, or "
-                f"{ANOTHER_FOLDER}"
+                f"{file.path} was edited, or a file that it imports, since the run {folder.path} "
+                f"began (its SHA-256 was {before[file.path][:12]} and is {file.sha256[:12]}); put "
+                f"it back as it was, or {ANOTHER_FOLDER}"
             )
 
 

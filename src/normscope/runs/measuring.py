@@ -21,7 +21,9 @@ class RunMeasurements:
         # changes no training, so that its source is no part of what identifies one.
         room = importlib.import_module("..monitor.measuring", __package__)
         batch = objective.micro_batch(0)
-        self.sharing, self.every_updates, self._is_due = sharing, every_updates, room.is_due
+        self.sharing = sharing
+        self.every_updates = every_updates
+        self._is_due = room.is_due
         self._monitor: Any = None
         if sharing.group.first:
             self._monitor = room.Monitor(

@@ -219,7 +219,9 @@ class _RunHooks(Hooks):
         self, sharing: Sharing, adaptive: AdaptiveConfig, objective: Objective, train: TrainConfig
     ) -> None:
         """adaptive: with `over` in updates."""
-        self.sharing, self.adaptive, self.model = sharing, adaptive, sharing.model
+        self.sharing = sharing
+        self.adaptive = adaptive
+        self.model = sharing.model
         self.scheduled, self.unit_vectors = scheduled_numbers(self.model), unit_vectors(self.model)
         self.measured = measured(sharing, objective, train)
 

@@ -18,6 +18,8 @@ from typing import Any
 
 from ..errors import UserError, error_line
 from ..files import disk_errors
+from ..limits.home import from_home
+from .behind import imported_behind
 from .tables import flat, put, read_overrides, read_toml
 
 CONFIG_FILE = "config.toml"
@@ -52,7 +54,9 @@ class OwnFile:
 
     path: Path
     sha256: str = ""
-    """Of its content when the run began; empty where the configuration does not say."""
+    """Of its content when the run began, and of the user's files that it imports; empty where the
+    configuration does not say.
+    """
 
     @classmethod
     def of(cls, text: str) -> "OwnFile":
@@ -78,17 +82,32 @@ class OwnFile:
     def _name(self) -> str:
         # The whole path, so that two files of one name stay two modules, and a placement both claim
         # is refused.
-        return f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
+        own = f"{_MODULE}{zlib.crc32(bytes(self.path)):08x}_{self.path.stem}"
+        package, _ = self._package
+        return f"{package}.{own}" if package else own
+
+    @property
+    def _package(self) -> tuple[str, Path]:
+        """The package that it lies in, by which its relative imports are found, and the folder
+        around that; "" where no `__init__.py` stands beside it, and where another package that is
+        installed has the name.
+        """
+        names: list[str] = []
+        folder = self.path.parent
+        while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+            names.insert(0, folder.name)
+            folder = folder.parent
+        if not names or not _is_free(names[0], folder):
+            return "", folder
+        return ".".join(names), folder
 
     def pinned(self) -> "OwnFile":
         """With the SHA-256 of what has run, or else of what is there. Raises UserError where
         nothing is.
         """
-        return (
-            self
-            if self.sha256
-            else OwnFile(self.path, _RAN.get(self.path) or _sha256_of(_content(self.path)))
-        )
+        if self.sha256:
+            return self
+        return OwnFile(self.path, _RAN.get(self.path) or _sha256_of(self.path, _content(self.path)))
 
     def run(self) -> None:
         """Run it, so that it registers its placements; once a process. Raises UserError, also for
@@ -97,12 +116,12 @@ class OwnFile:
         if self.has_run:
             return
         content = _content(self.path)
-        digest = _sha256_of(content)
+        digest = _sha256_of(self.path, content)
         if self.sha256 and digest != self.sha256:
             raise UserError(
-                f"{self.path} is not as it was when the run began (SHA-256 {self.sha256[:12]} "
-                f"then, {digest[:12]} now), and was not run; put it back, or name it with --import "
-                "to run it as it is"
+                f"{self.path}{_or_imported(self.path)} is not as it was when the run began "
+                f"(SHA-256 {self.sha256[:12]} then, {digest[:12]} now), and was not run; put "
+                "it back, or name it with --import to run it as it is"
             )
         name = self._name
         spec = importlib.util.spec_from_file_location(name, self.path)
@@ -113,15 +132,23 @@ class OwnFile:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         # Behind all others: modules beside the file are found, and stand for no installed one.
-        if str(self.path.parent) not in sys.path:
-            sys.path.append(str(self.path.parent))
+        package, around = self._package
+        for folder in (self.path.parent, around) if package else (self.path.parent,):
+            if str(folder) not in sys.path:
+                sys.path.append(str(folder))
         try:
             # What was hashed, and not what a cache beside the file says that it compiles to.
             exec(compile(content, self.path, "exec", dont_inherit=True), module.__dict__)
         except BaseException as error:
             del sys.modules[name]
             if isinstance(error, Exception | SystemExit):
-                raise UserError(f"cannot import {self.path}: {error_line(error)}") from error
+                said = error_line(error)
+                if isinstance(error, ImportError) and "relative import" in str(error):
+                    said += (
+                        "; its relative imports are found where an __init__.py makes its folder a "
+                        "package: add one, or import as `from layers import …` what lies beside it"
+                    )
+                raise UserError(f"cannot import {self.path}: {said}") from error
             raise
         _RAN[self.path] = digest
 
@@ -134,16 +161,18 @@ def import_file(path: Path) -> None:
     """
     file = OwnFile(_resolved(path))
     if file.path in _RAN and (
-        _RAN[file.path] != _sha256_of(_content(file.path)) or file._name not in sys.modules
+        _RAN[file.path] != _sha256_of(file.path, _content(file.path))
+        or file._name not in sys.modules
     ):
         del _RAN[file.path]
+        _forget(imported_behind(file.path, _content(file.path)))
     file.run()
     _SAID.add(file.path)
 
 
 def is_said(module: str) -> bool:
     """Whether the user has named the file of a module, or imported the module in Python."""
-    return not module.startswith(_MODULE) or Path(str(sys.modules[module].__file__)) in _SAID
+    return _MODULE not in module or Path(str(sys.modules[module].__file__)) in _SAID
 
 
 def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
@@ -162,17 +191,35 @@ def named_files(table: Mapping[str, Any], *, source: str) -> list[OwnFile]:
     )
 
 
+def _is_free(package: str, around: Path) -> bool:
+    """Whether a name is that of the package in a folder, or of none that can be imported."""
+    loaded = sys.modules.get(package)
+    if loaded is None:
+        try:
+            found = importlib.util.find_spec(package)
+        except (ImportError, ValueError):
+            return False
+        origin = None if found is None else found.origin
+        free = found is None
+    else:
+        origin, free = getattr(loaded, "__file__", None), False
+    return free or (origin is not None and Path(origin).resolve().parent == around / package)
+
+
 def with_factory(files: Iterable[OwnFile], factory: str) -> list[OwnFile]:
     """The files, and the one that a factory is in where it is none of them."""
     found, named = list(files), factory_in(factory)
-    own = [OwnFile(_resolved(named[0]))] if named is not None else []
-    return [*found, *(one for one in own if one.path not in [file.path for file in found])]
+    if named is not None:
+        own = OwnFile(_resolved(named[0]))
+        if own.path not in [file.path for file in found]:
+            found.append(own)
+    return found
 
 
 def factory_in(text: str) -> tuple[Path, str] | None:
     """The file and the function of `my_model.py:build`; None for what is written otherwise."""
     found = _FACTORY.fullmatch(text)
-    return (Path(found[1]).expanduser(), found[2]) if found else None
+    return (from_home(found[1]), found[2]) if found else None
 
 
 def run_named(table: Mapping[str, Any], *, source: str) -> None:
@@ -237,5 +284,23 @@ def _content(path: Path) -> bytes:
         raise UserError(f"cannot import {path}: {error.strerror}") from error
 
 
-def _sha256_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _sha256_of(path: Path, content: bytes) -> str:
+    """Of a file's content; where it imports other files of the user's, of all of them together."""
+    whole = hashlib.sha256(content)
+    for file in imported_behind(path, content):
+        whole.update(f"{file.name} {hashlib.sha256(_content(file)).hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def _or_imported(path: Path) -> str:
+    """What else may have been edited, in words."""
+    behind = [file.name for file in imported_behind(path, _content(path))]
+    return f", or what it imports ({', '.join(behind[:5])})" if behind else ""
+
+
+def _forget(files: Iterable[Path]) -> None:
+    """Have these files run again when they are imported next."""
+    known = {str(file) for file in files}
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) in known:
+            del sys.modules[name]

@@ -244,8 +244,10 @@ def _fits(value: Any, hint: Any) -> bool:
         if isinstance(value, str | bytes | Mapping | type) or not hasattr(value, "__iter__"):
             return False
         # Others may be long, or be read once.
-        known = value if inner and isinstance(value, list | tuple) else ()
-        return all(any(_fits(one, member) for member in members_of(inner[0])) for one in known)
+        if not inner or not isinstance(value, list | tuple):
+            return True
+        members = list(members_of(inner[0]))
+        return all(_fits_any(one, members) for one in value)
     if origin is tuple:
         return isinstance(value, list | tuple) and len(value) == len(inner)
     if origin is Callable:
@@ -253,6 +255,11 @@ def _fits(value: Any, hint: Any) -> bool:
         made = isinstance(value, type) and any("__call__" in vars(base) for base in value.__mro__)
         return callable(value) and not made
     return origin is Any or not isinstance(origin, type) or isinstance(value, origin)
+
+
+def _fits_any(value: Any, hints: Iterable[Any]) -> bool:
+    """Tells whether a value has one of several types."""
+    return any(_fits(value, hint) for hint in hints)
 
 
 def _words(hint: Any) -> str:

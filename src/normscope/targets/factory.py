@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..doctor.trace.code_places import PlacesOfBuilding
 from ..errors import UserError, error_line
+from ..limits.home import from_home
 from ..optim import OPTIMIZERS
 from ..settings.files import OwnFile, factory_in, import_file
 from ..settings.tables import nearest
@@ -77,7 +78,7 @@ def _imported(place: str, name: str) -> ModuleType:
     _put_on_path(Path.cwd())
     if not place.endswith(".py"):
         return _module(place)
-    file = Path(place).expanduser().resolve()
+    file = from_home(place).resolve()
     if not file.is_file():
         raise UserError(f"no such file: {place}")
     if not name:
@@ -160,11 +161,14 @@ def _validated(text: str, returned: Any) -> dict[str, Any]:
     else:
         what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else _a(returned)
         raise UserError(f"{text} returned {what}; it must return {_ALLOWED}")
-    for key, wanted, fits in _WANTED:
-        if values.get(key) is None and key != "model":
+    for wanted in _WANTED:
+        value = values.get(wanted.key)
+        if value is None and wanted.key != "model":
             continue
-        if not fits(values[key]):
-            raise UserError(f"{text} returned {_a(values[key])} as {key}; it must be {wanted}")
+        if not wanted.fits(value):
+            raise UserError(
+                f"{text} returned {_a(value)} as {wanted.key}; it must be {wanted.words}"
+            )
     return values
 
 
@@ -173,23 +177,40 @@ def _are_inputs(value: Any) -> bool:
     return isinstance(value, Tensor | Mapping) or callable(value) or is_sequence
 
 
-_WANTED: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
-    ("model", "a torch.nn.Module", lambda value: isinstance(value, nn.Module)),
-    (
+class _Wanted(NamedTuple):
+    """What a function that builds a model may return under a key."""
+
+    key: str
+    words: str
+    """What it must be, for a user."""
+    fits: Callable[[Any], bool]
+
+
+_WANTED = (
+    _Wanted("model", "a torch.nn.Module", lambda value: isinstance(value, nn.Module)),
+    _Wanted(
         "inputs",
         "a tensor, a sequence (by position), a mapping (by keyword), or a function that runs the "
         "model",
         _are_inputs,
     ),
-    ("loss", "a function of the model's output", callable),
-    (
+    _Wanted("loss", "a function of the model's output", callable),
+    _Wanted(
         "optimizer",
         f"a torch.optim.Optimizer, or one of the names {', '.join(OPTIMIZERS)}",
         lambda value: isinstance(value, torch.optim.Optimizer) or value in tuple(OPTIMIZERS),
     ),
-    ("clip_norm", "a positive number", lambda value: type(value) in (int, float) and value > 0),
-    ("warmup_updates", "a number of updates", lambda value: type(value) is int and value >= 0),
-    (
+    _Wanted(
+        "clip_norm",
+        "a positive number",
+        lambda value: type(value) in (int, float) and value > 0,
+    ),
+    _Wanted(
+        "warmup_updates",
+        "a number of updates",
+        lambda value: type(value) is int and value >= 0,
+    ),
+    _Wanted(
         "scheduler",
         "a scheduler of torch.optim.lr_scheduler, over the optimizer",
         lambda value: isinstance(value, LRScheduler),

@@ -19,6 +19,7 @@ from ..history.reading.pasted import of_printed, of_printed_lines
 from ..history.reading.readers import TRAINER_STATE
 from ..history.reading.tables import is_table, of_table
 from ..history.record import History
+from ..limits.home import from_home
 from ..limits.reading import parse_json
 from ..train import RunFolder
 from .frequencies import Counting
@@ -40,21 +41,21 @@ def explained_log(
     warmup_updates: as it was meant, in place of what the log's own settings say. baseline: the log
     of a good training of the same.
     """
-    history = history_at(log.expanduser())
+    history = history_at(from_home(log))
     if warmup_updates is not None:
         recipe = replace(history.recipe, warmup_updates=warmup_updates)
         history = replace(history, recipe=recipe)
     found = explain(history)
     if baseline is None:
         return found
-    good = history_at(baseline.expanduser())
+    good = history_at(from_home(baseline))
     with user_errors(ValueError):
         return replace(found, good=beside(history, good))
 
 
 def explained_run(target: str) -> Explanation | None:
     """The history of a target that is a run folder with updates; None for any other target."""
-    path = Path(target).expanduser()
+    path = from_home(target)
     if not path.is_dir() or not RunFolder(path).is_run:
         return None
     try:

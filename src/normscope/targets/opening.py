@@ -15,6 +15,7 @@ from torch import nn
 from ..adapters import hugging_face
 from ..doctor.trace.code_places import CodePlaces
 from ..errors import UserError, user_errors
+from ..limits.home import from_home
 from ..measure.unchanged import random_state_kept
 from ..settings.files import factory_in, is_run
 from ..settings.tables import read_overrides
@@ -55,7 +56,7 @@ def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences
     A checkpoint is opened by its config.json alone. Raises UserError for targets of our own, which
     are small.
     """
-    path = Path(text).expanduser()
+    path = from_home(text)
     if path.suffix == ".toml" or (path.is_dir() and is_run(path)):
         raise UserError(
             f"{text} is a target of ours, whose structure its configuration names already; leave "
@@ -73,7 +74,7 @@ def opened_on_meta(text: str, settings: Sequence[str], *, tokens: int, sequences
 
 
 def _opened(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
-    path = Path(text).expanduser()
+    path = from_home(text)
     if path.is_dir():
         return _of_folder(path, settings, drawing)
     if path.is_file():
@@ -137,7 +138,9 @@ def _of_hugging_face(name: str, built: hugging_face.Built, drawing: SampleSettin
 
 def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> Target:
     made = made_by(text, read_overrides(settings), drawing)
-    model, inputs, loss = made["model"], made.get("inputs"), made.get("loss")
+    model = made["model"]
+    inputs = made.get("inputs")
+    loss = made.get("loss")
     on_meta = any(weight.is_meta for weight in model.parameters())
     own = None if on_meta or not brings_batches(text) else _model_file(text)
     if inputs is None and own is not None:

@@ -8,6 +8,7 @@ from torch import nn
 
 from ..doctor.lint.patient import Loading
 from ..errors import UserError
+from ..limits.home import from_home
 from ..optim import make_optimizer
 from ..runs.config import load, trust_run
 from ..runs.trained import load_run
@@ -17,7 +18,7 @@ from ..tasks.protocol import Task
 from ..tasks.registry import task_of
 from ..tasks.run_config import RunConfig, refuse_unrun
 from .frequencies import TargetFrequencies
-from .target import Target
+from .target import Target, read_placement
 
 EXAMINED_TOKENS = 4096
 """Of the batch that a diagnosis looks at."""
@@ -71,7 +72,7 @@ def _target(
         ),
         warmup_updates=config.schedule.warmup_updates,
         loading=loading,
-        wanted_placement=config.model.placement,
+        wanted_placement=read_placement(config.model.placement),
         clip_norm=config.train.clip_norm,
         counting=lambda: TargetFrequencies(
             nats=task.target_entropy_nats(corpus), over="the targets of the validation"
@@ -83,7 +84,7 @@ def trust_target(text: str) -> None:
     """Run the Python files that a run or a configuration names, on the user's word. Raises
     UserError for others.
     """
-    path = Path(text).expanduser()
+    path = from_home(text)
     if path.is_dir() and is_run(path):
         trust_run(path)
     elif path.suffix == ".toml":

@@ -18,6 +18,7 @@ from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..measure.unchanged import restored
 from ..model import EncoderDecoder, Layout
+from ..placement import AsBuilt, named, parted
 from ..transplant.done import Transplanted
 from .frequencies import Counting
 
@@ -139,11 +140,11 @@ def sampled(model: nn.Module, drawing: SampleSettings) -> tuple[Inputs, Loss | N
 def wanted_placement(model: nn.Module) -> str | None:
     """What the model's settings, or a transplant, say its placement is; None where they do not."""
     if isinstance(done := getattr(model, "transplanted", None), Transplanted):
-        return done.placement
+        return read_placement(done.placement)
     if hugging_face.is_model(model):
         return hugging_face.wanted_placement(model.config)
     if isinstance(model, EncoderDecoder):
-        return model.config.placement
+        return read_placement(model.config.placement)
     norm_first = {
         module.norm_first
         for module in model.modules()
@@ -157,6 +158,16 @@ def wanted_placement(model: nn.Module) -> str | None:
         )
     }
     return ("pre-ln" if norm_first == {True} else "post-ln") if len(norm_first) == 1 else None
+
+
+def read_placement(name: str) -> str | None:
+    """Returns the placement that the doctor is to read where a model has been given that one:
+    without norms on queries and keys, which formulas of placements leave open; None of `own`.
+
+    Raises ValueError for an unknown one.
+    """
+    plain, _ = parted(named(name))
+    return None if issubclass(plain, AsBuilt) else plain.name
 
 
 def own_loss(model: nn.Module, inputs: Inputs) -> Loss | None:

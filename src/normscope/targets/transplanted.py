@@ -18,7 +18,7 @@ from ..settings.tables import read_overrides
 from ..transplant.recipe import Recipe
 from ..transplant.saved import has_weights, recipe_in, restore, told_in
 from ..transplant.surgery import transplant
-from .target import SampleSettings, Target, sampled
+from .target import SampleSettings, Target, read_placement, sampled
 
 
 def of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> Target:
@@ -45,7 +45,7 @@ def of_folder(path: Path, settings: Sequence[str], drawing: SampleSettings) -> T
         inputs=inputs,
         loss=loss,
         loading=Loading(missing=(), unexpected=()),
-        wanted_placement=recipe.placement.name,
+        wanted_placement=read_placement(recipe.placement.name),
     )
 
 
@@ -62,7 +62,7 @@ def of_configuration(file: Path, settings: Sequence[str], drawing: SampleSetting
         model=built.model,
         inputs=inputs,
         loss=loss,
-        wanted_placement=recipe.placement.name,
+        wanted_placement=read_placement(recipe.placement.name),
     )
 
 

@@ -158,6 +158,11 @@ class _Own(Task):
                 f"{corpus.file.file} has no validation(): what is validated on are the first "
                 f"{len(corpus.validation)} batches of the training, and nothing is held out"
             )
+        if corpus.file.has_metrics:
+            found.append(
+                f"{corpus.file.file} has metrics(), which is not called: runs are compared by "
+                "their validation loss; other numbers of a checkpoint are your own code's to take"
+            )
         return found
 
     def evaluate(

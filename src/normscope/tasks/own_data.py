@@ -160,7 +160,9 @@ class OwnObjective(Objective):
     def __init__(
         self, data: OwnData, *, epoch_batches: int, seed: int, device: torch.device
     ) -> None:
-        self.data, self.seed, self.device = data, seed, device
+        self.data = data
+        self.seed = seed
+        self.device = device
         self.epoch_batches = data.train.count or epoch_batches
 
     @property

@@ -139,6 +139,11 @@ class ModelFile:
         """Whether the file has a loss() of its own."""
         return self._function("loss", needed=False) is not None
 
+    @property
+    def has_metrics(self) -> bool:
+        """Whether the file has a metrics(), which nothing asks for."""
+        return callable(getattr(OwnFile(self.file).module, "metrics", None))
+
     def groups(self) -> Callable[[nn.Module], list[dict[str, Any]]] | None:
         """The function groups() of the file, where it has one."""
         own = self._function("groups", needed=False)

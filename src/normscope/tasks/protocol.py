@@ -236,10 +236,8 @@ class Task(ABC):
 
     def defined(self, config: Any) -> list[str]:
         """The names of all placements that the model can have."""
-        kinds = [shape.model for shape in self.shapes(config)]
-        return [
-            name for name, one in registered().items() if all(kind in one.models for kind in kinds)
-        ]
+        kinds = {shape.model for shape in self.shapes(config)}
+        return [name for name, one in registered().items() if kinds.issubset(one.models)]
 
     def described(self, config: Any) -> str:
         """The model in words, its placement apart."""

@@ -28,7 +28,9 @@ class TextObjective(Objective):
     """Of the training split."""
 
     def __init__(self, corpus: DocumentCorpus, config: Any, device: torch.device) -> None:
-        self.corpus, self.seed, self.device = corpus, config.seed, device
+        self.corpus = corpus
+        self.seed = config.seed
+        self.device = device
         self.sequence_length, self.batch_sequences = (
             config.data.sequence_length,
             config.data.batch_sequences,

@@ -96,7 +96,9 @@ class TranslationObjective(Objective):
                 raise UserError(
                     f"training needs a {split} split with sentences in it, and the corpus has none"
                 )
-        self.corpus, self.config, self.device = corpus, config, device
+        self.corpus = corpus
+        self.config = config
+        self.device = device
         self.train, self.valid = corpus.splits["train"], corpus.splits["valid"]
         self.batches = make_batches(
             self.train.source.lengths, self.train.target.lengths, max_tokens=max_tokens, seed=seed

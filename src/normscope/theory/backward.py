@@ -175,7 +175,7 @@ class _Crossing:
 
     def __init__(self, stack: MomentStack, along: Entry) -> None:
         self.stack = stack
-        self.size = root(along / stack.output.q)
+        self.size = root(along / stack.output.one)
         self.grown: Entry = 1.0
         """By how much what comes through Fs has made that part larger on the way down."""
 
@@ -192,12 +192,12 @@ class _Crossing:
         past = self.size * input_back / own_back
         kept = self.grown * ratio
         projection = applied.map.projections[0]
-        at_branch = Products(self.size * self.grown * branch_back * of_branch, 0.0 * x.p)
+        at_branch = Products(self.size * self.grown * branch_back * of_branch, 0.0 * x.two)
         back = projection.back(at_branch).scaled(projection.onward)
         # A norm between takes off what lies along its input.
         normed = applied.normed_values or (x.normed and applied.atom not in x.atoms.past_norms)
         # Of the gradient past F with x, of one token, which has its row as well, and of two.
-        with_x = Products(past * (output.q / ratio - kept * x.q), -x.p * (past * kept))
+        with_x = Products(past * (output.one / ratio - kept * x.one), -x.two * (past * kept))
         if isinstance(with_x.two, np.ndarray):
             found, whole, off = _crossed_by_place(x, back, with_x, normed)
         else:
@@ -219,7 +219,7 @@ def _crossed(
     """
     one, two = with_x.one, with_x.two
     whole = back.one + (tokens - 1) * back.two
-    off = (back.one + (tokens - 1) * back.two * x.p / x.q) * normed
+    off = (back.one + (tokens - 1) * back.two * x.two / x.one) * normed
     of_one = (back.one - off) * one + (tokens - 1) * back.two * two
     of_two = (back.one - off) * two + back.two * (one + (tokens - 2) * two)
     return Products(-2 * of_one, -2 * of_two), whole, off
@@ -234,7 +234,7 @@ def _crossed_by_place(
     """
     through, past = whole_of(back), whole_of(with_x)
     # What two tokens have of each other's x.
-    share = x.p / np.sqrt(np.outer(x.q, x.q))
+    share = x.two / np.sqrt(np.outer(x.one, x.one))
     np.fill_diagonal(share, 1.0)
     whole = through.sum(1)
     off = (through * share).sum(1) * normed

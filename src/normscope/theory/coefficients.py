@@ -7,7 +7,7 @@ all of them.
 The equations are T1 and T3 of docs/theory.md.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,34 +16,37 @@ from .mixing import Array, Entry
 from .second_moments import SecondMoments
 
 
+class Stretch(NamedTuple):
+    """The first coefficients of a lane, times a number: all that a value has of its parts."""
+
+    lane: Lane | None
+    """None of a value that is one part alone, which is the last of `size`."""
+    size: int
+    """So many parts there were when the value was made."""
+    scale: Entry = 1.0
+    """Multiplies the lane's coefficients of values."""
+    back: Entry = 1.0
+    """Multiplies those of gradients."""
+
+
 class Coefficients:
-    """`scale` times the first `size` coefficients of a lane, or times the last atom alone; `back`
-    stands for `scale` in those of gradients.
-    """
+    """The coefficients of one value, forward and back."""
 
     __slots__ = ("atoms", "back", "centred", "lane", "scale", "size")
 
-    def __init__(
-        self,
-        atoms: SecondMoments,
-        scale: Entry,
-        back: Entry,
-        lane: Lane | None,
-        size: int,
-        centred: bool,
-    ) -> None:
+    def __init__(self, atoms: SecondMoments, stretch: Stretch, *, centred: bool) -> None:
         self.atoms = atoms
-        self.scale = scale
-        self.back = back
-        self.lane = lane
-        self.size = size
+        self.lane = stretch.lane
+        self.size = stretch.size
+        self.scale = stretch.scale
+        self.back = stretch.back
         self.centred = centred
         """True where the parts that are the same in every feature are not meant."""
 
     @property
     def coefficients(self) -> Array:
-        """Of every atom up to the last one that the value has; by place, where they differ (size,
-        K).
+        """Returns those of every atom up to the last one that the value has; by place, where they
+        differ (size, K).
         """
         return self._by_place(self._dense(self.lane.forward if self.lane else None, self.scale))
 
@@ -65,8 +68,8 @@ class Coefficients:
         return np.outer(dense, np.ones(places.count))
 
     def both(self, *, scaled: bool = True) -> tuple[Array, Array]:
-        """Of value and gradient, a number an atom where places have the same; `scaled` by what all
-        of them have.
+        """Returns those of value and gradient, a number an atom where places have the same;
+        `scaled` by what all of them have.
         """
         scale = self.scale if scaled else 1.0
         back = self.back if scaled else 1.0

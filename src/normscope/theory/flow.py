@@ -5,12 +5,12 @@ The equations are T12 and T18 of docs/theory.md.
 
 from array import array
 from collections import defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .lanes import Lane, first_of
-from .mixing import Array, Entry, Products, make, squared
+from .mixing import NOTHING, Array, Entry, Products, make, squared
 from .moments import Atoms, Moments
 from .places import scaled
 
@@ -24,13 +24,19 @@ class GradientFlow:
 
     def __init__(self, atoms: Atoms) -> None:
         count, places = atoms.count, atoms.places
-        self._spread: list[Any] = [array("d", bytes(8 * count)) for _ in range(3)]
-        if places is not None:
+        self._spread: list[Any]
+        """At each atom one, two and apart, of what arrived there alone or in a lane that is closed.
+        """
+        if places is None:
+            self._spread = [array("d", bytes(8 * count)) for _ in Products._fields]
+        else:
             of_one = (count, places.count)
             of_two = (count, places.count, places.count)
             self._spread = [np.zeros(shape) for shape in (of_one, of_two, of_two)]
-        self._open: dict[Lane, list[Entry]] = {}
-        self._later: dict[int, list[tuple[Lane, list[Entry]]]] = defaultdict(list)
+        self._open: dict[Lane, Products] = {}
+        """What arrived at all values of a lane that reach the atom asked for last."""
+        self._later: dict[int, list[tuple[Lane, Products]]] = defaultdict(list)
+        """By size, what arrived at values that end below that atom."""
         self._next = count
 
     def add(
@@ -42,8 +48,9 @@ class GradientFlow:
         covariance g.
         """
         square, pair = squared(x.back)
-        square, pair = square * factor, pair * factor
-        arrived = [g.one * square, g.two * pair, g.apart * pair]
+        square = square * factor
+        pair = pair * factor
+        arrived = make(Products, (g.one * square, g.two * pair, g.apart * pair))
         if x.lane is None:
             for total, part in zip(self._spread, arrived, strict=True):
                 total[x.size - 1] += part
@@ -55,64 +62,90 @@ class GradientFlow:
     def at(self, atom: int, later: int = -1) -> Products:
         """The gradient at an atom; of two passes the covariance with that at a `later` one."""
         self._next = atom
-        if self._later:
-            for size in [size for size in self._later if size > atom]:
-                for lane, arrived in self._later.pop(size):
-                    self._pour(lane, arrived)
-        for lane in [lane for lane in self._open if atom < lane.start]:
+        reached = [size for size in self._later if size > atom]
+        for size in reached:
+            for lane, arrived in self._later.pop(size):
+                self._pour(lane, arrived)
+        used_up = [lane for lane in self._open if atom < lane.start]
+        for lane in used_up:
             self._close(lane)
-        one, two, apart = [total[atom] for total in self._spread]
+        one, two, apart = (total[atom] for total in self._spread)
         for lane, running in self._open.items():
             square, pair = squared(lane.back[atom])
-            one = one + square * running[0]
-            two = two + pair * running[1]
-            apart = apart + pair * running[2]
+            one = one + square * running.one
+            two = two + pair * running.two
+            apart = apart + pair * running.apart
         return make(Products, (one, two, apart))
 
-    def _pour(self, lane: Lane, arrived: list[Entry]) -> None:
-        one, two, apart = self._open.get(lane, (0.0, 0.0, 0.0))
-        self._open[lane] = [one + arrived[0], two + arrived[1], apart + arrived[2]]
+    def _pour(self, lane: Lane, arrived: Products) -> None:
+        """Adds what arrived at a value of a lane to what arrived at its others."""
+        self._open[lane] = self._open.get(lane, NOTHING).plus(arrived)
 
     def _close(self, lane: Lane) -> None:
-        """All that is left of the lane are the coefficients it was made with."""
+        """Spreads what arrived at a lane over the atoms below, once all that is left of it are the
+        coefficients it was made with.
+        """
         back = first_of(lane.back, lane.start)
         squares = back * back
         pairs = back[:, :, None] * back[:, None, :] if back.ndim == 2 else squares
         running = self._open.pop(lane)
-        for total, part, factor in zip(self._spread, running, (squares, pairs, pairs), strict=True):
-            held = total if isinstance(total, np.ndarray) else np.frombuffer(total)
-            below = held[: lane.start]
-            as_wide = (*factor.shape, *(1,) * (below.ndim - factor.ndim))
-            below += part * factor.reshape(as_wide)
+        self._spread_below(0, running.one, squares)
+        self._spread_below(1, running.two, pairs)
+        self._spread_below(2, running.apart, pairs)
+
+    def _spread_below(self, which: int, arrived: Entry, coefficients: Array) -> None:
+        """Adds to each of the first atoms what arrived times the atom's coefficient.
+
+        coefficients: (atoms,), or by place (atoms, K) and (atoms, K, K).
+        """
+        total = self._spread[which]
+        held = total if isinstance(total, np.ndarray) else np.frombuffer(total)
+        below = held[: len(coefficients)]
+        # Where all places have one coefficient, it multiplies an entry by place.
+        missing = (1,) * (below.ndim - coefficients.ndim)
+        below += arrived * coefficients.reshape(*coefficients.shape, *missing)
+
+
+class _Arrival(NamedTuple):
+    """A gradient that has arrived, as a part of what arrives."""
+
+    value: Moments
+    """The value that it has arrived at."""
+    part: int
 
 
 class LoopedGradientFlow(GradientFlow):
-    """Of blocks that are run several times: a sum of parts, of which some have covariances, as
-    values are.
+    """Follows gradients through blocks that are run several times: they are sums of parts, of which
+    some have covariances, as values are.
     """
 
     def __init__(self, atoms: Atoms) -> None:
         self._arrived = Atoms(atoms.width, places=atoms.places)
         self._rows: list[Array] = []
-        self._parts: dict[int, tuple[Moments, int]] = {}
+        self._parts: dict[int, _Arrival] = {}
 
     def add(
         self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)
     ) -> None:
+        g = g.scaled(factor)
         here, later = ends
-        other, part = self._parts[later] if here != later else (x, len(self._rows))
-        g = scaled(g.scaled(factor), x.back, other.back, self._arrived.places)
         if here != later:
-            self._arrived.relate(part, self._parts[here][1], g)
+            other = self._parts[later]
+            covariance = scaled(g, x.back, other.value.back, self._arrived.places)
+            self._arrived.relate(other.part, self._parts[here].part, covariance)
             return
-        self._arrived.add(*g)
+        part = len(self._rows)
+        self._arrived.add(*scaled(g, x.back, x.back, self._arrived.places))
         self._rows.append(x.both(scaled=False)[1])
-        self._parts[here] = x, part
+        self._parts[here] = _Arrival(x, part)
 
     def at(self, atom: int, later: int = -1) -> Products:
+        return self._arrived.covariance(self._coefficients(atom), self._coefficients(later))
+
+    def _coefficients(self, atom: int) -> Array:
+        """Returns what every value that a gradient arrived at has of an atom, 0 where the atom
+        came later.
+        """
+        # As wide as the widest row: numbers and entries by place may stand side by side.
         nothing = 0 * max(self._rows, key=np.ndim)[0]
-        at_both = (
-            np.array([row[place] + nothing if place < len(row) else nothing for row in self._rows])
-            for place in (atom, later)
-        )
-        return self._arrived.covariance(*at_both)
+        return np.array([row[atom] + nothing if atom < len(row) else nothing for row in self._rows])

@@ -1,4 +1,4 @@
-"""What an activation does to the second moments of Gaussian pre-activations, and to gradients on
+"""The second moments that an activation makes of Gaussian pre-activations, and of gradients on
 their way back.
 
 The equations are T4 to T6 of docs/theory.md.
@@ -27,23 +27,23 @@ class Kernel(NamedTuple):
     φ' is that by u. GEGLU has GELU in the place of silu.
     """
 
-    q: Entry
+    one: Entry
     """E φ(z)²"""
-    p: Entry
+    two: Entry
     """E φ(z) φ(z')"""
-    slope_q: Entry
+    slope_one: Entry
     """E φ'(z)²"""
-    slope_p: Entry
+    slope_two: Entry
     """E φ'(z) φ'(z')"""
     mean: Entry
     """E φ(z)"""
-    gate_slope_q: Entry = 0.0
+    gate_slope_one: Entry = 0.0
     """Gated: E (∂φ/∂z)², and of two."""
-    gate_slope_p: Entry = 0.0
+    gate_slope_two: Entry = 0.0
 
 
 def kernel(activation: Activation, variance: Entry, correlation: Entry) -> Kernel:
-    """By place: of the variances (K,) and the correlations (K, K).
+    """Returns the kernel of a variance and a correlation; by place, of (K,) and (K, K) of them.
 
     Raises ValueError for an activation that has no kernel here.
 
@@ -94,7 +94,7 @@ def slope(activation: Activation, z: Array) -> Array:
 
 
 def gate_slope(activation: Activation, z: Array, partner: Array) -> Array:
-    """Of SwiGLU and GEGLU by the gate's input."""
+    """Returns the slope of SwiGLU and GEGLU by the gate's input."""
     return (_silu_slope(z) if activation == "swiglu" else _gelu_slope(z)) * partner
 
 
@@ -128,13 +128,13 @@ def _gated(
     size = root(variance)
     covariance = (np.outer(size, size) if isinstance(size, np.ndarray) else variance) * correlation
     return Kernel(
-        q=gate.q * variance,
-        p=gate.p * covariance,
-        slope_q=gate.q,
-        slope_p=gate.p,
+        one=gate.one * variance,
+        two=gate.two * covariance,
+        slope_one=gate.one,
+        slope_two=gate.two,
         mean=0.0,
-        gate_slope_q=gate.slope_q * variance,
-        gate_slope_p=gate.slope_p * covariance,
+        gate_slope_one=gate.slope_one * variance,
+        gate_slope_two=gate.slope_two * covariance,
     )
 
 
@@ -144,16 +144,16 @@ def _by_quadrature(
     variance: Entry,
     correlation: Entry,
 ) -> Kernel:
-    """By Gauss-Hermite quadrature."""
+    """Integrates by Gauss-Hermite quadrature."""
     nodes, weights = normal_nodes()
     if isinstance(variance, np.ndarray):
         z = np.sqrt(variance)[:, None] * nodes
         values, slopes = function(z), slope(z)
         return Kernel(
-            q=values**2 @ weights,
-            p=of_pairs(values, nodes, weights, correlation),
-            slope_q=slopes**2 @ weights,
-            slope_p=of_pairs(slopes, nodes, weights, correlation),
+            one=values**2 @ weights,
+            two=of_pairs(values, nodes, weights, correlation),
+            slope_one=slopes**2 @ weights,
+            slope_two=of_pairs(slopes, nodes, weights, correlation),
             mean=values @ weights,
         )
     sigma = math.sqrt(variance)
@@ -162,10 +162,10 @@ def _by_quadrature(
     joint = weights[:, None] * weights[None, :]
     at_first, slope_at_first = function(first), slope(first)
     return Kernel(
-        q=float(weights @ at_first[:, 0] ** 2),
-        p=float((joint * at_first * function(second)).sum()),
-        slope_q=float(weights @ slope_at_first[:, 0] ** 2),
-        slope_p=float((joint * slope_at_first * slope(second)).sum()),
+        one=float(weights @ at_first[:, 0] ** 2),
+        two=float((joint * at_first * function(second)).sum()),
+        slope_one=float(weights @ slope_at_first[:, 0] ** 2),
+        slope_two=float((joint * slope_at_first * slope(second)).sum()),
         mean=float(weights @ at_first[:, 0]),
     )
 

@@ -84,8 +84,8 @@ class Lane:
         self.back = _appended(self.back, index, back)
 
     def has(self, size: int, index: int, forward: Entry, back: Entry) -> bool:
-        """Whether it has gone on from that size with this part alone: the sum of two values has
-        been made before.
+        """Tells whether it has gone on from that size with this part alone: the sum of two values
+        has been made before.
         """
         return (
             len(self.forward) > index == size
@@ -114,7 +114,7 @@ def _is_same(left: Entry, right: Entry) -> bool:
 
 
 def divides(scale: Entry, back: Entry) -> bool:
-    """Whether a lane with those factors can take a part in."""
+    """Tells whether a lane with those factors can take a part in."""
     if isinstance(scale, np.ndarray) or isinstance(back, np.ndarray):
         return bool(np.all((abs(scale) > _SMALLEST) & (abs(scale) < _LARGEST)) and np.all(back))
     return _SMALLEST < abs(scale) < _LARGEST and bool(back)

@@ -75,14 +75,14 @@ class _LoopedStack(MomentStack):
         x = first.covariance(second)
         if site.kind == "attention":
             return self.map(site, x, first.differing, NOTHING_INSIDE)
-        if self.setting.activation != "relu" and not np.allclose(first.q, second.q, rtol=0.01):
+        if self.setting.activation != "relu" and not np.allclose(first.one, second.one, rtol=0.01):
             raise Unpredictable(
                 "feed-forwards read what grows from pass to pass: only relu is followed through "
                 "loops"
             )
         # To an activation one token in two passes is as two tokens are.
         size, alone = (
-            root(first.q * second.q),
+            root(first.one * second.one),
             x.one if self.atoms.places is None else np.diag(x.one),
         )
         own, two = (

@@ -50,12 +50,12 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
     def of_one_token() -> Entry:
         targets = asked**2 * (1 - 2 / vocabulary)
         own_rows = targets + own.square * (1 - removed)
-        return own_rows + others * _softmaxes(row * output.q, vocabulary, 0)
+        return own_rows + others * _softmaxes(row * output.one, vocabulary, 0)
 
     left = squared(1 - own.share)[1]
     shared = squared(own.share)[1]
     along = squared(own.share * root(removed))[1]
-    size = squared(root(output.q))[1]
+    size = squared(root(output.one))[1]
     # Of two tokens, what either reads is what the other is asked for.
     reads = own.share
     if isinstance(own.share, np.ndarray):
@@ -69,7 +69,7 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
     target = model.target
     gradient = Products(
         of_one_token(),
-        of_two_tokens(output.p, target.same_within, target.asked_within),
+        of_two_tokens(output.two, target.same_within, target.asked_within),
         of_two_tokens(output.apart, target.same_apart, target.asked_apart),
     )
     size_of_all = row / (model.tokens * model.sequences) ** 2
@@ -126,10 +126,10 @@ def _own_row(stack: MomentStack, model: ModelSetting, row: float, scale: float) 
     logit = coefficient * np.sqrt(model.width * looked_up * row) * scale
     # Against V entries whose exponentials have the mean e^(q/2); the rest of the output moves the
     # row's own logit.
-    others = math.log(model.vocabulary) + scale**2 * row * output.q / 2
-    spread = scale * np.sqrt(row * np.maximum(0.0, output.q - coefficient**2 * looked_up))
+    others = math.log(model.vocabulary) + scale**2 * row * output.one / 2
+    spread = scale * np.sqrt(row * np.maximum(0.0, output.one - coefficient**2 * looked_up))
     nodes, weights = normal_nodes(24)
     ahead, spread = (np.asarray(part)[..., None] for part in (others - logit, spread))
     shares = 1 / (1 + np.exp(np.clip(ahead - spread * nodes, -700, 700)))
-    found = (shares @ weights, shares**2 @ weights, coefficient**2 * looked_up / output.q)
+    found = (shares @ weights, shares**2 @ weights, coefficient**2 * looked_up / output.one)
     return _OwnRow(*(found if stack.atoms.places is not None else map(float, found)))

@@ -53,7 +53,7 @@ NOTHING = Products(0.0, 0.0, 0.0)
 
 
 def squared(factor: Entry) -> tuple[Entry, Entry]:
-    """What a value's factor does to the square of one token, and to the product of two."""
+    """Returns what a value's factor does to the square of one token, and to a product of two."""
     if isinstance(factor, np.ndarray):
         return factor * factor, np.outer(factor, factor)
     square = factor * factor
@@ -61,7 +61,7 @@ def squared(factor: Entry) -> tuple[Entry, Entry]:
 
 
 def vanishes(number: Entry) -> bool:
-    """Whether it is 0 at every place."""
+    """Tells whether it is 0 at every place."""
     return not (number.any() if isinstance(number, np.ndarray) else number)
 
 
@@ -83,8 +83,8 @@ def between(least: float, number: Entry, most: float) -> Entry:
 
 
 class LinearMap(NamedTuple):
-    """What gradients become on their way through a map: `one` is made of the old one and two, `two`
-    too.
+    """Says what gradients become on their way through a map: `one` is made of the old one and two,
+    `two` too.
     """
 
     one_one: float
@@ -244,7 +244,7 @@ def softmax_squares(step: int, counts: tuple[int, ...]) -> Array:
 
 
 def _solved(step: int, counts: tuple[int, ...]) -> tuple[Array, Array]:
-    """By 1/S^k = ∫ t^(k-1) e^(-tS) dt / (k-1)!, S = Σ e^z, of which the keys are factors.
+    """Solves by 1/S^k = ∫ t^(k-1) e^(-tS) dt / (k-1)!, S = Σ e^z, of which the keys are factors.
 
     E Σ w² is n ∫ t E[e^(2z - t e^z)] E[e^(-t e^z)]^(n-1) dt; Σ w³ is made of the third power, and
     (Σ w²)² of n fourth powers and n (n-1) products of two second ones.

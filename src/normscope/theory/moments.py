@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .coefficients import Coefficients
+from .coefficients import Coefficients, Stretch
 from .lanes import Lane, added, divides
 from .mixing import Array, Entry, Products, make, squared, vanishes
 from .places import (
     RANDOM,
+    Differences,
     Differing,
     GradientMap,
     Places,
+    Scatter,
     gap_of,
     of_both,
     of_parts,
@@ -37,9 +39,7 @@ from .second_moments import SecondMoments
 
 
 class Unpredictable(ValueError):
-    """A placement has no prediction in this setting; the message says why. Nothing is wrong with
-    the setting.
-    """
+    """Says why a placement has no prediction in a setting with which nothing is wrong."""
 
 
 _TOKENS_TWICE = (
@@ -67,64 +67,75 @@ class Atoms(SecondMoments):
         """Parts that squashing norms brought, in the order of their atoms."""
         self.learnt: list[Use] = []
         """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
-        self.last_sum: tuple[Moments, Moments, Moments] | None = None
-        """What was computed last, of what, for streams that are one value; squashed ones have their
-        own remainders.
+        self.last_sum: _LastSum | None = None
+        """What was added last, for streams that are one value; squashed ones have their own
+        remainders.
         """
-        self._summed: tuple[tuple[Any, ...], Moments, Moments] | None = None
-        """What attention over depth has summed up last, the sum of all but the last value, and of
-        all.
-        """
+        self._summed: _LastTotal | None = None
+        """What attention over depth has summed up last."""
 
     def total(self, values: "tuple[Moments, ...]", of: "Callable[[Moments], Moments]") -> "Moments":
         """The sum of what the function makes of values, two or more; that of an earlier history is
         not made again.
         """
         keys = (of, *values)
-        before = self._sum_before(keys)
+        before = None if self._summed is None else self._summed.sum_before(keys)
         if before is None:
             before = of(values[0])
             for earlier in values[1:-1]:
                 before = before + of(earlier)
         total = before + of(values[-1])
-        self._summed = keys, before, total
+        self._summed = _LastTotal(keys, before, total)
         return total
 
-    def _sum_before(self, keys: "tuple[Any, ...]") -> "Moments | None":
-        """The sum of all but the last of these values, where it is known."""
-        if self._summed is None:
-            return None
-        known, before_last, total = self._summed
-        # A history grows by one value at a time, or its last value does.
-        if known == keys[:-1]:
-            return total
-        if known[:-1] == keys[:-1]:
-            return before_last
-        return None
+
+class _LastSum(NamedTuple):
+    """A sum of two values that was computed before."""
+
+    left: "Moments"
+    right: "Moments"
+    sum: "Moments"
+
+
+class _LastTotal(NamedTuple):
+    """A sum over a history that was computed before."""
+
+    keys: tuple[Any, ...]
+    """What was made of the values, and the values."""
+    all_but_last: "Moments"
+    total: "Moments"
+
+    def sum_before(self, keys: tuple[Any, ...]) -> "Moments | None":
+        """Returns the sum of all but the last of other values, where it is known: a history grows
+        by one value at a time, or its last value does.
+        """
+        if self.keys == keys[:-1]:
+            return self.total
+        return self.all_but_last if self.keys[:-1] == keys[:-1] else None
 
 
 class Moments(Coefficients):
     """A value of the formula: its coefficients, and the second moments that they give it."""
 
-    __slots__ = ("apart", "differing", "normed", "p", "q", "spread")
+    __slots__ = ("apart", "differing", "normed", "one", "spread", "two")
 
     atoms: Atoms
 
     def __init__(
         self,
         atoms: Atoms,
-        scale: Entry,
-        back: Entry,
-        lane: Lane | None,
-        size: int,
-        products: tuple[Entry, Entry, Entry],
+        stretch: Stretch,
+        products: Products,
         spread: Entry,
         differing: Differing,
+        *,
         normed: bool = False,
         centred: bool = False,
     ) -> None:
-        super().__init__(atoms, scale, back, lane, size, centred)
-        self.q, self.p, self.apart = products
+        super().__init__(atoms, stretch, centred=centred)
+        self.one = products.one
+        self.two = products.two
+        self.apart = products.apart
         self.spread = spread
         """d · Var(‖x‖² / d), over draws of what came after the last norm."""
         self.differing = differing
@@ -133,14 +144,17 @@ class Moments(Coefficients):
     @classmethod
     def of(cls, atoms: Atoms, coefficients: Array) -> "Moments":
         """The value with these coefficients, one for each of the first atoms."""
+        count = len(coefficients)
         products = atoms.weighed(coefficients)
-        lane = Lane(coefficients, coefficients)
-        parts = [single(atoms, index) for index in range(len(coefficients))]
-        differing = of_parts(
-            (coefficients**2).reshape(len(parts), -1).mean(1), [part.differences for part in parts]
-        )
+        differences = [single(atoms, index).differences for index in range(count)]
+        # A mean over places, where parts have a coefficient a place.
+        squares = (coefficients**2).reshape(count, -1).mean(1)
         return cls(
-            atoms, 1.0, 1.0, lane, len(coefficients), products, 2 * products.one**2, differing
+            atoms,
+            Stretch(Lane(coefficients, coefficients), count),
+            products,
+            spread=2 * products.one**2,
+            differing=of_parts(squares, differences),
         )
 
     @classmethod
@@ -150,7 +164,7 @@ class Moments(Coefficients):
 
     @property
     def products(self) -> Products:
-        return make(Products, (self.q, self.p, self.apart))
+        return make(Products, (self.one, self.two, self.apart))
 
     @property
     def mean(self) -> Products:
@@ -159,11 +173,16 @@ class Moments(Coefficients):
         return self.products if places is None else places.mean(self.products)
 
     @property
-    def differences(self) -> tuple[float, Differing]:
-        """What a token has beyond what two have in common, and how they differ in it."""
+    def differences(self) -> Differences:
+        """Returns what a token has beyond what two have in common, and how they differ in it."""
         places = self.atoms.places
-        gap = max(0.0, self.q - self.p) if places is None else gap_of(self.products, places)
-        return gap, self.differing
+        gap = max(0.0, self.one - self.two) if places is None else gap_of(self.products, places)
+        return make(Differences, (gap, self.differing))
+
+    @property
+    def scatter(self) -> Scatter:
+        """Its square, and how much that scatters."""
+        return Scatter(self.one, self.spread)
 
     def covariance(self, other: "Moments") -> Products:
         """E⟨x, y⟩ / d with another value; of two places the mean over which of them is whose."""
@@ -175,15 +194,13 @@ class Moments(Coefficients):
         square, pair = squared(factor)
         return Moments(
             self.atoms,
-            self.scale * factor,
-            self.back * back,
-            self.lane,
-            self.size,
-            (self.q * square, self.p * pair, self.apart * pair),
-            0.0 if normed else self.spread * square * square,
-            self.differing,
-            normed,
-            self.centred,
+            Stretch(self.lane, self.size, self.scale * factor, self.back * back),
+            make(Products, (self.one * square, self.two * pair, self.apart * pair)),
+            # A norm's output has the size that it has in every draw.
+            spread=0.0 if normed else self.spread * square * square,
+            differing=self.differing,
+            normed=normed,
+            centred=self.centred,
         )
 
     def __add__(self, other: "Moments | float") -> "Moments":
@@ -192,9 +209,9 @@ class Moments(Coefficients):
                 return self
             return _sum(self, single(self.atoms, self.atoms.one()) * float(other))
         known = None if self.atoms.remainders else self.atoms.last_sum
-        if known is None or known[0] is not self or known[1] is not other:
-            known = self.atoms.last_sum = self, other, _sum(self, other)
-        return known[2]
+        if known is None or known.left is not self or known.right is not other:
+            known = self.atoms.last_sum = _LastSum(self, other, _sum(self, other))
+        return known.sum
 
     __radd__ = __add__
 
@@ -255,28 +272,26 @@ def _sum_with_branch(stream: Moments, branch: Moments) -> Moments:
     """
     if stream.normed:
         stream.atoms.past_norms.add(branch.size - 1)
-    lane, scale, back = _lane_with_branch(stream, branch)
     differing = RANDOM
     if stream.atoms.draws:
         differing = summed(stream.differences, branch.differences)
     return Moments(
         stream.atoms,
-        scale,
-        back,
-        lane,
-        branch.size,
-        (stream.q + branch.q, stream.p + branch.p, stream.apart + branch.apart),
-        stream.spread + branch.spread + 4 * stream.q * branch.q,
-        differing,
+        _stretch_with_branch(stream, branch),
+        stream.products.plus(branch.products),
+        # Beside both variances, Var‖a + b‖² has 4 E⟨a, b⟩², which is 4 d q_a q_b.
+        spread=stream.spread + branch.spread + 4 * stream.one * branch.one,
+        differing=differing,
         centred=stream.centred,
     )
 
 
-def _lane_with_branch(stream: Moments, branch: Moments) -> tuple[Lane, Entry, Entry]:
-    """Returns a lane that ends with the branch, and what multiplies its coefficients, forward and
-    back: the stream's own lane as long as the branch can be appended to it, else a copy.
+def _stretch_with_branch(stream: Moments, branch: Moments) -> Stretch:
+    """Returns the stretch that ends with the branch: of the stream's own lane as long as the branch
+    can be appended to it, else of a copy.
     """
-    lane, index = stream.lane, branch.size - 1
+    lane = stream.lane
+    index = branch.size - 1
     if lane is not None and divides(stream.scale, stream.back):
         forward = branch.scale / stream.scale
         backward = branch.back / stream.back
@@ -287,10 +302,10 @@ def _lane_with_branch(stream: Moments, branch: Moments) -> tuple[Lane, Entry, En
             lane.append(index, forward, backward)
             found = True
         if found:
-            return lane, stream.scale, stream.back
+            return Stretch(lane, branch.size, stream.scale, stream.back)
     copy = Lane(*stream.both())
     copy.append(index, branch.scale, branch.back)
-    return copy, 1.0, 1.0
+    return Stretch(copy, branch.size)
 
 
 def _sum_in_common(left: Moments, right: Moments) -> Moments:
@@ -299,14 +314,23 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
     same_parts = left.size == right.size and left.centred == right.centred
     if same_lane and same_parts and divides(left.scale, left.back):
         return _sum_of_multiples(left, right)
-    (forward, back), (more, more_back) = left.both(), right.both()
-    forward, back = added(forward, more), added(back, more_back)
+    forward, back = left.both()
+    more, more_back = right.both()
+    forward = added(forward, more)
+    back = added(back, more_back)
     products = left.atoms.weighed(forward)
-    spread = spread_in_common((left.q, left.spread), (right.q, right.spread), products.one)
-    join = summed if left.lane is None or right.lane is None else of_both
-    differing = join(left.differences, right.differences) if left.atoms.draws else RANDOM
+    differing = RANDOM
+    if left.atoms.draws:
+        # A part alone is no stream: nothing that both were made of is counted twice.
+        alone = left.lane is None or right.lane is None
+        join = summed if alone else of_both
+        differing = join(left.differences, right.differences)
     return Moments(
-        left.atoms, 1.0, 1.0, Lane(forward, back), len(forward), products, spread, differing
+        left.atoms,
+        Stretch(Lane(forward, back), len(forward)),
+        products,
+        spread=spread_in_common(left.scatter, right.scatter, products.one),
+        differing=differing,
     )
 
 
@@ -314,22 +338,19 @@ def _sum_of_multiples(left: Moments, right: Moments) -> Moments:
     """Adds two multiples of one value: the sum is another multiple of it."""
     scale = left.scale + right.scale
     square, pair = squared(scale / left.scale)
-    products = Products(left.q * square, left.p * pair, left.apart * pair)
+    products = Products(left.one * square, left.two * pair, left.apart * pair)
     return Moments(
         left.atoms,
-        scale,
-        left.back + right.back,
-        left.lane,
-        left.size,
+        Stretch(left.lane, left.size, scale, left.back + right.back),
         products,
-        spread_in_common((left.q, left.spread), (right.q, right.spread), products.one),
-        left.differing,
+        spread=spread_in_common(left.scatter, right.scatter, products.one),
+        differing=left.differing,
         centred=left.centred,
     )
 
 
 class Remainder(NamedTuple):
-    """What a squashing norm makes of a value beside a multiple of it: a part without covariance
+    """A part that a squashing norm makes of a value beside a multiple of it, without covariance
     with the value.
     """
 
@@ -372,11 +393,8 @@ def single(atoms: Atoms, index: int) -> Moments:
     """The value that is one part alone."""
     return Moments(
         atoms,
-        1.0,
-        1.0,
-        None,
-        index + 1,
+        Stretch(None, index + 1),
         atoms.products(index),
-        atoms.spreads[index],
-        atoms.differing[index],
+        spread=atoms.spreads[index],
+        differing=atoms.differing[index],
     )

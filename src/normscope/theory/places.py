@@ -28,11 +28,25 @@ MOST = 64
 """Places of a sequence: what attention costs grows with their cube."""
 _WIDEST = 1e30
 """Beyond thousands of blocks of a narrow model, whose tokens do not differ in float64 any more."""
+_MATRICES_OF_VALUES = 2
+"""W_V and W_O. Through a random matrix with d outputs the square of an inner product gains a d-th
+of the product of both squares, so that each adds 1 to `Differing.narrow`. Equation T10.
+"""
+_LAST_MATRIX = 1
+"""The same of W₂."""
+_FIRST_MATRIX = 2
+"""The same of W₁, over the units for each feature: half of the d_ff units are still, so that there
+are d_ff / 2 directions. Equation T10.
+"""
+_WIDENED_BY = 1.5
+"""Times the variance of a norm's square. E 1/s⁴ is 1 + 3 Var s² to second order about E s² = 1, and
+a root grows by half of that. Equation T10.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Of the tokens of one sequence, in their order."""
+    """The places of the tokens of one sequence, in their order."""
 
     tokens: Array
     """(K,) How many stand at each."""
@@ -59,16 +73,19 @@ class Places:
         return _filled(one, pairs[:1]), _filled(two, pairs), _filled(apart, pairs)
 
     def gathered(self, gram: Array) -> Products:
-        """Of the inner products of all tokens of a sequence, of which another one has the same."""
-        first = np.cumsum(self.tokens).astype(int) - self.tokens.astype(int)
-        apart = np.add.reduceat(np.add.reduceat(gram, first, 0), first, 1) / np.outer(
-            self.tokens, self.tokens
-        )
-        one = np.add.reduceat(np.diag(gram), first) / self.tokens
-        rest = np.maximum(self.tokens - 1, 1)
+        """Returns moments of the inner products of all tokens of a sequence, of which another one
+        has the same.
+        """
+        n = self.tokens
+        first = np.cumsum(n).astype(int) - n.astype(int)
+        sums = np.add.reduceat(np.add.reduceat(gram, first, 0), first, 1)
+        apart = sums / np.outer(n, n)
+        one = np.add.reduceat(np.diag(gram), first) / n
+        # Of two tokens of one place: the mean over its pairs less those of a token with itself.
         two = apart.copy()
-        np.fill_diagonal(two, (np.diag(apart) * self.tokens - one) / rest)
-        two[self.tokens == 1, self.tokens == 1] = one[self.tokens == 1]
+        np.fill_diagonal(two, (np.diag(apart) * n - one) / np.maximum(n - 1, 1))
+        alone = n == 1
+        two[alone, alone] = one[alone]
         return Products(one, two, apart)
 
     def means(self, one: Array, two: Array) -> Array:
@@ -80,23 +97,23 @@ class Places:
     def mean(self, products: Products) -> Products:
         """Over all tokens, and over all pairs of them."""
         one, two, apart = self.filled(products)
-        n, total = self.tokens, self.total
+        n = self.tokens
+        total = self.total
         single = float(n @ one) / total
-        pairs = total * (total - 1)
+        # Over all pairs, of a token with itself too: within a place only so many are such pairs.
         every = float(n @ two @ n + n @ (one - two.diagonal()))
-        return Products(
-            single,
-            (every - total * single) / pairs if pairs else 0.0,
-            float(n @ apart @ n) / total**2,
-        )
+        pairs = total * (total - 1)
+        of_two = (every - total * single) / pairs if pairs else 0.0
+        return Products(single, of_two, float(n @ apart @ n) / total**2)
 
     def sum(self, left: Products, right: Products) -> tuple[float, float]:
         """Σ_ij left_ij right_ij over all tokens of a sequence, and over those of two sequences."""
-        n, two, far = self.tokens, left.two * right.two, left.apart * right.apart
+        n = self.tokens
+        two = left.two * right.two
+        far = left.apart * right.apart
         within = n @ two @ n + n @ (left.one * right.one - two.diagonal())
-        return float(within), float(
-            n @ far @ n if isinstance(far, np.ndarray) else far * n.sum() ** 2
-        )
+        beyond = n @ far @ n if isinstance(far, np.ndarray) else far * n.sum() ** 2
+        return float(within), float(beyond)
 
 
 def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
@@ -105,7 +122,7 @@ def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
 
 @lru_cache(maxsize=16)
 def causal(tokens: int) -> Places:
-    """Of a sequence in which a token sees itself and those before it.
+    """Returns the places of a sequence in which a token sees itself and those before it.
 
     Equation T17.
     """
@@ -125,13 +142,13 @@ def causal(tokens: int) -> Places:
 
 @lru_cache(maxsize=16)
 def alike(tokens: int, queries: int) -> Places:
-    """Of a memory, which that many places of queries see as a whole."""
+    """Returns the place of a memory, which that many places of queries see as a whole."""
     return Places(np.array([float(tokens)]), np.ones((queries, 1)))
 
 
 def scaled(covariance: Products, one: Entry, two: Entry, places: Places | None) -> Products:
-    """Of values that are multiplied with these numbers, of two places the mean over which of them
-    is whose.
+    """Returns the covariance of values that are multiplied with these numbers, of two places the
+    mean over which of them is whose.
     """
     if places is None:
         return covariance.scaled(one * two)
@@ -141,7 +158,7 @@ def scaled(covariance: Products, one: Entry, two: Entry, places: Places | None) 
 
 
 class Factors(NamedTuple):
-    """What multiplies gradients on their way back through a function of single features."""
+    """Multiplies gradients on their way back through a function of single features."""
 
     one: Array
     two: Array
@@ -151,8 +168,8 @@ class Factors(NamedTuple):
         return make(Products, (self.one * g.one, self.two * g.two, self.apart * g.apart))
 
     def forward(self, matrix: Array) -> Array:
-        """What the function makes of changes at its input: their Gram matrix over tokens, or
-        coefficients.
+        """Returns what the function makes of changes at its input: of their Gram matrix over
+        tokens, or of coefficients.
         """
         return whole_of(Products(self.one, self.two)) * matrix
 
@@ -180,7 +197,7 @@ def whole_of(products: Products) -> Array:
 
 
 def gap_of(products: Products, places: Places | None) -> float:
-    """What a token has beyond what two have in common."""
+    """Returns what a token has beyond what two have in common."""
     one, two, _ = products if places is None else places.mean(products)
     return max(0.0, float(one - two))
 
@@ -198,15 +215,15 @@ class Differing(NamedTuple):
     """Of the root of `narrow`, what comes of the directions of what it was made of."""
 
     def attended(self) -> "Differing":
-        """What attention makes of it, by two random matrices; other tokens are mixed for each
-        token.
+        """Returns how tokens differ in what attention makes of them, by two random matrices; other
+        tokens are mixed for each token.
 
         Equation T10.
         """
-        return make(Differing, (self.narrow + 2, self.wider, 0.0))
+        return make(Differing, (self.narrow + _MATRICES_OF_VALUES, self.wider, 0.0))
 
     def activated(self, share: float, hidden: float) -> "Differing":
-        """What a feed-forward makes of it.
+        """Returns how tokens differ in what a feed-forward makes of them.
 
         share: of the square of what comes out, what slopes make of what goes in. hidden: units for
         each feature, of which half are still.
@@ -214,48 +231,59 @@ class Differing(NamedTuple):
         Equation T10.
         """
         past = min(1.0, share) * math.sqrt(self.narrow)
-        return make(Differing, (past * past + 1 + 2 / hidden, self.wider, past))
+        narrow = past * past + _LAST_MATRIX + _FIRST_MATRIX / hidden
+        return make(Differing, (narrow, self.wider, past))
 
     def normed(self, scatter: float, common: float) -> "Differing":
-        """Divided by a size whose square has that relative variance; tokens have that share of
-        their square in common.
+        """Returns how tokens differ once each is divided by its size.
 
-        E 1/s⁴ is 1 + 3 Var s², as far as tokens have one size.
+        scatter: relative variance of the size's square. common: the share of their square that
+        tokens have in common; only as far as they do have they one size.
 
         Equation T10.
         """
-        wider = self.wider * (1 + 1.5 * scatter * common * common)
+        wider = self.wider * (1 + _WIDENED_BY * scatter * common * common)
         return make(Differing, (self.narrow, min(wider, _WIDEST), self.past))
 
 
 RANDOM = Differing()
 
 
-def summed(left: tuple[float, Differing], right: tuple[float, Differing]) -> Differing:
-    """Of a sum without a part in common: what both have of the past adds up as it is, all else in
-    squares.
+class Differences(NamedTuple):
+    """Says what a token has beyond what two have in common."""
+
+    gap: float
+    """q − p: E‖x̃‖² / d, of which `Differing` says no more than a ratio."""
+    differing: Differing
+
+
+def summed(left: Differences, right: Differences) -> Differing:
+    """Returns how tokens differ in a sum of two values without a part in common: what both have of
+    the past adds up as it is, all else in squares.
     """
-    (gap, one), (other_gap, other) = left, right
-    if not gap or not other_gap:
-        return one if gap else other
-    (narrow, wider, past), (more, more_wider, more_past) = one, other
-    share = gap / (gap + other_gap)
+    if not left.gap or not right.gap:
+        return left.differing if left.gap else right.differing
+    narrow, wider, past = left.differing
+    other_narrow, other_wider, other_past = right.differing
+    share = left.gap / (left.gap + right.gap)
     rest = 1 - share
-    narrow = share * share * narrow + rest * rest * more + 2 * share * rest * (1 + past * more_past)
-    return make(Differing, (narrow, share * wider + rest * more_wider, math.sqrt(narrow)))
+    between_both = 2 * share * rest * (1 + past * other_past)
+    narrow = share * share * narrow + rest * rest * other_narrow + between_both
+    return make(Differing, (narrow, share * wider + rest * other_wider, math.sqrt(narrow)))
 
 
-def of_both(left: tuple[float, Differing], right: tuple[float, Differing]) -> Differing:
-    """Of streams that are made of the same parts: the mean."""
-    (gap, one), (other_gap, other) = left, right
-    share = gap / (gap + other_gap) if gap + other_gap else 0.5
-    return Differing(
-        *(share * part + (1 - share) * more for part, more in zip(one, other, strict=True))
-    )
+def of_both(left: Differences, right: Differences) -> Differing:
+    """Returns how tokens differ in a sum of two streams that are made of the same parts: the
+    mean.
+    """
+    total = left.gap + right.gap
+    share = left.gap / total if total else 0.5
+    numbers = zip(left.differing, right.differing, strict=True)
+    return Differing(*(share * one + (1 - share) * other for one, other in numbers))
 
 
 def of_tokens(x: Array) -> Differing:
-    """Of (tokens, features) as they are.
+    """Returns how tokens differ that are given: (tokens, features).
 
     Of random tokens Σ⟨x̃, x̃'⟩² over all pairs is 1 + n/d times what it is of as many that are
     orthogonal.
@@ -263,37 +291,53 @@ def of_tokens(x: Array) -> Differing:
     n, width = x.shape
     x = x - x.mean(0)
     size = float((x * x).sum())
-    ratio = float(((x @ x.T) ** 2).sum()) * (n - 1) / (size * size) if size else 1.0
+    squares = float(((x @ x.T) ** 2).sum())
+    ratio = squares * (n - 1) / (size * size) if size else 1.0
     return Differing(max(0.0, ratio - 1) * width / n)
 
 
 def repeated(same: float, width: int) -> Differing:
-    """Of random rows, of which two tokens may have the same."""
+    """Returns how tokens differ that are random rows, of which two tokens may have the same."""
     return Differing(1 + width * same / (1 - same) if same < 1 else 1.0)
 
 
-def of_parts(squares: Array, parts: list[tuple[float, Differing]]) -> Differing:
-    """Of a sum of parts that have nothing in common, each times the root of one of these."""
-    gaps = squares * np.array([gap for gap, _ in parts])
-    more = float(gaps**2 @ np.array([part.narrow - 1 for _, part in parts]))
+def of_parts(squares: Array, parts: list[Differences]) -> Differing:
+    """Returns how tokens differ in a sum of parts that have nothing in common, each times the root
+    of one of these.
+    """
+    gaps = squares * np.array([part.gap for part in parts])
+    narrower = np.array([part.differing.narrow - 1 for part in parts])
+    more = float(gaps**2 @ narrower)
     narrow = 1 + more / float(gaps.sum()) ** 2 if gaps.any() else 1.0
     return Differing(narrow, 1.0, math.sqrt(narrow))
 
 
-def spread_in_common(left: tuple[Entry, Entry], right: tuple[Entry, Entry], q: Entry) -> Entry:
-    """d · Var ‖x‖² / d² of a sum of that q, of two values' q and spread.
+class Scatter(NamedTuple):
+    """Says how large a value is, and how much that differs from draw to draw."""
 
-    Between that of independent values and that of one value taken twice, by their squared
-    correlation.
+    one: Entry
+    """E‖x‖² / d."""
+    spread: Entry
+    """d · Var(‖x‖² / d), 2 q² of Gaussian features."""
+
+
+def spread_in_common(left: Scatter, right: Scatter, total: Entry) -> Entry:
+    """Returns the spread of a sum of two values that may have parts in common; total: the sum's
+    E‖x‖² / d.
+
+    It lies between that of independent values and that of one value taken twice, by their squared
+    correlation, which is a guess.
 
     Equation T4.
     """
-    (one, spread), (other, more) = left, right
+    (one, spread), (other, other_spread) = left, right
     if vanishes(one) or vanishes(other):
-        return spread + more
-    together = (q - one - other) / 2
-    common = between(0.0, together * together / (one * other), 1.0)
-    still = 2 * one * one - spread + 2 * other * other - more
-    apart = 1 - still / (2 * (one + other) ** 2)
-    same = (spread / (one * one) + more / (other * other)) / 4
-    return between(0.0, 2 * q * q * ((1 - common) * apart + common * same), math.inf)
+        return spread + other_spread
+    covariance = (total - one - other) / 2
+    common = between(0.0, covariance * covariance / (one * other), 1.0)
+    # Both spreads as parts of a Gaussian's, which is 2 q².
+    missing = 2 * one * one - spread + 2 * other * other - other_spread
+    if_independent = 1 - missing / (2 * (one + other) ** 2)
+    if_the_same = (spread / (one * one) + other_spread / (other * other)) / 4
+    found = 2 * total * total * ((1 - common) * if_independent + common * if_the_same)
+    return between(0.0, found, math.inf)

@@ -18,7 +18,7 @@ from .places import RANDOM, Differing, Places
 
 
 class SecondMoments:
-    """Those of all parts so far, in the order in which they came to be."""
+    """Second moments of all parts so far, in the order in which they came to be."""
 
     def __init__(
         self, width: int, *, scatter_width: float | None = None, places: Places | None = None
@@ -82,7 +82,8 @@ class SecondMoments:
         return make(Products, (one[index], two[index], three[index]))
 
     @property
-    def q(self) -> Array:
+    def squares(self) -> Array:
+        """(parts,) E‖a‖² / d of each."""
         return first_of(self._products[0], self.count)
 
     def relate(self, left: int, right: int, covariance: Products) -> None:
@@ -125,11 +126,11 @@ class SecondMoments:
         return np.concatenate([coefficients, np.zeros(missing)])
 
     def shares(self, coefficients: Array) -> Array:
-        """What each part is of E‖x‖² / d, as `q` is: half of what two parts have in common is each
-        one's.
+        """Returns what each part is of E‖x‖² / d, as `squares` is: half of what two parts have in
+        common is each one's.
         """
         coefficients = self._filled(coefficients)
-        squares = coefficients**2 * self.q
+        squares = coefficients**2 * self.squares
         first, second = (np.frombuffer(each, np.int64) for each in self.related)
         covariances = first_of(self._covariances[0], len(first))
         common = coefficients[first] * coefficients[second] * covariances

@@ -97,7 +97,7 @@ class InitialState:
             return [Part(Products(1.0, text.same_within, text.same_apart), differing=differing)]
         atoms = Atoms(d)
         looked_up: Moments = self.placement.input_rows(single(atoms, atoms.add(row / d, 0.0)))
-        rows = Products(1.0, text.same_within, text.same_apart).scaled(looked_up.q)
+        rows = Products(1.0, text.same_within, text.same_apart).scaled(looked_up.one)
         return [Part(rows, differing=differing), *_sinusoids(d, tokens)]
 
 

@@ -15,9 +15,11 @@ from ..placement.base import SQUASHING_SLOPE
 from .kernels import of_pairs
 from .mixing import Array, Entry, LinearMap, between, root, squared, vanishes
 from .moments import Moments, Remainder, Unpredictable, single
-from .places import Factors
+from .places import Factors, GradientMap
 
-_REACH, _STEP, _FINEST = 9.0, 0.1, 1440
+_REACH = 9.0
+_STEP = 0.1
+_FINEST = 1440
 """Standard deviations to either side, their widest step, and the most steps."""
 
 
@@ -32,11 +34,11 @@ class _Squashed(NamedTuple):
     feature.
     """
 
-    q: Entry
+    one: Entry
     """E φ²"""
     slope: Entry
     """E φ', which is E xφ / v: what of φ(x) is x."""
-    slope_q: Entry
+    slope_one: Entry
     """E φ'²"""
     growth: Entry
     """d E φ² / dv"""
@@ -47,79 +49,85 @@ class _SquashedPair(NamedTuple):
     covariances (K, K).
     """
 
-    p: Entry
+    two: Entry
     """E φ(x) φ(x')"""
-    slope_p: Entry
+    slope_two: Entry
     """E φ'(x) φ'(x')"""
 
 
 class Erf:
     """Derf at initialisation, in closed form: the arcsine kernel (Williams 1997, eq. 11)."""
 
-    def one(self, variance: Entry) -> _Squashed:
+    def single(self, variance: Entry) -> _Squashed:
         twice = 2 * SQUASHING_SLOPE**2 * variance
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
         wide = root(1 + 2 * twice)
         return _Squashed(
-            q=2 / math.pi * np.arcsin(twice / (1 + twice)),
+            one=2 / math.pi * np.arcsin(twice / (1 + twice)),
             slope=slope / root(1 + twice),
-            slope_q=slope**2 / wide,
+            slope_one=slope**2 / wide,
             growth=slope**2 / ((1 + twice) * wide),
         )
 
-    def two(self, variance: Entry, covariance: Entry) -> _SquashedPair:
-        own, common = (
-            root(1 + 2 * SQUASHING_SLOPE**2 * variance),
-            2 * SQUASHING_SLOPE**2 * covariance,
-        )
+    def pair(self, variance: Entry, covariance: Entry) -> _SquashedPair:
+        own = root(1 + 2 * SQUASHING_SLOPE**2 * variance)
+        common = 2 * SQUASHING_SLOPE**2 * covariance
         own = np.outer(own, own) if isinstance(own, np.ndarray) else own * own
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
         return _SquashedPair(
-            p=2 / math.pi * np.arcsin(common / own),
-            slope_p=slope**2 / root((own - common) * (own + common)),
+            two=2 / math.pi * np.arcsin(common / own),
+            slope_two=slope**2 / root((own - common) * (own + common)),
         )
 
 
 class Tanh:
     """DyT at initialisation, by the trapezoidal rule: exact to 1e-7 up to a variance of 4,000."""
 
-    def one(self, variance: Entry) -> _Squashed:
+    def single(self, variance: Entry) -> _Squashed:
         if isinstance(variance, np.ndarray):
-            return _Squashed(*np.array([self.one(float(one)) for one in variance]).T)
+            return _Squashed(*np.array([self.single(float(entry)) for entry in variance]).T)
         sigma = math.sqrt(variance)
         z, weights = _nodes(_steps(sigma))
         value = np.tanh(SQUASHING_SLOPE * sigma * z)
         slope = SQUASHING_SLOPE * (1 - value**2)
-        slope_q = float(weights @ slope**2)
-        # By parts, E (z² - 1) f(σz) is σ² E f''.
-        growth = float(weights @ ((z**2 - 1) * value**2)) / (2 * variance) if variance else slope_q
-        return _Squashed(float(weights @ value**2), float(weights @ slope), slope_q, growth)
+        slope_one = float(weights @ slope**2)
+        growth = slope_one
+        if variance:
+            # By parts, E (z² - 1) f(σz) is σ² E f''.
+            growth = float(weights @ ((z**2 - 1) * value**2)) / (2 * variance)
+        return _Squashed(
+            one=float(weights @ value**2),
+            slope=float(weights @ slope),
+            slope_one=slope_one,
+            growth=growth,
+        )
 
-    def two(self, variance: Entry, covariance: Entry) -> _SquashedPair:
+    def pair(self, variance: Entry, covariance: Entry) -> _SquashedPair:
         if isinstance(variance, np.ndarray):
             size = np.sqrt(variance)
             z, weights = _nodes(_steps(float(size.max())))
             values = np.tanh(SQUASHING_SLOPE * size[:, None] * z)
             scale = np.outer(size, size)
-            rho = np.clip(
-                np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0), -1.0, 1.0
-            )
+            rho = np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+            rho = np.clip(rho, -1.0, 1.0)
+            slopes = SQUASHING_SLOPE * (1 - values**2)
             return _SquashedPair(
-                of_pairs(values, z, weights, rho),
-                of_pairs(SQUASHING_SLOPE * (1 - values**2), z, weights, rho),
+                two=of_pairs(values, z, weights, rho),
+                slope_two=of_pairs(slopes, z, weights, rho),
             )
         sigma = math.sqrt(variance)
         z, weights = _nodes(_steps(sigma))
         rho = max(-1.0, min(1.0, covariance / variance)) if variance else 0.0
+        # Of the second given the first: (first, what is its own).
+        correlated = rho * z[:, None] + math.sqrt(1 - rho**2) * z[None, :]
         first = np.tanh(SQUASHING_SLOPE * sigma * z)
-        second = np.tanh(
-            SQUASHING_SLOPE * sigma * (rho * z[:, None] + math.sqrt(1 - rho**2) * z[None, :])
-        )
-        given_first, square_given_first = second @ weights, second**2 @ weights
+        second = np.tanh(SQUASHING_SLOPE * sigma * correlated)
+        given_first = second @ weights
+        square_given_first = second**2 @ weights
         slope = weights * SQUASHING_SLOPE**2 * (1 - first**2)
         return _SquashedPair(
-            p=float((weights * first) @ given_first),
-            slope_p=float(slope @ (1 - square_given_first)),
+            two=float((weights * first) @ given_first),
+            slope_two=float(slope @ (1 - square_given_first)),
         )
 
 
@@ -163,35 +171,35 @@ class SquashingNorms:
 
     def _squashed(self, x: Moments) -> Moments:
         _refuse_bent(x)
-        one = self.squash.one(x.q)
-        square, pair = squared(one.slope)
-        two = self._of_two(x.q, x.p, pair)
-        apart = self._of_two(x.q, x.apart, pair)
+        alone = self.squash.single(x.one)
+        square, pair = squared(alone.slope)
+        two = self._of_two(x.one, x.two, pair)
+        apart = self._of_two(x.one, x.apart, pair)
         atom = x.atoms.add(
-            between(0.0, one.q - square * x.q, math.inf),
-            two.p - pair * x.p,
-            apart.p - pair * x.apart,
+            between(0.0, alone.one - square * x.one, math.inf),
+            two.two - pair * x.two,
+            apart.two - pair * x.apart,
         )
-        scatter = (one.slope_q - square, two.slope_p - pair, apart.slope_p - pair)
-        back = (
-            LinearMap(scatter[0], 0.0, 0.0, *scatter[1:])
-            if x.atoms.places is None
-            else Factors(*scatter)
-        )
+        back: GradientMap
+        of_one = alone.slope_one - square
+        of_two = two.slope_two - pair
+        of_apart = apart.slope_two - pair
+        if x.atoms.places is None:
+            back = LinearMap(of_one, 0.0, 0.0, of_two, of_apart)
+        else:
+            back = Factors(of_one, of_two, of_apart)
         x.atoms.remainders.append(Remainder(x, atom, back))
-        made = x.times(one.slope, one.slope, normed=False) + single(x.atoms, atom)
-        made.spread = x.spread * one.growth**2
+        made = x.times(alone.slope, alone.slope, normed=False) + single(x.atoms, atom)
+        made.spread = x.spread * alone.growth**2
         return made
 
     def _of_two(self, variance: Entry, covariance: Entry, slopes: Entry) -> _SquashedPair:
         """Both functions are odd: of independent features nothing is left but the product of mean
         slopes.
         """
-        return (
-            _SquashedPair(0.0, slopes)
-            if vanishes(covariance)
-            else self.squash.two(variance, covariance)
-        )
+        if vanishes(covariance):
+            return _SquashedPair(0.0, slopes)
+        return self.squash.pair(variance, covariance)
 
 
 def _refuse_bent(x: Moments) -> None:
@@ -199,7 +207,7 @@ def _refuse_bent(x: Moments) -> None:
     bent = [remainder.atom for remainder in x.atoms.remainders if remainder.atom < x.size]
     if not bent:
         return
-    shares = x.coefficients[bent] ** 2 * x.atoms.q[bent] / x.q
+    shares = x.coefficients[bent] ** 2 * x.atoms.squares[bent] / x.one
     share = math.sqrt(float(np.max((shares**2).sum(0))))
     x.atoms.bent = max(x.atoms.bent, share)
     if share > MOST:

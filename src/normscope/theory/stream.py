@@ -15,7 +15,7 @@ import numpy as np
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
 from .kernels import Activation
-from .mixing import Array, Products, vanishes
+from .mixing import Array, Entry, Products, vanishes
 from .moments import Atoms, Moments, single
 from .operations import InitialNumber, MomentNorms, Norm, first_values, followed, norms_of
 from .places import RANDOM, Differing, Places, alike, causal
@@ -90,7 +90,9 @@ class _MomentSublayer(MomentEnd):
     def __init__(
         self, norm: MomentNorms | SquashingNorms, site: Site, stack: "MomentStack"
     ) -> None:
-        self.norm, self.site, self.stack = norm, site, stack
+        self.norm = norm
+        self.site = site
+        self.stack = stack
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
         return self.stack.apply(self.site, x, inside)
@@ -144,7 +146,7 @@ class MomentStack:
 
     @property
     def tokens(self) -> int | Places:
-        """Of each sequence, and where they stand if that matters."""
+        """Returns how many each sequence has, and where they stand if that matters."""
         return self.setting.tokens if self.atoms.places is None else self.atoms.places
 
     def forward(self, parts: Sequence[Part]) -> Moments:
@@ -156,7 +158,8 @@ class MomentStack:
         return self._pass(parts)
 
     def _pass(self, parts: Sequence[Part]) -> Moments:
-        n, kept, places = self.setting.tokens, 1 / (1 - self.setting.dropout), self.atoms.places
+        kept = 1 / (1 - self.setting.dropout)
+        places = self.atoms.places
         for products, centred, differing in parts:
             self.atoms.add(
                 products.one * kept,
@@ -168,12 +171,7 @@ class MomentStack:
         if places is not None:
             parts = [part._replace(products=places.mean(part.products)) for part in parts]
         embedding = Moments.sum_of(self.atoms)
-        squared_mean = math.fsum(
-            (part.one + (n - 1) * part.two) / n for part, centred, _ in parts if not centred
-        )
-        self.input_variance = (
-            math.fsum(part.one for part, *_ in parts) * self._measured - squared_mean
-        )
+        self.input_variance = self._input_variance(parts)
         placement, shape = self.placement, self.placement.stack
         norm = norms_of(self.setting.norm, placement.norm_epsilon)
         end = MomentEnd(norm)
@@ -186,6 +184,15 @@ class MomentStack:
         self.output = placement.finish(state, end)
         return self.output
 
+    def _input_variance(self, parts: Sequence[Part]) -> float:
+        """Returns the variance of an embedding over all its elements."""
+        n = self.setting.tokens
+        square = math.fsum(part.products.one for part in parts)
+        # A part that is the same in every feature is the mean that a variance leaves out.
+        constant = [part.products for part in parts if not part.centred]
+        squared_mean = math.fsum((part.one + (n - 1) * part.two) / n for part in constant)
+        return square * self._measured - squared_mean
+
     def _record(self, state: State) -> None:
         self.states.append(self.placement.hidden(state))
         self.depths.append(self.states[-1].mean)
@@ -195,67 +202,72 @@ class MomentStack:
             self.streams.setdefault(name, []).append(newest.mean)
 
     def shares(self) -> dict[str, Array]:
-        """What each part is of the last stream's q: by kind of sub-layer and block, and
+        """Returns what each part is of the last stream's q: by kind of sub-layer and block, and
         "embedding".
         """
-        squares, places = self.atoms.shares(self.last.coefficients), self.atoms.places
+        places = self.atoms.places
+        squares = self.atoms.shares(self.last.coefficients)
         parts = squares if places is None else squares @ places.tokens
         parts = parts / parts.sum()
         by_kind: dict[str, list[int]] = {}
         for applied in self.applied:
             by_kind.setdefault(applied.site.kind, []).append(applied.atom)
-        embedding = parts[: self.applied[0].atom].sum(keepdims=True)
-        return {"embedding": embedding} | {kind: parts[atoms] for kind, atoms in by_kind.items()}
+        shares = {"embedding": parts[: self.applied[0].atom].sum(keepdims=True)}
+        for kind, atoms in by_kind.items():
+            shares[kind] = parts[atoms]
+        return shares
 
     def apply(self, site: Site, x: Moments, inside: _InsideF) -> Moments:
         made = self.map(site, x.products, x.differing, inside)
         one, two, apart = made.output
         spread = made.spread
         if not vanishes(x.spread):
-            # A norm over equal entries is nought, and nothing spreads in proportion to it.
-            square = (
-                np.where(x.q == 0, np.inf, x.q) if isinstance(x.q, np.ndarray) else x.q or math.inf
-            )
-            spread = spread + x.spread * (one / square) ** 2
-        atom = self.atoms.add(
-            one / (1 - self.setting.dropout), two, apart, spread=spread, differing=made.differing
-        )
+            spread = spread + x.spread * (one / _square_to_divide_by(x)) ** 2
+        dropped = one / (1 - self.setting.dropout)
+        atom = self.atoms.add(dropped, two, apart, spread=spread, differing=made.differing)
         places = self.atoms.places
-        self.variances.append(
-            (one if places is None else places.mean(made.output).one) * self._measured
+        mean_square = one if places is None else places.mean(made.output).one
+        self.variances.append(mean_square * self._measured)
+        applied = Applied(
+            site=site,
+            input=x,
+            map=made,
+            atom=atom,
+            steady="query" in inside,
+            normed_values="value" in inside,
         )
-        self.applied.append(Applied(site, x, made, atom, "query" in inside, "value" in inside))
+        self.applied.append(applied)
         return single(self.atoms, atom)
 
     def profiled(self, name: str, initial: Initial) -> Initial:
         """A parameter that the placement sets from the variances of the branches before it."""
         source = self.variances if self.placement.profiling.in_order else self.profile
         before = source[: len(self.applied)]
-        return (
-            self.placement.profiled(before, self.input_variance).get(name, initial)
-            if before
-            else initial
-        )
+        if not before:
+            return initial
+        return self.placement.profiled(before, self.input_variance).get(name, initial)
 
     @property
     def _measured(self) -> float:
-        """What the profile finds of a mean square: dropout that is on makes it larger."""
+        """Returns what a profile finds of a mean square of 1, which dropout makes larger."""
         return 1 / (1 - self.setting.dropout) if self.placement.profiling.dropout else 1.0
 
     def maps(self, applied: Applied) -> list[tuple[int, Map]]:
-        """What F makes of moments, by its atom, and of covariances with those of later passes
-        through it.
+        """Returns what F makes of moments, by its atom, and of covariances with those of later
+        passes through it.
         """
         return [(applied.atom, applied.map)]
 
     def map(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
         """F at an input with these moments, or with a covariance in the place of them."""
-        return (self._feed_forward if site.kind == "feed_forward" else self._attention)(
-            site, x, differing, inside
-        )
+        if site.kind == "feed_forward":
+            return self._feed_forward(site, x, differing, inside)
+        return self._attention(site, x, differing, inside)
 
     def _feed_forward(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
-        std, shape, setting = self.setting.weight_std, site.stack, self.setting
+        std = self.setting.weight_std
+        shape = site.stack
+        setting = self.setting
         return feed_forward(
             x,
             width=shape.width,
@@ -270,7 +282,9 @@ class MomentStack:
         )
 
     def _attention(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
-        setting, crosses, places = self.setting, site.kind == "cross_attention", self.atoms.places
+        setting = self.setting
+        crosses = site.kind == "cross_attention"
+        places = self.atoms.places
         source = setting.memory if crosses else x
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")
@@ -286,17 +300,27 @@ class MomentStack:
             source_tokens=keys,
             differing=setting.memory_differing if crosses and self.atoms.draws else differing,
             inside=inside,
-            **{
-                f"{name}_std": setting.weight_std(name, site)
-                for name in ("query", "key", "value", "output")
-            },
+            query_std=setting.weight_std("query", site),
+            key_std=setting.weight_std("key", site),
+            value_std=setting.weight_std("value", site),
+            output_std=setting.weight_std("output", site),
         )
+
+
+def _square_to_divide_by(x: Moments) -> Entry:
+    """Returns E‖x‖² / d, infinite where it is 0: a norm over equal entries is nought, and nothing
+    spreads in proportion to it.
+    """
+    if isinstance(x.one, np.ndarray):
+        return np.where(x.one == 0, np.inf, x.one)
+    return x.one or math.inf
 
 
 @lru_cache(maxsize=16)
 def _sites(shape: StackShape) -> tuple[tuple[Site, ...], ...]:
-    """Block by block; many placements are predicted for one shape."""
-    return tuple(
-        tuple(Site(kind=kind, block=block, stack=shape) for kind in shape.kinds)
-        for block in range(1, shape.blocks + 1)
-    )
+    """Returns every block's sub-layers. Kept, since many placements are predicted for one shape."""
+
+    def block_of(block: int) -> tuple[Site, ...]:
+        return tuple(Site(kind=kind, block=block, stack=shape) for kind in shape.kinds)
+
+    return tuple(block_of(block) for block in range(1, shape.blocks + 1))

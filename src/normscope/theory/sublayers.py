@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .attending import _Alike, _AtPlaces
+from .attending.alike import _Alike
+from .attending.by_place import _AtPlaces
 from .kernels import GATED, Activation, Kernel, excess, kernel
 from .mixing import (
     NOTHING,
@@ -51,7 +52,7 @@ class Projection(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many tokens that are."""
+        """Returns how many tokens that are."""
         return self.tokens.total if isinstance(self.tokens, Places) else self.tokens
 
 
@@ -114,7 +115,7 @@ def feed_forward(
     variance = x.one * into * scaled
     near = kernel(activation, variance, correlation(x.two, x.one))
     far = kernel(activation, variance, correlation(x.apart, x.one)) if apart else _UNASKED
-    activated = make(Products, (near.q, near.p, far.p))
+    activated = make(Products, (near.one, near.two, far.two))
     hidden = _hidden_units(activated, near.mean, ffn_width, inside, places)
     out = ffn_width * ffn_out_std * ffn_out_std
     kept, kept_two = hidden.scales
@@ -129,19 +130,19 @@ def feed_forward(
     def projection(name: str, slopes: GradientMap) -> Projection:
         return make(Projection, (name, slopes, x, tokens, into, False))
 
-    projections = [projection("ffn_in", passed(near.slope_q, near.slope_p, far.slope_p))]
+    projections = [projection("ffn_in", passed(near.slope_one, near.slope_two, far.slope_two))]
     silent: tuple[str, ...] = ()
-    if activation in GATED and vanishes(near.gate_slope_q):
+    if activation in GATED and vanishes(near.gate_slope_one):
         silent = ("ffn_gate",)
     elif activation in GATED:
-        gate = passed(near.gate_slope_q, near.gate_slope_p, far.gate_slope_p)
+        gate = passed(near.gate_slope_one, near.gate_slope_two, far.gate_slope_two)
         projections.append(projection("ffn_gate", gate))
     output = hidden.products.scaled(out)
     typical = variance if places is None else float(variance.mean())
     spread = output.one * output.one * (2 + excess(activation, typical) * width / ffn_width)
     gap = gap_of(x, places)
     made = gap_of(output, places)
-    turned = into * mean_of(back_two * (near.slope_p + near.gate_slope_p)) * gap
+    turned = into * mean_of(back_two * (near.slope_two + near.gate_slope_two)) * gap
     made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
     matrices = (tuple(projections), silent, "ffn_out", hidden.products, ffn_width, hidden.mean)
     return make(Map, (output, spread, *matrices, variance, made_of))
@@ -225,13 +226,13 @@ def attention(
         key = scaled(source.scaled(into_key), "key", source_tokens)
     attended = _AtPlaces if isinstance(tokens, Places) else _Alike
     weights = attended(
-        tokens,  # type: ignore[arg-type]
-        source_tokens,  # type: ignore[arg-type]
-        query.products,
-        key.products,
-        value.products,
-        width,
-        differing,
+        queries=tokens,  # type: ignore[arg-type]
+        keys=source_tokens,  # type: ignore[arg-type]
+        query=query.products,
+        key=key.products,
+        value=value.products,
+        width=width,
+        differing=differing,
     )
     read = scaled(weights.forward(), "output", tokens)
     to_value, to_query, to_key = weights.back(out)
@@ -299,8 +300,8 @@ def inner_scales(
     *,
     places: Places | None = None,
 ) -> tuple[Entry, Entry]:
-    """What the functions a formula applies within F multiply a projection with, and its mean over
-    features.
+    """Returns what the functions a formula applies within F multiply a projection with, and its
+    mean over features.
     """
     if place not in inside:
         return 1.0, 1.0

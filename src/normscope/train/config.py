@@ -147,12 +147,10 @@ class Stopping:
         """chance_nats: loss of the unigram baseline per target token. peak_update: the last of the
         warm-up.
         """
-        self.rule, self.chance_nats, self.peak_update, self.in_a_row = (
-            rule,
-            chance_nats,
-            peak_update,
-            0,
-        )
+        self.rule = rule
+        self.chance_nats = chance_nats
+        self.peak_update = peak_update
+        self.in_a_row = 0
 
     def restore(self, events: Iterable[Event], update: int) -> None:
         """Count those that a run has behind it that goes on after `update`."""

@@ -218,7 +218,9 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-_DROPOUT, _WEIGHTS, _DATA = 1, 2, 3
+_DROPOUT = 1
+_WEIGHTS = 2
+_DATA = 3
 
 
 def seed_weights(seed: int) -> None:

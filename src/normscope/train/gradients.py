@@ -152,13 +152,13 @@ class UpdateGradients:
         precision: Precision,
     ) -> None:
         """forward_model: `model`, or what torch.compile has made of it."""
-        self.model, self.objective, self.forward_model, self.feed = (
-            model,
-            objective,
-            forward_model,
-            feed,
-        )
-        self.seed, self.device, self.precision = seed, device, precision
+        self.model = model
+        self.objective = objective
+        self.forward_model = forward_model
+        self.feed = feed
+        self.seed = seed
+        self.device = device
+        self.precision = precision
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def __call__(self, numbers: range) -> Losses:

@@ -60,14 +60,14 @@ class Trainer:
         listeners: Iterable[Callable[[Event], None]] = (),
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        self.model, self.objective, self.folder, self.train, self.seed = (
-            model,
-            objective,
-            folder,
-            train,
-            seed,
-        )
-        self.device, self.precision, self.peak_lr = device, precision, optimizer.peak_lr
+        self.model = model
+        self.objective = objective
+        self.folder = folder
+        self.train = train
+        self.seed = seed
+        self.device = device
+        self.precision = precision
+        self.peak_lr = optimizer.peak_lr
         self.sharing = sharing or Sharing(model)
         self.group = self.sharing.group
         objective.group = self.sharing.validating
@@ -82,14 +82,15 @@ class Trainer:
         )
         self.gradients = self._summed(seed)
         self.optimizer = make_optimizer(model, optimizer, groups)
-        self.schedule, self.hooks = schedule.in_updates(updates_of), hooks or Hooks()
-        self.validate_every, self.checkpoint_every = (
-            updates_of.exact(train.validate_every),
-            updates_of.exact(train.checkpoint_every),
-        )
+        self.schedule = schedule.in_updates(updates_of)
+        self.hooks = hooks or Hooks()
+        self.validate_every = updates_of.exact(train.validate_every)
+        self.checkpoint_every = updates_of.exact(train.checkpoint_every)
         self.updates_per_epoch = updates_of.updates_per_epoch
         self.probe, self.extra_validation = probe, extra_validation
-        self.stopping, self.say, self.listeners = stopping, say, list(listeners)
+        self.stopping = stopping
+        self.say = say
+        self.listeners = list(listeners)
         self.saving = Saving(
             folder,
             model,

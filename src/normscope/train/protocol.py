@@ -122,13 +122,11 @@ class Feed:
         """end: the number at which the training is over; every so many of those up to there will be
         asked for, rising.
         """
-        self.objective, self.workers, self.end, self.device, self.clock = (
-            objective,
-            workers,
-            end,
-            device,
-            clock,
-        )
+        self.objective = objective
+        self.workers = workers
+        self.end = end
+        self.device = device
+        self.clock = clock
         self.every = every
         self.waited_seconds = 0.0
         """For all batches so far."""

@@ -63,10 +63,9 @@ class RunRecord:
 
 def record_of(events: Iterable[Event]) -> RunRecord:
     """Returns the record of events in their order, which are read one by one and not kept."""
-    growing = {
-        kind: {name: array("d") for name in (UPDATE, *names, *_SCORES[kind])}
-        for kind, names in QUANTITIES.items()
-    }
+    growing: dict[str, dict[str, array[float]]] = {}
+    for kind, names in QUANTITIES.items():
+        growing[kind] = {name: array("d") for name in (UPDATE, *names, *_SCORES[kind])}
     initialisations, monitored = list[Event](), list[Event]()
     unknown: Counter[str] = Counter()
     event: Event | None = None
@@ -81,8 +80,7 @@ def record_of(events: Iterable[Event]) -> RunRecord:
             monitored.append(event)
         elif kind not in KINDS:
             unknown[kind] += 1
-    columns = {
-        kind: {name: np.array(column) for name, column in several.items()}
-        for kind, several in growing.items()
-    }
+    columns = {}
+    for kind, several in growing.items():
+        columns[kind] = {name: np.array(column) for name, column in several.items()}
     return RunRecord(columns, initialisations, monitored, event, unknown)

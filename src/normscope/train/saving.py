@@ -65,7 +65,9 @@ class Saving:
         all of them call every method.
         """
         self.group = group
-        self.folder, self.model, self.optimizer = folder.checkpoints, model, optimizer
+        self.folder = folder.checkpoints
+        self.model = model
+        self.optimizer = optimizer
         self._refuse_moved = folder.refuse_moved
         self._metrics = folder.metrics_file
         self.keep_last, self.say = keep_last, say

@@ -21,14 +21,16 @@ class Transplanted:
     initialise: Literal["draw", "keep"]
     reason: str
     """Why its weights were drawn or kept: what was asked, or what was found."""
-    stack: str | None
-    """The one that was named."""
+    stack: str | tuple[str, ...] | None
+    """The one, or those, that were named."""
     stacks: tuple[str, ...]
     blocks: tuple[str, ...]
     norms: tuple[str, ...]
     """Modules that are passed over in the model's own forward."""
     readers: tuple[str, ...]
     """Modules that are handed what they read of the stream."""
+    normed: tuple[str, ...] = ()
+    """Modules that make queries or keys, which are normed."""
     frozen: tuple[str, ...]
     """Parameters that nothing reads any more, and that are not trained until `untransplant`."""
     added: tuple[str, ...]
@@ -47,16 +49,26 @@ class Transplanted:
     @property
     def recipe(self) -> dict[str, Any]:
         """What does the same again."""
-        return {"placement": self.placement, "initialise": self.initialise, "stack": self.stack}
+        stack = list(self.stack) if isinstance(self.stack, tuple) else self.stack
+        return {"placement": self.placement, "initialise": self.initialise, "stack": stack}
 
     def lines(self) -> list[str]:
         """What was done, in words."""
         where = ", ".join(one or "the model" for one in self.stacks)
         known = self.before or "no placement that has a name"
-        told = [
-            f"{where}: from {known} to {self.placement}, named by the doctor in each of "
-            f"{len(self.blocks)} blocks"
-        ]
+        told = []
+        if self.blocks:
+            plain = self.placement.partition("+")[0]
+            told.append(
+                f"{where}: from {known} to {plain}, named by the doctor in each of "
+                f"{len(self.blocks)} blocks"
+            )
+        if self.normed:
+            told.append(
+                f"{where}: norms on the queries and keys of every attention "
+                f"({self.placement.partition('+')[2]}), read by the doctor in each; they norm what "
+                f"{listed(self.normed)} give"
+            )
         if self.added:
             told.append(f"added, and trained: {len(self.added)} parameters of the placement")
         if self.frozen:

@@ -7,7 +7,7 @@ was written.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,91 +24,90 @@ class TransplantRefused(UserError):
 _ADDS = {torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__, Tensor.__iadd__, Tensor.add_}
 _WRITES = {Tensor.__iadd__, Tensor.add_}
 _LOOKS = {
-    *(
-        Tensor.size,
-        Tensor.dim,
-        Tensor.ndimension,
-        Tensor.numel,
-        Tensor.nelement,
-        Tensor.is_contiguous,
-        Tensor.stride,
-    ),
-    *(
-        Tensor.element_size,
-        Tensor.__len__,
-        Tensor.is_floating_point,
-        Tensor.is_complex,
-        Tensor.get_device,
-    ),
-    *(
-        torch.is_floating_point,
-        torch.is_complex,
-        torch.numel,
-        torch.is_tensor,
-        Tensor.__hash__,
-        Tensor.__repr__,
-    ),
+    Tensor.size,
+    Tensor.dim,
+    Tensor.ndimension,
+    Tensor.numel,
+    Tensor.nelement,
+    Tensor.is_contiguous,
+    Tensor.stride,
+    Tensor.element_size,
+    Tensor.__len__,
+    Tensor.is_floating_point,
+    Tensor.is_complex,
+    Tensor.get_device,
+    torch.is_floating_point,
+    torch.is_complex,
+    torch.numel,
+    torch.is_tensor,
+    Tensor.__hash__,
+    Tensor.__repr__,
 }
 """What tells of a tensor its shape, dtype and place, and nothing of its numbers."""
 _LOOKED_AT = (
-    *(
-        "shape",
-        "dtype",
-        "device",
-        "ndim",
-        "layout",
-        "requires_grad",
-        "is_cuda",
-        "is_cpu",
-        "is_meta",
-        "is_nested",
-    ),
-    *("is_sparse", "is_quantized", "is_mps", "is_xpu", "is_leaf", "itemsize", "nbytes", "names"),
+    "shape",
+    "dtype",
+    "device",
+    "ndim",
+    "layout",
+    "requires_grad",
+    "is_cuda",
+    "is_cpu",
+    "is_meta",
+    "is_nested",
+    "is_sparse",
+    "is_quantized",
+    "is_mps",
+    "is_xpu",
+    "is_leaf",
+    "itemsize",
+    "nbytes",
+    "names",
 )
 # Sets of functions, made once: torch.compile can look a function up, and not read its name.
 _LOOKS |= {getattr(Tensor, name).__get__ for name in _LOOKED_AT if hasattr(Tensor, name)}
 _MOVES = {
-    *(
-        Tensor.view,
-        Tensor.reshape,
-        Tensor.flatten,
-        Tensor.unflatten,
-        Tensor.squeeze,
-        Tensor.unsqueeze,
-    ),
-    *(
-        Tensor.contiguous,
-        Tensor.clone,
-        Tensor.to,
-        Tensor.float,
-        Tensor.half,
-        Tensor.bfloat16,
-        Tensor.double,
-    ),
-    *(Tensor.type_as, Tensor.view_as, Tensor.reshape_as, Tensor.transpose, Tensor.permute),
-    *(
-        torch.reshape,
-        torch.flatten,
-        torch.squeeze,
-        torch.unsqueeze,
-        torch.transpose,
-        torch.permute,
-        torch.clone,
-    ),
+    Tensor.view,
+    Tensor.reshape,
+    Tensor.flatten,
+    Tensor.unflatten,
+    Tensor.squeeze,
+    Tensor.unsqueeze,
+    Tensor.contiguous,
+    Tensor.clone,
+    Tensor.to,
+    Tensor.float,
+    Tensor.half,
+    Tensor.bfloat16,
+    Tensor.double,
+    Tensor.type_as,
+    Tensor.view_as,
+    Tensor.reshape_as,
+    Tensor.transpose,
+    Tensor.permute,
+    torch.reshape,
+    torch.flatten,
+    torch.squeeze,
+    torch.unsqueeze,
+    torch.transpose,
+    torch.permute,
+    torch.clone,
 }
 """What leaves the numbers of a tensor as they are."""
 _READS_ONLY = ("__index__", "__int__", "__invert__", "requires_grad_", "record_stream")
-_WRITING = {
-    getattr(Tensor, name): name
-    for name in dir(Tensor)
-    if name not in _READS_ONLY
-    and callable(getattr(Tensor, name))
-    and (
-        name == "__setitem__"
-        or name.startswith("__i")
-        or (name.endswith("_") and not name.endswith("__"))
-    )
-}
+
+
+def _writes(name: str) -> bool:
+    """Tells by its name whether a method of tensors writes into its first argument: `add_`,
+    `__iadd__`, `__setitem__`.
+    """
+    is_operator = name == "__setitem__" or name.startswith("__i")
+    is_in_place = name.endswith("_") and not name.endswith("__")
+    reads = name in _READS_ONLY or not callable(getattr(Tensor, name))
+    return (is_operator or is_in_place) and not reads
+
+
+_WRITING = {getattr(Tensor, name): name for name in dir(Tensor) if _writes(name)}
 """What writes into its first argument, by name."""
 _NORMS = {
     torch.nn.functional.layer_norm,
@@ -128,6 +127,15 @@ compiled code.
 _Move = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
+class _ReadInstead(NamedTuple):
+    """What a sub-layer reads in place of a tensor that stands for the stream."""
+
+    place: Tensor
+    read: Tensor
+    version: int
+    """Of what is read, when it was."""
+
+
 class Following(TorchFunctionMode):
     """Follows the stream of one block by identity, through whatever only gives it another shape or
     dtype.
@@ -138,7 +146,9 @@ class Following(TorchFunctionMode):
 
     def __init__(self, run: Run, stream: Tensor, block: str, *, passes_norms: bool) -> None:
         super().__init__()
-        self.run, self.block, self.passes_norms = run, block, passes_norms
+        self.run = run
+        self.block = block
+        self.passes_norms = passes_norms
         self.has_gradients, self.compiled = torch.is_grad_enabled(), torch.compiler.is_compiling()
         self.hooks = self._hooks()
         self.places: list[tuple[Tensor, tuple[_Move, ...]]] = [(stream, ())]
@@ -151,10 +161,8 @@ class Following(TorchFunctionMode):
         """Whether the next sub-layer has begun."""
         self.passed = 0
         """How many norms that are called as functions have been passed over."""
-        self.values: list[tuple[Tensor, Tensor, int]] = []
-        """What the sub-layer reads in place of each tensor that stands for the stream, and that
-        value's version.
-        """
+        self.values: list[_ReadInstead] = []
+        """What the sub-layer has read in place of tensors that stand for the stream."""
         self.needed = self._versions()
         """What the formula still has to read, and the version of each."""
 
@@ -249,7 +257,9 @@ class Following(TorchFunctionMode):
             branch = branch.reshape(self.places[0][0].shape)
         self.check_unwritten()
         self.run.join(branch)
-        self.has_read, self.values, self.needed = False, [], self._versions()
+        self.has_read = False
+        self.values = []
+        self.needed = self._versions()
         new = branch.detach()
         for move, rest, named in moves:
             new = move(new, *rest, **named)
@@ -274,17 +284,17 @@ class Following(TorchFunctionMode):
         return value
 
     def _read_as(self, place: Tensor, moves: tuple[_Move, ...]) -> Tensor:
-        for known, read, version in self.values:
-            if known is place:
-                if self._version(read) != version:
+        for known in self.values:
+            if known.place is place:
+                if self._version(known.read) != known.version:
                     self.refuse("it writes into what a sub-layer reads, and reads that again")
-                return read
-        read = self.run.read()
+                return known.read
+        read: Tensor = self.run.read()
         for move, rest, named in moves:
             read = move(read, *rest, **named)
         if read is not place:
             self._refuse_elsewhere("the residual stream is read")
-        self.values.append((place, read, self._version(read)))
+        self.values.append(_ReadInstead(place, read, self._version(read)))
         return read
 
     def _refuse_elsewhere(self, what: str) -> None:

@@ -146,11 +146,14 @@ def _connect(
 def _sinkhorn(
     first: Later, logits: tuple[Later, ...], rounds: int, epsilon: float
 ) -> tuple[tuple[Later, ...], ...]:
-    whole, size = Later(operations.sinkhorn, (first, logits, rounds, epsilon)), isqrt(len(logits))
+    whole = Later(operations.sinkhorn, (first, logits, rounds, epsilon))
+    size = isqrt(len(logits))
     rows = [Later(operator.getitem, (whole, row)) for row in range(size)]
-    return tuple(
-        tuple(Later(operator.getitem, (row, column)) for column in range(size)) for row in rows
-    )
+
+    def entries(row: Later) -> tuple[Later, ...]:
+        return tuple(Later(operator.getitem, (row, column)) for column in range(size))
+
+    return tuple(entries(row) for row in rows)
 
 
 def _later(operation: Callable[..., Any]) -> Callable[..., Later]:
@@ -158,8 +161,15 @@ def _later(operation: Callable[..., Any]) -> Callable[..., Later]:
 
 
 for _operation in (
-    *(operations.unit, operations.at_most_1, operations.sigmoid, operations.tanh, operations.silu),
-    *(operations.stopped, operations.by_head, operations.beside),
+    operations.unit,
+    operations.at_most_1,
+    operations.sigmoid,
+    operations.tanh,
+    operations.silu,
+    operations.softplus,
+    operations.stopped,
+    operations.by_head,
+    operations.beside,
 ):
     _operation.register(Later, _later(_operation))
 operations.mix.register(Later, _mix)

@@ -92,8 +92,10 @@ def final_norm(found: Stack) -> str | None:
         for term in one.formula.segment.terms
         if term.kind == "norm"
     }
-    last = found.norm_uses[-1] if found.norm_uses else None
-    if not found.final_norm or last is None or last.at in inside or not last.parameters:
+    if not found.final_norm or not found.norm_uses:
+        return None
+    last = found.norm_uses[-1]
+    if last.at in inside or not last.parameters:
         return None
     return last.parameters[0].rpartition(".")[0]
 

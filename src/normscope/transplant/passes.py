@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..doctor.trace.forward import Inputs, call_with, tensors_in
+from ..doctor.trace.forward import Inputs, amiss_with, call_with, tensors_in
 from ..errors import UserError, in_one_line, no_end
 from ..measure.unchanged import left_unchanged, looked_at
 from .following import TransplantRefused
@@ -82,7 +82,8 @@ class Passes:
                 said = "the transplanted model cannot be run:"
             else:
                 said = f"{type(self.model).__name__} cannot be looked at: the forward pass raised"
-            raise TransplantRefused(f"{said} {in_one_line(error)}") from error
+            told = [f"{said} {in_one_line(error)}", amiss_with(self.model, self.inputs)]
+            raise TransplantRefused("; ".join(filter(None, told))) from error
 
 
 def _version(x: Tensor) -> int:

@@ -25,6 +25,8 @@ PLACED = "placed"
 """The name in a block under which all that a formula adds to it stands."""
 READER = "reader"
 """The kind of a module that is handed what it reads."""
+PROJECTION = "projection"
+"""The kind of a module that makes queries or keys, which are normed."""
 
 
 class _AddedNorms(nn.ModuleDict):
@@ -100,8 +102,8 @@ _MADE: dict[tuple[str, type], type] = {}
 
 
 def swapped_class(kind: str, original: type) -> type:
-    """The class "block", "norm", "inner norm" or "reader" that stands for another one: a subclass
-    of the same name, made once.
+    """The class "block", "norm", "inner norm", "reader" or "projection" that stands for another
+    one: a subclass of the same name, made once.
     """
     if (kind, original) not in _MADE:
         own = (
@@ -144,12 +146,20 @@ def swap_back(module: nn.Module) -> None:
 
 
 def _reduced(self: nn.Module, protocol: Any) -> tuple[Any, ...]:
-    # By the original class: pickle finds none that was made while the program ran.
-    return _blank, (type(self).swapped_kind, type(self).original), self.__dict__  # type: ignore[attr-defined]
+    # By the original class: pickle finds none that was made while the program ran. A reader that
+    # makes queries has two of them.
+    kinds: list[str] = []
+    original: Any = type(self)
+    while hasattr(original, "swapped_kind"):
+        kinds.insert(0, original.swapped_kind)
+        original = original.original
+    return _blank, (kinds[0] if len(kinds) == 1 else kinds, original), self.__dict__
 
 
-def _blank(kind: str, original: type) -> Any:
-    made = swapped_class(kind, original)
+def _blank(kinds: str | list[str], original: type) -> Any:
+    made = original
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        made = swapped_class(kind, made)
     return made.__new__(made)  # type: ignore[call-overload]
 
 
@@ -163,6 +173,15 @@ def _forward_of_norm(
                 f"a {original.__name__} takes more than what it norms, such as a fused sum and norm"
             )
         return applied(x)
+
+    return forward
+
+
+def _forward_of_projection(original: type) -> Callable[..., Any]:
+    @functools.wraps(original.forward)  # type: ignore[attr-defined]
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        made = original.forward(self, *args, **kwargs)  # type: ignore[attr-defined]
+        return self.placed.normed(made)  # type: ignore[operator, union-attr]
 
     return forward
 
@@ -290,4 +309,5 @@ _FORWARDS: dict[str, Callable[[type], Callable[..., Any]]] = {
     "block": _forward_of_block,
     "norm": _forward_of_norm,
     "inner norm": functools.partial(_forward_of_norm, applied=PASSED_OVER),
+    PROJECTION: _forward_of_projection,
 }

@@ -75,25 +75,33 @@ class StackPlan:
         return all(uses) and module != self.final_norm
 
 
-def chosen_stacks(stacks: Sequence[Stack], stack: str | None) -> list[int]:
-    """Numbers of the stacks that are meant: that of the name, the only one, or encoder and decoder.
+StackNames = str | Sequence[str] | None
+"""The stack that is meant, several by their names, or None for the only one, or encoder and
+decoder."""
+
+
+def chosen_stacks(stacks: Sequence[Stack], stack: StackNames) -> list[int]:
+    """Numbers of the stacks that are meant.
 
     Raises TransplantRefused where there are several others.
     """
     names = [one.name for one in stacks]
     if stack is not None:
-        if stack not in names:
+        asked = [stack] if isinstance(stack, str) else list(dict.fromkeys(stack))
+        unknown = [name for name in asked if name not in names]
+        if unknown or not asked:
+            missing = repr(unknown[0]) if unknown else "that an empty list names"
             raise TransplantRefused(
-                f"there is no stack {stack!r}; the model has {', '.join(map(repr, names))}"
+                f"there is no stack {missing}; the model has {', '.join(map(repr, names))}"
             )
-        return [names.index(stack)]
+        return [names.index(name) for name in asked]
     pair = {n for n, one in enumerate(stacks) if one.memory is not None} | {
         one.memory for one in stacks
     }
     if len(stacks) > 1 and pair - {None} != set(range(len(stacks))):
         raise TransplantRefused(
             f"the model has several stacks: name one of {', '.join(map(repr, names))} by stack= "
-            "(--stack)"
+            "(--stack), or several (a list in Python, --stack again)"
         )
     return list(range(len(stacks)))
 
@@ -264,13 +272,16 @@ def _kinds(found: Stack, rows: Sequence[Sequence[Sublayer]]) -> tuple[SublayerKi
         "feed_forward": "feed_forward",
         "cross_attention": "cross_attention",
     }
-    kinds = [tuple(known.get(one.kind, "attention") for one in row) for row in rows]
+    kinds: list[tuple[SublayerKind, ...]] = []
+    for row in rows:
+        kinds.append(tuple(known.get(one.kind, "attention") for one in row))
     allowed: tuple[tuple[SublayerKind, ...], ...] = (
         ("attention", "feed_forward"),
         ("attention", "cross_attention", "feed_forward"),
     )
     if len(set(kinds)) != 1 or kinds[0] not in allowed:
-        every = "; ".join(dict.fromkeys(", ".join(row) for row in kinds))
+        lists = [", ".join(row) for row in kinds]
+        every = "; ".join(dict.fromkeys(lists))
         raise TransplantRefused(
             f"{found.name or 'the model'}: blocks of {every}; placements are defined for blocks of "
             "attention and feed_forward, with cross_attention between them in a decoder"
@@ -344,12 +355,11 @@ def _block(
         for part, role in program.norms:
             if part[0] not in kinds or part in reused:
                 continue
-            mine = [
-                norm
-                for norm in free
-                if norm.kind == part[0]
-                and (norm.role == role or (not same_role and norm.module in movable))
-            ]
+            mine = []
+            for norm in free:
+                may_move = not same_role and norm.module in movable
+                if norm.kind == part[0] and (norm.role == role or may_move):
+                    mine.append(norm)
             if mine and fits:
                 reused[part] = mine[0].module
                 moved |= set() if same_role else {mine[0].module}

@@ -128,24 +128,26 @@ def _program(
     for value in found:
         for slot in _slots_in(_slotted(value.arguments, slots)):
             last[slot] = max(last.get(slot, 0), levels[id(value)])
+    pieces = range(len(branches) + 1)
+
+    def steps_of(piece: int) -> tuple[_Step, ...]:
+        return tuple(
+            _Step(slots[id(value)], value.function, _slotted(value.arguments, slots))
+            for value in found
+            if levels[id(value)] == piece
+        )
+
+    def needed_after(piece: int) -> tuple[int, ...]:
+        return tuple(at for at, until in last.items() if known[at] <= piece < until)
+
     return Program(
         inputs=tuple(slots[id(value)] for value in inputs),
         branches=tuple(slots[id(value)] for value in branches),
         reads=tuple(slots[id(branch.arguments[0])] for branch in branches),
         outputs=tuple(slots[id(value)] for value in outputs),
-        steps=tuple(
-            tuple(
-                _Step(slots[id(value)], value.function, _slotted(value.arguments, slots))
-                for value in found
-                if levels[id(value)] == piece
-            )
-            for piece in range(len(branches) + 1)
-        ),
+        steps=tuple(steps_of(piece) for piece in pieces),
         size=len(slots),
-        needed=tuple(
-            tuple(at for at, until in last.items() if known[at] <= piece < until)
-            for piece in range(len(branches) + 1)
-        ),
+        needed=tuple(needed_after(piece) for piece in pieces),
         norms=tuple(norms.items()),
     )
 
@@ -218,7 +220,9 @@ class Run:
         """norms: as they are applied; numbers: of a kind (parameter, scheduled) and a part, its
         value.
         """
-        self.program, self._norms, self._numbers = program, norms, numbers
+        self.program = program
+        self._norms = norms
+        self._numbers = numbers
         self._slots: list[Any] = [None] * program.size
         for at, value in zip(program.inputs, values, strict=True):
             self._slots[at] = value

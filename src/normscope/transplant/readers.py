@@ -69,11 +69,8 @@ def readers(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, tuple[Seat,
             for handle in handles:
                 handle.remove()
     reading = [name for name in found if name not in others]
-    return {
-        name: found[name]
-        for name in reading
-        if not any(name.startswith(f"{outer}.") for outer in reading)
-    }
+    around = tuple(f"{name}." for name in reading)
+    return {name: found[name] for name in reading if not name.startswith(around)}
 
 
 def _candidates(model: nn.Module, plans: Sequence[StackPlan]) -> Mapping[str, nn.Module]:
@@ -85,7 +82,8 @@ def _candidates(model: nn.Module, plans: Sequence[StackPlan]) -> Mapping[str, nn
             full, part = joined(block, name), name.partition(".")[0]
             # What is compiled or scripted has a class that cannot be another one.
             fixed = isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod")
-            if name and part != PLACED and full not in norms and not fixed:
+            is_ours = part == PLACED or full in norms
+            if name and not is_ours and not fixed:
                 found[full] = module
     return found
 

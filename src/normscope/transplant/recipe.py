@@ -34,7 +34,7 @@ class Recipe:
     placement: type[Placement]
     initialise: Literal["draw", "keep"]
     """By which norms may have taken other parts than they had, or not."""
-    stack: str | None
+    stack: str | tuple[str, ...] | None
 
     @classmethod
     def of(cls, table: Any, source: object) -> "Recipe":
@@ -49,12 +49,15 @@ class Recipe:
                 raise TypeError(f"placement must be a name, got {table['placement']!r}")
             if table["initialise"] not in ("draw", "keep"):
                 raise ValueError(f"initialise must be draw or keep, got {table['initialise']!r}")
-            if not isinstance(table["stack"], str | None):
-                raise TypeError(f"stack must be a name or null, got {table['stack']!r}")
+            stack = table["stack"]
+            if isinstance(stack, list) and stack and all(isinstance(one, str) for one in stack):
+                stack = tuple(stack)
+            if not isinstance(stack, str | tuple | None):
+                raise TypeError(f"stack must be a name, a list of names or null, got {stack!r}")
             placement = named(table["placement"])
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{source}: its recipe cannot be read: {in_one_line(error)}") from error
-        return cls(placement=placement, initialise=table["initialise"], stack=table["stack"])
+        return cls(placement=placement, initialise=table["initialise"], stack=stack)
 
 
 def note(model: nn.Module, recipe: Mapping[str, Any]) -> Callable[[], None]:

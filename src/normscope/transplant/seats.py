@@ -77,8 +77,12 @@ class _Watched:
         """Notes what a block is called with."""
         # A decoder's first is not handed the memory by a block of its own.
         before = [] if name in self._first else self._left
+
+        def is_handed(value: Tensor) -> bool:
+            return any(_same(value, one) for one in before)
+
         self._entered[name] = [
-            _Entered(seat, value, _version(value), any(_same(value, one) for one in before))
+            _Entered(seat, value, _version(value), is_handed(value))
             for seat, value in arguments(block, args, kwargs)
         ]
 
@@ -86,14 +90,11 @@ class _Watched:
         """Tells by what a block returns which of its arguments may be the stream."""
         left = [one for one in _flat(output) if one.is_floating_point()]
         self._left = left
-        fitting = [
-            one
-            for one in self._entered[name]
-            if any(one.value.shape == other.shape for other in left)
-        ]
+        shapes = {one.shape for one in left}
+        fitting = [one for one in self._entered[name] if one.value.shape in shapes]
         # What a block returns as it came goes through it: positions, a context, or the stream where
         # it is left out.
-        returned = {id(one.value) for one in fitting if any(one.value is other for other in left)}
+        returned = {id(one) for one in left}
         changed = [
             one
             for one in fitting

@@ -15,7 +15,7 @@ from ..doctor.observe.examine import examined_for_drawing
 from ..doctor.trace.forward import Inputs, joined
 from ..errors import in_one_line, no_end
 from ..model.stack import make_norm
-from ..placement import Placement
+from ..placement import AsBuilt, Placement, parted
 from ..placement.reading import read
 from ..placement.symbol import ParameterSpec, SymbolEnd, SymbolSublayer
 from .done import Transplanted
@@ -23,8 +23,9 @@ from .following import TransplantRefused
 from .later import Part
 from .passes import Passes, change
 from .placed import PLACED, READER, Added, Wiring, swap, swap_back
-from .plan import BlockPlan, StackPlan, chosen_stacks, plan
+from .plan import BlockPlan, StackNames, StackPlan, chosen_stacks, plan
 from .proof import prove
+from .query_key import add_norms, take_norms
 from .readers import readers
 from .recipe import forget, note
 from .seats import Seat, seats
@@ -40,11 +41,12 @@ def transplant(
     inputs: Inputs,
     *,
     initialise: Initialise | None,
-    stack: str | None,
+    stack: StackNames,
     trained: str = "",
     fill: Callable[[nn.Module], str] | None = None,
 ) -> Transplanted:
-    """Put a model under a placement, in place.
+    """Put a model under a placement, in place, with norms on queries and keys where it says so;
+    `own` with such norms leaves all else as it is.
 
     initialise: None to draw the weights of a model that shows no sign of having been trained, and
     to keep those of others. trained: a sign of it that the caller knows of, in words. fill: writes
@@ -73,10 +75,22 @@ class _Operation:
         model: nn.Module,
         target: type[Placement],
         inputs: Inputs,
-        stack: str | None,
+        stack: StackNames,
         undo: ExitStack,
     ) -> None:
-        self.model, self.target, self.stack, self.undo = model, target, stack, undo
+        self.model = model
+        self.target = target
+        self.stack = stack
+        self.undo = undo
+        self.plain, self.query_key_norm = parted(target)
+        """The target without norms on queries and keys, and these."""
+        self.moves = not issubclass(self.plain, AsBuilt)
+        """Whether anything but these norms changes."""
+        if not self.moves and self.query_key_norm is None:
+            raise TransplantRefused(
+                "own is the placement that the model has: name another one, or own+qk-norm for "
+                "norms on queries and keys"
+            )
         self.passes = Passes(model, inputs)
         self.before = self.passes.outputs()
         try:
@@ -95,31 +109,38 @@ class _Operation:
         """All of it."""
         plans = self._plans(reset=False)
         initialise, reason = self._decided(initialise, trained, plans)
-        if initialise == "draw":
+        if initialise == "draw" and self.moves:
             plans = self._plans(reset=True)
-        drawn_anew = initialise == "draw" and fill is None
-        wanted = [drawings(self.model, one) if drawn_anew else [] for one in plans]
-        reading = self._place(plans)
+        drawn_anew = initialise == "draw" and fill is None and self.moves
+        wanted = [self._drawings(one) if drawn_anew else [] for one in plans]
+        reading = self._place(plans) if plans else ()
         prove(self.passes, plans)
-        moved = self._change(plans) if initialise == "keep" and fill is None else None
+        if fill is None:
+            self._refuse_changed(plans, initialise)
+        normed = self._normed()
+        moved = None
+        if initialise == "keep" and fill is None:
+            moved = change(self.before, self.passes.outputs())
         both = list(zip(plans, wanted, strict=True)) if drawn_anew else []
         kept = [name for one, some in both for name in kept_by(self.model, one, some)]
         drawn = self._draw(both)
         idle = [name for one in plans for name in _idle(self.model, one)]
         for name in idle:
             self._freeze(self.model.get_parameter(name))
+        found = [self.stacks[number] for number in self.numbers]
         done = Transplanted(
             placement=self.target.name,
-            before=plans[0].found.placement,
+            before=found[0].placement,
             initialise=initialise,
             reason=reason,
-            stack=self.stack,
-            stacks=tuple(one.found.name for one in plans),
+            stack=self.stack if isinstance(self.stack, str | None) else tuple(self.stack),
+            stacks=tuple(one.name for one in found),
             blocks=tuple(block.module for one in plans for block in one.blocks),
             norms=tuple(dict.fromkeys(name for one in plans for name in one.all_norms)),
             readers=tuple(reading),
+            normed=tuple(normed),
             frozen=tuple(idle),
-            added=tuple(_added_names(self.model, plans)),
+            added=tuple(_added_names(self.model, plans, normed)),
             drawn=tuple(drawn),
             kept=tuple(kept),
             change=moved,
@@ -130,16 +151,36 @@ class _Operation:
         self.undo.callback(note(self.model, done.recipe))
         return done
 
+    @property
+    def numbers(self) -> list[int]:
+        """Of the stacks that are meant."""
+        return chosen_stacks(self.stacks, self.stack)
+
     def _plans(self, *, reset: bool) -> list[StackPlan]:
-        numbers = chosen_stacks(self.stacks, self.stack)
+        """Of the stacks that are meant; none where nothing moves."""
         return [
-            plan(self.model, self.stacks, number, self.target, reset=reset) for number in numbers
+            plan(self.model, self.stacks, number, self.plain, reset=reset)
+            for number in self.numbers
+            if self.moves
         ]
+
+    def _drawings(self, one: StackPlan) -> list[Drawing]:
+        # Norms make queries and keys of one size, whatever makes them.
+        return drawings(self.model, one, scaled=self.query_key_norm is None)
+
+    def _normed(self) -> list[str]:
+        """Norms queries and keys, where that was asked; returns whose outputs are normed."""
+        if self.query_key_norm is None:
+            return []
+        found = [self.stacks[number] for number in self.numbers]
+        return add_norms(self.passes, found, self.query_key_norm, self.undo.callback)
 
     def _decided(
         self, initialise: Initialise | None, trained: str, plans: Sequence[StackPlan]
     ) -> tuple[Initialise, str]:
         """Whether weights are drawn or kept, and why."""
+        if not self.moves:
+            return "keep", "no sub-layer gets another part"
         if initialise is not None:
             return initialise, f"as initialise={initialise!r} asks"
         sign = trained or sign_of_training(self.model, plans)
@@ -163,17 +204,17 @@ class _Operation:
             self.undo.callback(_unhand, module)
         return list(found)
 
-    def _change(self, plans: Sequence[StackPlan]) -> float:
-        """How much the outputs on the batch change. Raises TransplantRefused where they do though
-        the placement is the same.
+    def _refuse_changed(self, plans: Sequence[StackPlan], initialise: Initialise) -> None:
+        """Raise TransplantRefused where the outputs on the batch changed though the placement is
+        the same.
         """
-        found = change(self.before, self.passes.outputs())
-        if found and all(one.is_same for one in plans):
-            raise TransplantRefused(
-                f"{type(self.model).__name__} is {self.target.name} already, and would give other "
-                f"outputs (by {found:.1e})"
-            )
-        return found
+        if initialise == "keep" and plans and all(one.is_same for one in plans):
+            found = change(self.before, self.passes.outputs())
+            if found:
+                raise TransplantRefused(
+                    f"{type(self.model).__name__} is {self.plain.name} already, and would give "
+                    f"other outputs (by {found:.1e})"
+                )
 
     def _draw(self, both: Sequence[tuple[StackPlan, Sequence[Drawing]]]) -> list[DrawnMatrix]:
         if not both:
@@ -207,6 +248,8 @@ def untransplant(model: nn.Module) -> nn.Module:
     done = getattr(model, "transplanted", None)
     if not isinstance(done, Transplanted):
         raise TransplantRefused(f"{type(model).__name__} is not transplanted")
+    for name in done.normed:
+        take_norms(model.get_submodule(name))
     for name in done.readers:
         _unhand(model.get_submodule(name))
     for name in done.blocks:
@@ -298,7 +341,8 @@ def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
     """Makes a new norm as those of the model are, or as the placement has them where the model has
     none like that.
     """
-    own = next((name for block in one.blocks for name in (norm.module for norm in block.norms)), "")
+    norms = [norm.module for block in one.blocks for norm in block.norms]
+    own = norms[0] if norms else ""
     if own and one.norms_like_the_models:
         made = marked(copy.deepcopy(model.get_submodule(own)).requires_grad_(True))
         reset(made, one.found.width)
@@ -306,12 +350,12 @@ def _template(model: nn.Module, one: StackPlan) -> Callable[[int], nn.Module]:
     return lambda width: marked(make_norm(one.placement, "as-placement", "as-placement", width))
 
 
-def _added_names(model: nn.Module, plans: Sequence[StackPlan]) -> list[str]:
+def _added_names(model: nn.Module, plans: Sequence[StackPlan], normed: Sequence[str]) -> list[str]:
+    blocks = [block.module for one in plans for block in one.blocks]
     return [
-        joined(block.module, name)
-        for one in plans
-        for block in one.blocks
-        for name, _ in model.get_submodule(block.module).named_parameters()
+        joined(path, name)
+        for path in (*blocks, *normed)
+        for name, _ in model.get_submodule(path).named_parameters()
         if name.startswith(f"{PLACED}.")
     ]
 

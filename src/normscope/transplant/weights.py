@@ -51,9 +51,10 @@ class DrawnMatrix:
     after: float
 
 
-def drawings(model: nn.Module, one: StackPlan) -> list[Drawing]:
+def drawings(model: nn.Module, one: StackPlan, *, scaled: bool = True) -> list[Drawing]:
     """What is to be drawn in a stack, in the order of its sub-layers.
 
+    scaled: whether queries' matrices make up for what attention multiplies its logits with.
     Raises TransplantRefused where there is nothing, or where parts cannot be told that the
     placement draws in different ways.
     """
@@ -61,7 +62,7 @@ def drawings(model: nn.Module, one: StackPlan) -> list[Drawing]:
     for sublayer in one.found.sublayers:
         if sublayer.block and sublayer.kind in one.kinds:
             site = Site(kind=sublayer.kind, block=sublayer.block, stack=one.placement.stack)
-            scales = _scales(sublayer.measured.attention)
+            scales = _scales(sublayer.measured.attention if scaled else None)
             for use in _uses(model, one, sublayer, site):
                 if model.get_parameter(use.parameter).requires_grad:
                     scale = scales.get(use.part, 1.0)
@@ -104,12 +105,13 @@ def _uses(model: nn.Module, one: StackPlan, sublayer: Sublayer, site: Site) -> l
         plain = [*plain[:-1], *(replace(use, part=use.part or "output") for use in plain[-1:])]
     found, left = [], list[MatrixUse]()
     for use in plain:
-        by_name = use.part or _by_name(use.parameter)
+        by_name = use.part or part_of(use.parameter)
         if use.part or (by_name and by_name not in known):
             found.append(replace(use, part=by_name))
         else:
             left.append(use)
-    missing = [part for part in _ATTENTION if part not in {use.part for use in found}]
+    parts = {use.part for use in found}
+    missing = [part for part in _ATTENTION if part not in parts]
     if not missing or not left:
         return found
     _refuse_unlike(one, sublayer, site, missing, left)
@@ -125,7 +127,8 @@ def _in_order(plain: Sequence[MatrixUse]) -> list[MatrixUse]:
     return into + [replace(use, part="ffn_out") for use in plain[-1:]]
 
 
-def _by_name(parameter: str) -> MatrixPart:
+def part_of(parameter: str) -> MatrixPart:
+    """Returns what a matrix is for by the name of its module; "" where that does not tell."""
     around = parameter.split(".")
     found: MatrixPart = called(around[-2]) if len(around) > 1 else ""  # type: ignore[assignment]
     return found
@@ -236,7 +239,7 @@ def kept_by(model: nn.Module, one: StackPlan, wanted: Sequence[Drawing]) -> list
     for block in one.blocks:
         for name, parameter in model.get_submodule(block.module).named_parameters():
             full = joined(block.module, name)
-            if id(parameter) not in written | norms and not name.startswith(f"{PLACED}."):
+            if id(parameter) not in written | norms and PLACED not in name.split("."):
                 kept.append(full)
             elif full in whole and _has_other_rows(parameter, full, wanted):
                 kept.append(f"{full} (other rows)")

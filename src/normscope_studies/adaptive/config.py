@@ -1,4 +1,4 @@
-"""What is trained: placements that move, the fixed placements at their ends, and the ladders."""
+"""Names what is trained: placements that move, the fixed ones at their ends, and the ladders."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from normscope.runs.config import replaced
 from normscope.tasks.language_model import LanguageModelRunConfig
 
 from ..engine import checks
-from ..engine.decoders import OPTIMIZER, DecoderLadders, check_decoders
+from ..engine.decoders import OPTIMIZER, DecoderArm, DecoderLadders, check_decoders
 from ..engine.study import scales
 
 
@@ -33,7 +33,7 @@ class MovingConfig(DecoderLadders):
     post: str = "post-ln"
     """Whose end a hybrid is to match without its warm-up."""
     over_updates: int = 300
-    """In how many updates the number goes from 0 to 1."""
+    """Updates in which the number goes from 0 to 1."""
     best_rates: int = 2
     seeds: int = 4
     needs_nats: float = 0.1
@@ -59,7 +59,7 @@ class MovingConfig(DecoderLadders):
 
     @property
     def ends(self) -> dict[str, tuple[str, ...]]:
-        """By the name of what moves, its fixed ends."""
+        """Returns the fixed ends of what moves, by its name."""
         parts = (one.split(":") for one in self.moving)
         return {name: tuple(ends) for name, *ends in parts}
 
@@ -71,14 +71,14 @@ class MovingConfig(DecoderLadders):
 
     @property
     def placements(self) -> tuple[str, ...]:
-        """What is trained."""
+        """Returns what is trained."""
         return (*self.fixed, *self.ends)
 
     @property
-    def arms(self) -> list[tuple[str, str, int]]:
+    def arms(self) -> list[DecoderArm]:
         """Every placement, without warm-up and with."""
         return [
-            (placement, OPTIMIZER, warmup)
+            DecoderArm(placement, OPTIMIZER, warmup)
             for placement in self.placements
             for warmup in (0, self.warmup_updates)
         ]
@@ -89,7 +89,7 @@ class MovingConfig(DecoderLadders):
 
 
 def _moves(placement: str) -> bool:
-    """Whether a formula has a number that follows a schedule."""
+    """Returns whether a formula has a number that follows a schedule."""
     shape = StackShape(kind="decoder", width=8, ffn_width=8, heads=1, decoder_blocks=1)
     return bool(read(named(placement)(shape)).schedules)
 

@@ -26,7 +26,7 @@ from ..optimizers.page import rates
 from .config import SCALES, MovingConfig
 
 _Pairs = Mapping[str, WarmupPair]
-"""By placement."""
+"""Both warm-ups, by placement."""
 _MEMO = (
     "the memo on stability, future directions: “to combine pre-LN stability with post-LN "
     "performance through adaptive normalization schedules”"
@@ -73,7 +73,7 @@ def run(config: MovingConfig, pieces: Pieces) -> Findings:
 
 
 def claims(config: MovingConfig, pairs: _Pairs, unigram_nats: float) -> list[Claim]:
-    """What is hoped of numbers that move, and that the one end needs its warm-up here."""
+    """Judges what is hoped of numbers that move, and that the one end needs its warm-up here."""
     post = named(config.post).title
     return [
         _below_its_ends(config, pairs, unigram_nats),
@@ -158,10 +158,9 @@ def _below_its_ends(config: MovingConfig, pairs: _Pairs, unigram_nats: float) ->
         if _one_learned(pairs[name].better, pairs[end].better, unigram_nats)
     }
     below = holm({key: (found, -math.inf, 0.0) for key, found in less.items()})
-    holds: dict[str, Answer] = {
-        _title(name): all_hold([below.get((name, end)) for end in ends])
-        for name, ends in config.ends.items()
-    }
+    holds: dict[str, Answer] = {}
+    for name, ends in config.ends.items():
+        holds[_title(name)] = all_hold([below.get((name, end)) for end in ends])
     words = {f"{_title(name)} less {_title(end)}": found for (name, end), found in less.items()}
     return judged(
         name="below its fixed ends",
@@ -186,13 +185,10 @@ def figures(config: MovingConfig, pairs: _Pairs) -> list[StudyFigure]:
     """The loss over the rate: what moves beside its ends, without warm-up and with."""
     made = []
     for name, words in (("without", "without warm-up"), ("warm", "with warm-up")):
-        panels = [
-            rates(
-                _title(moving),
-                {_title(one): getattr(pairs[one], name) for one in (moving, *ends)},
-            )
-            for moving, ends in config.ends.items()
-        ]
+        panels = []
+        for moving, ends in config.ends.items():
+            beside = {_title(one): getattr(pairs[one], name) for one in (moving, *ends)}
+            panels.append(rates(_title(moving), beside))
         made.append(
             StudyFigure.of_panels(
                 name=f"rates_{name}",
@@ -207,7 +203,7 @@ def figures(config: MovingConfig, pairs: _Pairs) -> list[StudyFigure]:
 
 
 def ends(config: MovingConfig, pairs: _Pairs) -> StudyTable:
-    """Where the runs end, the lowest first."""
+    """Lists where the runs end, the lowest first."""
     post = pairs[config.post].warm
     return table(
         "Mean last loss in nats at the best rate of the ladder (* its first or last), and the "
@@ -232,7 +228,7 @@ def ends(config: MovingConfig, pairs: _Pairs) -> StudyTable:
 
 
 def conditions(config: MovingConfig, baselines: tuple[float, float]) -> dict[str, str]:
-    """How the runs were made."""
+    """Says how the runs were made."""
     shared = config.conditions(baselines)
     return {
         **shared,

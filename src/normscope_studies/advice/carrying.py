@@ -20,11 +20,9 @@ from .ladder import Ladder
 from .rules import less_by_family
 from .study import share_claim
 
-UNCHANGED, POWER, KNOWN = (
-    "as it is",
-    "moved by a power that fits the others",
-    "moved by the law of known rates",
-)
+UNCHANGED = "as it is"
+POWER = "moved by a power that fits the others"
+KNOWN = "moved by the law of known rates"
 _NEAR = float(np.log10(1.5))
 
 
@@ -33,7 +31,7 @@ class Growth:
     """Two ladders, the second of a larger model or of longer trainings."""
 
     group: str
-    """What grows and how far, such as "four times the depth"."""
+    """The name of what grows and how far, such as "four times the depth"."""
     cluster: str
     """Growths of one are not independent."""
     smaller: Ladder
@@ -58,7 +56,7 @@ class Carried:
 
     @property
     def nats(self) -> float:
-        """What the larger one ends at with it, between rungs by a straight line."""
+        """Returns what the larger one ends at with it, between rungs by a straight line."""
         return self.growth.larger.at(self.growth.smaller.best + self.foretold)
 
     @property
@@ -99,7 +97,7 @@ def carried(
 
 
 def by_group(several: Iterable[Carried]) -> dict[tuple[str, str], list[Carried]]:
-    """By what grows and how the rate is carried, as they come."""
+    """Groups them by what grows and how the rate is carried, as they come."""
     found: dict[tuple[str, str], list[Carried]] = {}
     for one in several:
         found.setdefault((one.growth.group, one.way), []).append(one)
@@ -109,8 +107,8 @@ def by_group(several: Iterable[Carried]) -> dict[tuple[str, str], list[Carried]]
 def beside_unchanged(
     several: Mapping[tuple[str, str], Sequence[Carried]], group: str, way: str
 ) -> Estimate:
-    """By how much of the gain, at most all of it, less is lost than by the rate as it is: below 0
-    where less.
+    """Measures how much less of the gain is lost, at most all of it, than by the rate as it is:
+    below 0 where less.
     """
     pairs = zip(several[group, way], several[group, UNCHANGED], strict=True)
     return less_by_family(
@@ -119,30 +117,28 @@ def beside_unchanged(
 
 
 def claims(several: Sequence[Carried]) -> list[Claim]:
-    """Whether what is lost stays small in each way, and whether moving the rate is better than
-    carrying it as it is.
+    """Judges whether what is lost stays small in each way, and whether moving the rate is better
+    than carrying it as it is.
     """
     groups = by_group(several)
-    return [
-        claim
-        for (group, way), own in groups.items()
-        for claim in (
-            share_claim(
-                f"{group}, {way}: 2 % lost at most",
-                f"Over {group}: with the best rate of the smaller model or shorter training, "
-                f"{way}, a training loses at most 2 % of what its best gains, in at least 80 % of "
-                "cases.",
-                [(one.growth.cluster, one.lost <= 0.02) for one in own],
-                least=0.8,
-            ),
-            *((_near(group, own),) if way == POWER else ()),
-            *(
-                (_less(group, way, beside_unchanged(groups, group, way)),)
-                if way != UNCHANGED
-                else ()
-            ),
-        )
-    ]
+    made = []
+    for (group, way), own in groups.items():
+        made.append(_little_lost(group, way, own))
+        if way == POWER:
+            made.append(_near(group, own))
+        if way != UNCHANGED:
+            made.append(_less(group, way, beside_unchanged(groups, group, way)))
+    return made
+
+
+def _little_lost(group: str, way: str, own: Sequence[Carried]) -> Claim:
+    return share_claim(
+        f"{group}, {way}: 2 % lost at most",
+        f"Over {group}: with the best rate of the smaller model or shorter training, {way}, a "
+        "training loses at most 2 % of what its best gains, in at least 80 % of cases.",
+        [(one.growth.cluster, one.lost <= 0.02) for one in own],
+        least=0.8,
+    )
 
 
 def _near(group: str, own: Sequence[Carried]) -> Claim:
@@ -169,8 +165,8 @@ def _less(group: str, way: str, less: Estimate) -> Claim:
 
 
 def summary(own: Sequence[Carried]) -> dict[str, Any]:
-    """What is lost, as shares of the gain; how often little, and how often next to nothing is
-    gained.
+    """Returns what is lost, as shares of the gain; how often little, and how often next to nothing
+    is gained.
     """
     lost = [one.lost for one in own]
     return {
@@ -187,7 +183,7 @@ def summary(own: Sequence[Carried]) -> dict[str, Any]:
 
 
 def tables(several: Sequence[Carried], title: str) -> list[StudyTable]:
-    """What each way loses, and every growth."""
+    """Lists what each way loses, and every growth."""
     groups = by_group(several)
     return [
         table(
@@ -225,17 +221,13 @@ def tables(several: Sequence[Carried], title: str) -> list[StudyTable]:
 
 
 def data(several: Sequence[Carried]) -> dict[str, Any]:
-    """What the tables show, and how the power was found."""
+    """Returns what the tables show, and how the power was found."""
     groups = by_group(several)
+    carried: dict[str, dict[str, Any]] = {}
+    for (group, way), own in groups.items():
+        carried.setdefault(group, {})[way] = summary(own) | _less_data(groups, group, way)
     return {
-        "carried": {
-            group: {
-                way: summary(own) | _less_data(groups, group, way)
-                for (of, way), own in groups.items()
-                if of == group
-            }
-            for group in dict.fromkeys(group for group, _ in groups)
-        },
+        "carried": carried,
         "growths": [
             {
                 "group": one.growth.group,
@@ -264,7 +256,7 @@ def _less_data(
 def picture(
     growths: Iterable[Growth], title: str, place: Callable[[Growth], float], xlabel: str
 ) -> Panel:
-    """How far the best rate moved, a point a growth and a hue an optimiser."""
+    """Draws how far the best rate moved, a point a growth and a hue an optimiser."""
     points: dict[str, list[tuple[float, float]]] = {}
     for one in growths:
         points.setdefault(one.larger.case.optimizer, []).append((place(one), 10**one.moved))

@@ -14,7 +14,7 @@ from .rules import NAIVE, OFF, WAYS, Looked, Named, NamedRate, less_than, off_by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advised:
-    """What the claims, pictures, tables and data are made of."""
+    """Holds what the claims, pictures, tables and data are made of."""
 
     ladders: Sequence[Ladder]
     """One a case."""
@@ -22,15 +22,14 @@ class Advised:
     """The cases that learned."""
     named: Named
     looks: Mapping[str, Mapping[int, Sequence[NamedRate]]]
-    """By what was tried and the updates after which it was compared."""
+    """Rates by the words for what was tried, then by the updates after which it was compared."""
     warmups: Mapping[AdviceCase, Mapping[float, float]]
-    """By case, then by the warm-up's share of the updates: the loss at the end, at the best
-    rung.
+    """The loss at the end, at the best rung: by case, then by the warm-up's share of the updates.
     """
 
 
 def lost_by_usual_warmup(one: Looked, warmups: Mapping[float, float]) -> float:
-    """As a share of the best's gain, against the best of the warm-ups that were tried."""
+    """Returns a share of the best's gain, against the best of the warm-ups that were tried."""
     usual = warmups.get(one.case.usual_warmup_share, one.ladder.lowest_nats)
     return max(0.0, usual - min(warmups.values())) / one.ladder.gain
 
@@ -173,20 +172,18 @@ def _summed(
     def cell(one: Mapping[str, Any], key: str) -> Any:
         return 100 * one[key] if key in _SHARES else one[key]
 
-    return StudyTable(
-        title=title,
-        columns=[*labels, "cases", *columns.values()],
-        rows=[
-            [*of, one["cases"], *(cell(one, key) for key in columns)] for of, one in rows.items()
-        ],
-    )
+    written = []
+    for of, one in rows.items():
+        values = [cell(one, key) for key in columns]
+        written.append([*of, one["cases"], *values])
+    return StudyTable(title=title, columns=[*labels, "cases", *columns.values()], rows=written)
 
 
 _SHARES = ("median_regret", "high_regret", "less", "less_half_width")
 
 
 def _of_cases(found: Advised) -> StudyTable:
-    """What was named for each, beside what its trainings say."""
+    """Lists what was named for each, beside what its trainings say."""
     lost = {}
     for way, several in found.named.items():
         for one in several:
@@ -207,6 +204,11 @@ def figures(found: Advised) -> list[StudyFigure]:
     """Best rates, named and found, what looks lose, and how best rates move with the length of the
     training.
     """
+    panels = []
+    for way in WAYS:
+        several = found.named.get(way, ())
+        if any(one.rate is not None for one in several):
+            panels.append(_scatter(way, several))
     return [
         StudyFigure.of_panels(
             name="rates",
@@ -215,11 +217,7 @@ def figures(found: Advised) -> list[StudyFigure]:
                 "A point a case, judged by constants of cases that share neither model nor text "
                 "nor initial weights with it."
             ),
-            panels=[
-                _scatter(way, found.named[way])
-                for way in WAYS
-                if any(one.rate is not None for one in found.named.get(way, ()))
-            ],
+            panels=panels,
         ),
         StudyFigure.of_panels(
             name="looks",
@@ -281,41 +279,18 @@ def _by(several: Sequence[Any], label: Any, point: Any) -> dict[str, list[tuple[
 def data(found: Advised) -> dict[str, Any]:
     """Everything that the page shows."""
     naive = found.named[NAIVE]
-    facts = {one.case: asdict(one.facts) | {"parameters": one.parameters} for one in found.looked}
     by_group: dict[str, dict[str, Any]] = {group: {} for group in NORMED}
     for (group, share), own in by_warmup(found.looked, found.warmups).items():
         if own:
             by_group[group][f"{share:g}"] = _kept(summary(own), "within_1_percent")
+    looks: dict[str, dict[str, Any]] = {words: {} for words in found.looks}
+    for words, by_updates in found.looks.items():
+        for updates, several in by_updates.items():
+            looks[words][str(updates)] = summary(several, naive)
     return {
-        "cases": {
-            ladder.case.name: {
-                "family": ladder.case.family,
-                "facts": facts.get(ladder.case),
-                "ladders": [of_ladder(ladder)],
-                "named": {
-                    way: {
-                        "rate": None if one.rate is None else 10**one.rate,
-                        "nats": one.nats,
-                        "regret": one.regret,
-                    }
-                    for way, all_of in found.named.items()
-                    for one in all_of
-                    if one.looked.case == ladder.case
-                },
-                "warmups": [
-                    {"share": share, "nats": nats}
-                    for share, nats in found.warmups.get(ladder.case, {}).items()
-                ],
-            }
-            for ladder in found.ladders
-        },
+        "cases": {ladder.case.name: _case_data(found, ladder) for ladder in found.ladders},
         "rules": {way: summary(several, naive) for way, several in found.named.items()},
-        "looks": {
-            words: {
-                str(updates): summary(several, naive) for updates, several in by_updates.items()
-            }
-            for words, by_updates in found.looks.items()
-        },
+        "looks": looks,
         "warmups": by_group,
         "off": {
             f"{2.0**rungs:g}": _kept(summary(several), "stuck")
@@ -325,8 +300,33 @@ def data(found: Advised) -> dict[str, Any]:
     }
 
 
+def _case_data(found: Advised, ladder: Ladder) -> dict[str, Any]:
+    """Returns what was found of the case of a ladder; a case that did not learn has no facts."""
+    facts = None
+    for looked in found.looked:
+        if looked.case == ladder.case:
+            facts = asdict(looked.facts) | {"parameters": looked.parameters}
+    named = {}
+    for way, several in found.named.items():
+        for one in several:
+            if one.looked.case == ladder.case:
+                named[way] = {
+                    "rate": None if one.rate is None else 10**one.rate,
+                    "nats": one.nats,
+                    "regret": one.regret,
+                }
+    warmups = found.warmups.get(ladder.case, {})
+    return {
+        "family": ladder.case.family,
+        "facts": facts,
+        "ladders": [of_ladder(ladder)],
+        "named": named,
+        "warmups": [{"share": share, "nats": nats} for share, nats in warmups.items()],
+    }
+
+
 def summary(several: Sequence[NamedRate], naive: Sequence[NamedRate] = ()) -> dict[str, Any]:
-    """What trainings lost, as shares of the gain and in nats; naive: what they are compared
+    """Returns what trainings lost, as shares of the gain and in nats; naive: what they are compared
     with.
     """
     found = {
@@ -351,7 +351,7 @@ def _kept(found: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 def of_ladder(one: Ladder) -> dict[str, Any]:
-    """What its trainings ended at."""
+    """Returns what its trainings ended at."""
     return {
         "updates": one.updates,
         "unigram_nats": one.unigram_nats,

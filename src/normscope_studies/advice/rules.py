@@ -18,7 +18,9 @@ from .ladder import Ladder, decades
 
 NAIVE = "median of the optimiser"
 CONSTANT = "best constant in hindsight"
-FOLKLORE, FOLKLORE_RATE, FOLKLORE_WARMUP = "1e-3, 10 % warm-up", -3.0, 0.1
+FOLKLORE = "1e-3, 10 % warm-up"
+FOLKLORE_RATE = -3.0
+FOLKLORE_WARMUP = 0.1
 STEP_LAW = "Step Law"
 KNOWN = "known rates"
 LIGHTNING, LR_FINDER = "Lightning's finder", "pytorch-lr-finder"

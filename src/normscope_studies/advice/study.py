@@ -31,7 +31,7 @@ ALL_RUNGS, THREE = "all rungs of the ladder", "half the naive rate, it and twice
 
 
 def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> rules.Looked:
-    """What is known of a case before its whole trainings."""
+    """Returns what is known of a case before its whole trainings."""
     case = ladder.case
     seen = piece_of(case, "facts", config, pieces, facts_about)
     swept = piece_of(
@@ -48,8 +48,8 @@ def looked_at(config: AdviceConfig, ladder: Ladder, pieces: Pieces) -> rules.Loo
 def named_for(
     config: AdviceConfig, asked: tuple[rules.Looked, Sequence[rules.Looked]], pieces: Pieces
 ) -> dict[str, rules.NamedRate]:
-    """What every rule names for a case, and what a training at it ends at. asked: the case, and all
-    of them.
+    """Returns what every rule names for a case, and what a training at it ends at. asked: the case,
+    and all of them.
     """
     one, others = asked
     found = {}
@@ -86,15 +86,14 @@ def named_for(
 def compared(looked: Sequence[rules.Looked]) -> dict[str, dict[int, list[rules.NamedRate]]]:
     """Rungs that are chosen after so many updates, of all and of three, by those updates."""
     three = [(one, rules.about_naive(one, looked)) for one in looked]
-    return {
-        ALL_RUNGS: {
-            updates: [rules.compared_at(one, updates) for one in looked] for updates in rules.LOOKS
-        },
-        THREE: {
-            updates: [rules.compared_at(one, updates, tried) for one, tried in three if tried]
-            for updates in rules.LOOKS
-        },
-    }
+    of_all: dict[int, list[rules.NamedRate]] = {}
+    of_three: dict[int, list[rules.NamedRate]] = {}
+    for updates in rules.LOOKS:
+        of_all[updates] = [rules.compared_at(one, updates) for one in looked]
+        of_three[updates] = [
+            rules.compared_at(one, updates, tried) for one, tried in three if tried
+        ]
+    return {ALL_RUNGS: of_all, THREE: of_three}
 
 
 def warmed(config: AdviceConfig, one: rules.Looked, pieces: Pieces) -> dict[float, float]:
@@ -126,13 +125,14 @@ def run(config: AdviceConfig, pieces: Pieces) -> Findings:
             strict=True,
         )
     )
+    by_way: dict[str, list[rules.NamedRate]] = {}
+    for one in each:
+        for way, rate in one.items():
+            by_way.setdefault(way, []).append(rate)
     advised = Advised(
         ladders=ladders,
         looked=looked,
-        named={
-            way: [one[way] for one in each if way in one]
-            for way in dict.fromkeys(way for one in each for way in one)
-        },
+        named=by_way,
         looks=compared(looked),
         warmups=warmups,
     )
@@ -160,7 +160,9 @@ def claims(advised: Advised) -> list[Claim]:
 
 
 def _of_known_rates(advised: Advised) -> list[Claim]:
-    """What a training loses at the rate that known rates name: at most, and beside the median."""
+    """Judges what a training loses at the rate that known rates name: at most, and beside the
+    median.
+    """
     own, naive = advised.named[rules.KNOWN], advised.named[rules.NAIVE]
 
     def at_most(most: float, least: float) -> Claim:
@@ -177,7 +179,9 @@ def _of_known_rates(advised: Advised) -> list[Claim]:
 
 
 def _less_by_looking(advised: Advised) -> dict[tuple[str, str, str], Estimate]:
-    """How much less than the median rate trainings lose that are compared before their end."""
+    """Measures how much less than the median rate trainings lose that are compared before their
+    end.
+    """
     first = advised.looked[0].ladder.updates if advised.looked else 0
     less = {}
     for words, by_updates in advised.looks.items():
@@ -208,7 +212,7 @@ def _of_usual_warmup(advised: Advised) -> Claim:
 
 
 def _less_by_warmup(advised: Advised) -> dict[tuple[str, str, str], Estimate]:
-    """How much less trainings lose with a longer warm-up than with each shorter one."""
+    """Measures how much less trainings lose with a longer warm-up than with each shorter one."""
     tried = by_warmup(advised.looked, advised.warmups)
     less = {}
     for group in NORMED:

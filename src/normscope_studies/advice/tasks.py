@@ -50,13 +50,13 @@ class CaseBatch:
     """(N,): whether the model does not see the target itself; None where it sees none."""
 
     def loss(self, logits_NV: Tensor) -> Tensor:
-        """In nats."""
+        """Returns the loss in nats."""
         return functional.cross_entropy(logits_NV, self.targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseTask:
-    """What a case is trained on."""
+    """Makes the batches that a case is trained on."""
 
     model: Callable[[int], nn.Module]
     """With initial weights, of a seed."""
@@ -131,7 +131,9 @@ def _continued(
 ) -> CaseBatch:
     """The second half of each row from the first, which the encoder sees, and the tokens before."""
     half = rows.shape[1] // 2
-    source, before, targets = rows[:, :half], rows[:, half:-1], rows[:, half + 1 :]
+    source = rows[:, :half]
+    before = rows[:, half:-1]
+    targets = rows[:, half + 1 :]
     return CaseBatch(
         run=lambda model: _logits(case, model, source, before),
         targets=targets.flatten(),
@@ -222,7 +224,7 @@ def _pairs(batch: TranslationBatch) -> CaseBatch:
 _COUNTED = 400
 """Batches of training in which tokens are counted."""
 _PRIOR = 8.0
-"""How many times a token counts as seen after another by how frequent it is alone."""
+"""The times that a token counts as seen after another by how frequent it is alone."""
 
 
 def baselines(task: CaseTask) -> dict[str, float]:
@@ -250,7 +252,6 @@ def baselines(task: CaseTask) -> dict[str, float]:
 
 def _together(batches: Sequence[CaseBatch]) -> tuple[Tensor, Tensor, Tensor]:
     hidden = [torch.ones_like(one.targets) if one.hidden is None else one.hidden for one in batches]
-    previous, targets = (
-        [getattr(one, what) for one in batches] for what in ("previous", "targets")
-    )
+    previous = [one.previous for one in batches]
+    targets = [one.targets for one in batches]
     return torch.cat(previous), torch.cat(targets), torch.cat(hidden)

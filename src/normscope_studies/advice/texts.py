@@ -96,7 +96,9 @@ def _as_pieces(text: str) -> Tensor:
     )
 
 
-_RUN, _MODULUS, _LARGEST_STEP = 40, 64, 8
+_RUN = 40
+_MODULUS = 64
+_LARGEST_STEP = 8
 
 
 def _arithmetic() -> NDArray[np.int64]:

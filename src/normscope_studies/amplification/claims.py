@@ -1,4 +1,4 @@
-"""What papers say of changes over depth and of Jacobians, what is predicted, and both judged."""
+"""Judges what papers say of changes over depth and of Jacobians, and what is predicted of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ UPDATE_TITLES = {RANDOM: "a random change", "sgd": "SGD", "adam": "Adam", "muon"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedOrder:
-    """What a paper states of a placement, of the number of its sub-layers."""
+    """States an order that a paper gives a placement, of the number of its sub-layers."""
 
     words: str
     power: float | None
-    """None for the logarithm."""
+    """The exponent; None for the logarithm."""
     of: tuple[str, ...]
     """Kinds of updates that the source speaks of."""
     source: str
@@ -63,12 +63,13 @@ ORDERS: Mapping[str, StatedOrder] = MappingProxyType(
         ),
     }
 )
-"""Of E‖δy‖², the squared change of the output, N being the number of sub-layers. DeepNorm's is
-stated of the norm, whose square has the same order."""
+"""Orders of E‖δy‖², the squared change of the output, N being the number of sub-layers. DeepNorm's
+is stated of the norm, whose square has the same order.
+"""
 
 
 def slope(depths: Sequence[int], values: Floats) -> float:
-    """Of ln values over ln depths, by least squares."""
+    """Fits the slope of ln values over ln depths, by least squares."""
     x = np.log(np.asarray(depths, dtype=np.float64))
     centred = x - x.mean()
     return float(centred @ np.log(values) / (centred @ centred))
@@ -88,7 +89,7 @@ class DepthGrowth:
     stream: Floats
     """The same of the state after l = 1 … L blocks of the deepest stacks, (draws, L)."""
     predicted: Floats | None = None
-    """Of `output`, (depths,); None where theory does not follow."""
+    """The prediction of `output`, (depths,); None where theory does not follow."""
     predicted_stream: Floats | None = None
 
     @property
@@ -99,8 +100,8 @@ class DepthGrowth:
 
     @property
     def exponent(self) -> Estimate:
-        """Of the depth, of the mean over draws, which proofs and predictions speak of; its interval
-        by leaving out a draw at a time.
+        """Fits the exponent of the depth, of the mean over draws, which proofs and predictions
+        speak of; its interval by leaving out a draw at a time.
         """
         return jackknife(list(self.output), lambda draws: slope(self.depths, np.mean(draws, 0)))
 
@@ -110,13 +111,13 @@ class DepthGrowth:
 
 
 Spectra = Mapping[tuple[str, int], Sequence[Floats]]
-"""By placement and depth, of each draw all singular values of a Jacobian, falling."""
+"""All singular values of each draw's Jacobian, falling, by placement and depth."""
 
 
 def claims(
     config: AmplificationConfig, grown: Sequence[DepthGrowth], spectra: Spectra
 ) -> list[Claim]:
-    """Of orders as they are stated and of other updates, of predictions, and of Jacobians."""
+    """Judges orders as they are stated and those of other updates, predictions, and Jacobians."""
     made = []
     for placement, order in ORDERS.items():
         own = [one for one in grown if one.placement == placement]
@@ -146,7 +147,9 @@ def _order(
     which: str,
     source: str,
 ) -> list[Claim]:
-    """None where nothing was measured of it."""
+    """Judges the order that a placement is stated to have; no claim where nothing was measured of
+    it.
+    """
     if not grown:
         return []
     order, title = ORDERS[placement], named(placement).title
@@ -184,8 +187,8 @@ def _exponents(config: AmplificationConfig, update: str, known: Sequence[DepthGr
 
 
 def _streams(config: AmplificationConfig, update: str, known: Sequence[DepthGrowth]) -> Claim:
-    """Of all blocks together: draws of deep stacks differ by factors, and of many places one by one
-    some would be off by chance.
+    """Judges all blocks together: draws of deep stacks differ by factors, and of many places one by
+    one some would be off by chance.
     """
     limit = config.limit_percent
     return claim(
@@ -213,17 +216,16 @@ ISOMETRIC: Mapping[str, str] = MappingProxyType(
 )
 """Placements of which a source says that all singular values are 1 before training, and where."""
 _ROUNDING = 1e-9
-"""Of a product of Jacobians in float64."""
+"""The rounding of a product of Jacobians in float64."""
 
 
 def _isometry(spectra: Spectra) -> list[Claim]:
     made = []
     for placement, source in ISOMETRIC.items():
-        off = {
-            blocks: max(float(np.abs(values - 1).max()) for values in draws)
-            for (name, blocks), draws in spectra.items()
-            if name == placement
-        }
+        off = {}
+        for (name, blocks), draws in spectra.items():
+            if name == placement:
+                off[blocks] = max(float(np.abs(values - 1).max()) for values in draws)
         if off:
             largest = max(off.values())
             made.append(
@@ -245,7 +247,7 @@ def _isometry(spectra: Spectra) -> list[Claim]:
 
 
 VANILLA = "post-ln"
-"""What Bachlechner et al. 2020 call the vanilla Transformer."""
+"""The placement that Bachlechner et al. 2020 call the vanilla Transformer."""
 _PEAK, _PEAKED = 2.0, 0.5
 """Within this factor of 1 at least this share of singular values, for them to peak about it."""
 PRECISION = 2.0**-23
@@ -265,7 +267,7 @@ def vanished(values: Floats) -> float:
 
 
 def _vanishing(config: AmplificationConfig, spectra: Spectra) -> list[Claim]:
-    """Of Post-LN: shallow stacks, and the deepest."""
+    """Judges Post-LN: shallow stacks, and the deepest."""
     first, last = config.jacobian_depths[0], config.jacobian_depths[-1]
     if (VANILLA, first) not in spectra:
         return []
@@ -299,11 +301,14 @@ def _vanishing(config: AmplificationConfig, spectra: Spectra) -> list[Claim]:
 
 
 def _conditioned(config: AmplificationConfig, spectra: Spectra) -> list[Claim]:
-    """Of all that are not made to be isometric, in the deepest stacks."""
+    """Judges all that are not made to be isometric, in the deepest stacks."""
     last = config.jacobian_depths[-1]
     others = [name for name in config.placements if name not in ISOMETRIC]
     if not others:
         return []
+    shares = {}
+    for name in others:
+        shares[named(name).title] = estimate([near_one(one) for one in spectra[name, last]])
     return [
         claim(
             "Others are well-conditioned before training",
@@ -311,10 +316,7 @@ def _conditioned(config: AmplificationConfig, spectra: Spectra) -> list[Claim]:
             f"Jacobian's singular values lie within a factor of {_PEAK:g} of 1.",
             source="summaries of the field, of Pre-LN, whose skip path is the identity",
             value="share of singular values there",
-            holds={
-                named(name).title: estimate([near_one(one) for one in spectra[name, last]])
-                for name in others
-            },
+            holds=shares,
             least=_WELL_CONDITIONED,
         )
     ]

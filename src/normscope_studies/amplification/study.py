@@ -36,7 +36,7 @@ def run(config: AmplificationConfig, pieces: Pieces) -> Findings:
 
 
 _DrawnChanges = Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
-"""By placement and depth, of each draw what `measure.changes` gives."""
+"""Each draw's `measure.changes`, by placement and depth."""
 
 
 def _changes(config: AmplificationConfig, pieces: Pieces) -> _DrawnChanges:
@@ -92,8 +92,8 @@ def _spectra(config: AmplificationConfig, pieces: Pieces) -> Spectra:
 def growths(
     config: AmplificationConfig, found: _DrawnChanges
 ) -> tuple[list[DepthGrowth], dict[str, str]]:
-    """Of every placement, what is moved and update, in the order of the settings; and why theory
-    does not follow a placement's updates, by its name.
+    """Returns the growth of every placement, what is moved and update, in the order of the
+    settings; and why theory does not follow a placement's updates, by its name.
     """
     grown, refused = [], dict[str, str]()
     for placement, moved, update in product(config.placements, config.moves, config.updates):
@@ -104,10 +104,11 @@ def growths(
                 predictions = _predicted(config, placement, update)
             except Unpredictable as reason:
                 refused[placement] = str(reason)
-        draws = [
-            [one[moved][update] for one in found[placement, blocks]] for blocks in config.depths
-        ]
-        output = [[one["output"] for one in of_depth] for of_depth in draws]
+        output = []
+        for blocks in config.depths:
+            draws = [one[moved][update] for one in found[placement, blocks]]
+            output.append([one["output"] for one in draws])
+        deepest = found[placement, config.depths[-1]]
         grown.append(
             DepthGrowth(
                 placement=placement,
@@ -115,7 +116,9 @@ def growths(
                 moved=moved,
                 depths=config.depths,
                 output=np.array(output, dtype=np.float64).T,
-                stream=np.array([one["stream"][1:] for one in draws[-1]], dtype=np.float64),
+                stream=np.array(
+                    [one[moved][update]["stream"][1:] for one in deepest], dtype=np.float64
+                ),
                 predicted=predictions[0] if predictions else None,
                 predicted_stream=predictions[1] if predictions else None,
             )
@@ -124,7 +127,8 @@ def growths(
 
 
 def _predicted(config: AmplificationConfig, placement: str, update: str) -> tuple[Floats, Floats]:
-    """Of the output at every depth, and of the stream of the deepest stack after 1 … L blocks.
+    """Predicts the change of the output at every depth, and of the stream of the deepest stack
+    after 1 … L blocks. Raises Unpredictable.
 
     Raises Unpredictable.
     """
@@ -159,15 +163,19 @@ def _data(grown: Sequence[DepthGrowth], spectra: Spectra) -> dict[str, Any]:
             for one in grown
         ],
         "jacobians": [
-            {
-                "placement": placement,
-                "blocks": blocks,
-                "near_one": [near_one(one) for one in draws],
-                "vanished": [vanished(one) for one in draws],
-                "quantiles": [np.quantile(one, (0, *QUANTILES, 1)).tolist() for one in draws],
-            }
+            _jacobian_data(placement, blocks, draws)
             for (placement, blocks), draws in spectra.items()
         ],
+    }
+
+
+def _jacobian_data(placement: str, blocks: int, draws: Sequence[Floats]) -> dict[str, Any]:
+    return {
+        "placement": placement,
+        "blocks": blocks,
+        "near_one": [near_one(one) for one in draws],
+        "vanished": [vanished(one) for one in draws],
+        "quantiles": [np.quantile(one, (0, *QUANTILES, 1)).tolist() for one in draws],
     }
 
 

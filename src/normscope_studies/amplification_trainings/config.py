@@ -1,4 +1,4 @@
-"""What is trained: placements, depths and rates, alike in all else, and without warm-up."""
+"""Names what is trained: placements, depths and rates, alike in all else, and without warm-up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,19 +28,29 @@ class AmplificationTrainingsConfig:
     """
 
     placements: tuple[str, ...] = (
-        *("post-ln", "pre-ln", "deepnorm", "admin", "b2t"),
-        *("residual", "peri-ln", "sub-ln", "rezero", "lns"),
+        "post-ln",
+        "pre-ln",
+        "deepnorm",
+        "admin",
+        "b2t",
+        "residual",
+        "peri-ln",
+        "sub-ln",
+        "rezero",
+        "lns",
     )
     depths: tuple[int, ...] = (2, 4, 8)
-    """In blocks of each of the two stacks."""
+    """Blocks of each of the two stacks."""
     peak_lrs: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2)
     seeds: int = 2
-    """Of weights and batches."""
+    """Seeds of weights and batches."""
     optimizer: str = "adam"
     """adam, sgd or muon."""
     updates: int = 250
     warmup_updates: int = 0
-    """None, so that what the first update does is not held back; then in a straight line to 0."""
+    """No warm-up, so that what the first update does is not held back; then in a straight line to
+    0.
+    """
     corpus: str = TOY
     """A folder made by `normscope data prepare`, or `toy`."""
     toy_pairs: int = 20_000
@@ -49,13 +59,13 @@ class AmplificationTrainingsConfig:
     heads: int = 4
     dropout: float = 0.0
     max_tokens: int = 768
-    """Of a batch."""
+    """The most tokens of a batch."""
     fewest_placements: int = 6
-    """Of fewer, resamples say nothing of others: then nothing is decided."""
+    """The placements below which resamples say nothing of others: then nothing is decided."""
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """Numbers that products are computed in, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "placements", "depths", "peak_lrs")
@@ -127,7 +137,7 @@ class AmplificationTrainingsConfig:
 
     @property
     def seed_numbers(self) -> Sequence[int]:
-        """Those of the runs, in their order."""
+        """Returns the seeds of the runs, in their order."""
         return range(1, self.seeds + 1)
 
 

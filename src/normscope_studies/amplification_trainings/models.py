@@ -25,7 +25,7 @@ class ClimbedModel:
 
     placement: str
     blocks: int
-    """Of each stack."""
+    """The blocks of each stack."""
     peak_lrs: Sequence[float]
     """Rising."""
     runs: Sequence[Sequence[LadderRun]]
@@ -57,7 +57,7 @@ class ClimbedModel:
 
     @property
     def learned(self) -> bool:
-        """Whether it has at its best rate; else nothing is known of which trainings fail."""
+        """Returns whether it has at its best rate; else it is not known which of them fail."""
         return learned(min(self.mean_nats), self.unigram_nats)
 
     @property
@@ -154,11 +154,10 @@ def _trained(
     cells = [cell for model in models for cell in config.cells(pieces.folder, *model)]
     cells.sort(key=lambda cell: cell.seed)
     done = {_key(one): one for one in train(cells, "the trainings", pieces, later=NOTHING_LATER)}
-    rows = {}
+    rows: dict[_LookedAt, list[list[LadderRun]]] = {model: [] for model in models}
     for model in models:
-        rows[model] = [
-            [done[*model, seed, lr] for lr in config.peak_lrs] for seed in config.seed_numbers
-        ]
+        for seed in config.seed_numbers:
+            rows[model].append([done[*model, seed, lr] for lr in config.peak_lrs])
     return rows
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from normscope.report.chart import Panel
 from normscope.report.words import counted
 
+from ..engine.ladders import final_losses
 from ..engine.page import StudyFigure, StudyTable, curves, line, scatter, table
 from .config import AmplificationTrainingsConfig
 from .foretelling import MEASURED, WAYS
@@ -13,17 +14,24 @@ from .skill import LEFT_OUT, MEASURES, ForetoldTrainings, FoundByChange
 
 
 def of_blocks(blocks: int) -> str:
-    """In words, of both stacks."""
+    """Names a depth in words, of both stacks."""
     return f"{blocks} + {blocks} blocks"
 
 
 def figures(
     config: AmplificationTrainingsConfig, models: Sequence[ClimbedModel]
 ) -> list[StudyFigure]:
-    """Where trainings end over the rate; changes beside their predictions, and beside the largest
-    rate that learns.
+    """Draws where trainings end over the rate; changes beside their predictions, and beside the
+    largest rate that learns.
     """
-    by_depth = {blocks: [one for one in models if one.blocks == blocks] for blocks in config.depths}
+    by_depth: dict[int, list[ClimbedModel]] = {blocks: [] for blocks in config.depths}
+    for one in models:
+        by_depth[one.blocks].append(one)
+    largest = {}
+    for blocks, some in by_depth.items():
+        largest[of_blocks(blocks)] = [
+            (one.measured_mean, one.largest_lr) for one in some if one.largest_lr is not None
+        ]
     return [
         StudyFigure.of_panels(
             name="losses",
@@ -46,14 +54,7 @@ def figures(
                 _beside_predictions(by_depth),
                 scatter(
                     "the largest rate that learns",
-                    {
-                        of_blocks(blocks): [
-                            (one.measured_mean, one.largest_lr)
-                            for one in some
-                            if one.largest_lr is not None
-                        ]
-                        for blocks, some in by_depth.items()
-                    },
+                    largest,
                     xlabel="measured E(f* − f)² / rate²",
                     ylabel="largest peak rate that learned",
                     log_x=True,
@@ -65,10 +66,9 @@ def figures(
 
 
 def _losses(blocks: int, models: Sequence[ClimbedModel]) -> Panel:
-    arms = {one.title: [[run.final_nats for run in row] for row in one.runs] for one in models}
     return curves(
         of_blocks(blocks),
-        arms,
+        {one.title: final_losses(one.runs) for one in models},
         x=models[0].peak_lrs,
         xlabel="peak rate",
         ylabel="last loss, nats",
@@ -78,12 +78,11 @@ def _losses(blocks: int, models: Sequence[ClimbedModel]) -> Panel:
 
 
 def _beside_predictions(by_depth: dict[int, list[ClimbedModel]]) -> Panel:
-    points = {
-        of_blocks(blocks): [
+    points = {}
+    for blocks, some in by_depth.items():
+        points[of_blocks(blocks)] = [
             (one.predicted, one.measured_mean) for one in some if one.predicted is not None
         ]
-        for blocks, some in by_depth.items()
-    }
     every = [value for some in points.values() for pair in some for value in pair] or [1.0]
     ends = [min(every), max(every)]
     return scatter(
@@ -98,12 +97,12 @@ def _beside_predictions(by_depth: dict[int, list[ClimbedModel]]) -> Panel:
 
 
 def tables(found: FoundByChange, models: Sequence[ClimbedModel]) -> list[StudyTable]:
-    """How well every way foretells, and the models."""
+    """Lists how well every way foretells, and the models."""
     return [_skills(found), _models(models)]
 
 
 _SkillRow = tuple[str, str, ForetoldTrainings]
-"""What was left out, a way, and the trainings that it was asked about."""
+"""A row: what was left out, a way, and the trainings that it was asked about."""
 
 
 def _skills(found: FoundByChange) -> StudyTable:

@@ -1,4 +1,4 @@
-"""How well trainings are foretold, and by how much one way does better than another.
+"""Measures how well trainings are foretold, and by how much one way does better than another.
 
 Trainings of one placement are alike: intervals are over placements, which are resampled as wholes.
 """
@@ -30,20 +30,22 @@ LEFT_OUT: Mapping[str, Callable[[EndedTraining], object]] = MappingProxyType(
         "depths left out": lambda one: one.blocks,
     }
 )
-"""What the fits have not seen of the trainings that they are asked about."""
+"""The part of the trainings that the fits have not seen which are asked about it, by its name."""
 
 
 class SkillMeasure(NamedTuple):
-    """How well a way foretells."""
+    """Measures how well a way foretells."""
 
     told: str
     unit: str
     of: Callable[[Foretold, "ForetoldTrainings", NDArray[np.int64]], float]
-    """Of the trainings with these numbers."""
+    """The measure of the trainings with these numbers."""
     more_is_better: bool
 
 
-LOSS, AREA, ERROR = "log loss", "area", "error"
+LOSS = "log loss"
+AREA = "area"
+ERROR = "error"
 MEASURES: Mapping[str, SkillMeasure] = MappingProxyType(
     {
         LOSS: SkillMeasure(
@@ -69,8 +71,8 @@ MEASURES: Mapping[str, SkillMeasure] = MappingProxyType(
 
 
 class SkillGain(NamedTuple):
-    """By how much a way does better than another, and the ends of its 95 % interval, which are NaN
-    where nothing can be said.
+    """Says by how much a way does better than another, with the ends of its 95 % interval, which
+    are NaN where nothing can be said.
     """
 
     value: float
@@ -84,7 +86,7 @@ class ForetoldTrainings:
 
     trainings: Sequence[EndedTraining]
     foretold: Mapping[tuple[str, str], Foretold]
-    """By what was left out and by way."""
+    """Answers by what was left out and by way."""
 
     @property
     def failed_N(self) -> NDArray[np.bool_]:
@@ -101,7 +103,7 @@ class ForetoldTrainings:
         return {str(name): np.flatnonzero(names == name) for name in dict.fromkeys(names)}
 
     def skill(self, left_out: str, way: str, measure: str) -> float:
-        """Of all trainings together."""
+        """Measures the skill over all trainings together."""
         every = np.arange(len(self.trainings))
         return MEASURES[measure].of(self.foretold[left_out, way], self, every)
 
@@ -125,12 +127,14 @@ class ForetoldTrainings:
 
 
 def foretell(trainings: Sequence[EndedTraining], change: str) -> ForetoldTrainings | None:
-    """Of the trainings whose change of that kind is known, by the ways that ask for it or for none;
-    None where nothing can be left out of them.
+    """Foretells the trainings whose change of that kind is known, by the ways that ask for it or
+    for none; None where nothing can be left out of them.
     """
     known = [one for one in trainings if change in one.change]
-    if any(len({group_of(one) for one in known}) < 2 for group_of in LEFT_OUT.values()):
-        return None
+    for group_of in LEFT_OUT.values():
+        groups = {group_of(one) for one in known}
+        if len(groups) < 2:
+            return None
     ways = {name: way for name, way in WAYS.items() if way.change in ("", change)}
     foretold = {}
     for left_out, group_of in LEFT_OUT.items():
@@ -140,4 +144,4 @@ def foretell(trainings: Sequence[EndedTraining], change: str) -> ForetoldTrainin
 
 
 FoundByChange = Mapping[str, ForetoldTrainings | None]
-"""What was foretold of the trainings whose change of that kind is known, by its name."""
+"""The answers about the trainings whose change of that kind is known, by its name."""

@@ -107,7 +107,9 @@ def claims(config: AmplificationTrainingsConfig, found: FoundByChange) -> list[C
 def _claim(
     config: AmplificationTrainingsConfig, found: ForetoldTrainings | None, asked: _Comparison
 ) -> Claim:
-    way, other, measure = WAYS[asked.way], WAYS[asked.other], MEASURES[asked.measure]
+    way = WAYS[asked.way]
+    other = WAYS[asked.other]
+    measure = MEASURES[asked.measure]
     parts, holds = [], dict[str, Answer]()
     for left_out in LEFT_OUT:
         if found is None:

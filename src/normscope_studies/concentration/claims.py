@@ -1,5 +1,5 @@
-"""What is said of how squared norms lie around their mean: Definition 1, the tails that it is taken
-from, and Theorem 1's probability.
+"""Judges what is said of how squared norms lie around their mean: Definition 1, the tails that it
+is taken from, and Theorem 1's probability.
 """
 
 import math
@@ -13,14 +13,14 @@ from normscope.measure import Estimate
 from normscope.placement import named
 
 from ..engine.claims import judged
-from ..engine.estimates import NORMAL, part, with_interval
+from ..engine.estimates import NORMAL, Floats, part, with_interval
 from ..engine.judging import Answer, SettingGroup, all_hold, answers, between, by_place, number_of
 from ..engine.page import Claim
 from ..theory import corrected, paper
 from .measure import STACKS, ConcentrationConfig, Quantity
 
 Concentrations = dict[str, dict[Quantity, list[dict[str, Estimate]]]]
-"""Of one placement: by stack, quantity, depth, and what `summarised` names."""
+"""Numbers of one placement: by stack, quantity, depth, and what `summarised` names."""
 TailSide = Literal["above", "outside"]
 
 QUANTITIES: dict[Quantity, str] = {
@@ -57,8 +57,8 @@ def bounded(config: ConcentrationConfig, found: Mapping[str, Concentrations]) ->
 def _places(
     stacks: Concentrations, quantity: Quantity
 ) -> dict[tuple[str, int], dict[str, Estimate]]:
-    """By stack and completed blocks, or block: without the embedding, which is no hidden state of a
-    layer.
+    """Returns them by stack and completed blocks, or block: without the embedding, which is no
+    hidden state of a layer.
     """
     first = 0 if quantity == "state" else 1
     return {
@@ -70,7 +70,7 @@ def _places(
 
 
 def constant(stacks: Concentrations, quantity: Quantity) -> bool:
-    """Whether it is the same for all tokens behind the embedding, as a norm's output is."""
+    """Returns whether it is the same for all tokens behind the embedding, as a norm's output is."""
     return all(
         float(one["deviation"].mean) < _CONSTANT for one in _places(stacks, quantity).values()
     )
@@ -84,7 +84,7 @@ def delta_of(config: ConcentrationConfig, one: Mapping[str, Estimate], side: Tai
 def _within_delta(
     config: ConcentrationConfig, one: Mapping[str, Estimate], side: TailSide
 ) -> Answer:
-    """Whether δ at the claimed ε is at most the claimed one."""
+    """Judges whether δ at the claimed ε is at most the claimed one."""
     return between(delta_of(config, one, side), greatest=config.delta)
 
 
@@ -145,13 +145,18 @@ def _bounded_claim(
 
 
 def gaussian_delta(config: ConcentrationConfig, epsilon: float, side: TailSide) -> float:
-    """Of ‖Y‖², Y ~ N(0, I_d), exactly."""
+    """Returns δ of ‖Y‖², Y ~ N(0, I_d), exactly."""
     lower, upper = corrected.chi_square_tails(width=config.width, epsilon=epsilon)
     return upper if side == "above" else lower + upper
 
 
+def _gaussian_deltas(config: ConcentrationConfig, side: TailSide) -> Floats:
+    """Returns `gaussian_delta` at every ε of the settings."""
+    return np.array([gaussian_delta(config, epsilon, side) for epsilon in config.epsilons])
+
+
 def _by_stack(holds: Mapping[tuple[str, int], Answer]) -> dict[str, Answer]:
-    """By (stack, depth): one entry for the depths of a stack that agree."""
+    """Returns, of answers by (stack, depth), one entry for the depths of a stack that agree."""
     found: dict[str, Answer] = {}
     for stack in STACKS:
         own = [answer for (name, _), answer in holds.items() if name == stack]
@@ -167,10 +172,7 @@ def chi_square(config: ConcentrationConfig, gaussian: Mapping[str, Any]) -> Clai
     claimed = np.array(
         [paper.chi_square_delta(width=config.width, epsilon=epsilon) for epsilon in config.epsilons]
     )
-    upper, both = (
-        np.array([gaussian_delta(config, epsilon, side) for epsilon in config.epsilons])
-        for side in SIDES
-    )
+    upper, both = (_gaussian_deltas(config, side) for side in SIDES)
     found, error = np.array(gaussian["above"]), np.array(gaussian["above_error"])
     sampled = answers(found - NORMAL * error, found + NORMAL * error, -math.inf, claimed)
     at = config.epsilons.index(config.epsilon)
@@ -220,7 +222,7 @@ def lower_tail(config: ConcentrationConfig) -> Claim:
 
 
 def shrinking(config: ConcentrationConfig, found: Mapping[str, Concentrations]) -> Claim:
-    """What eq. (44) is used for, on the squared norms themselves."""
+    """Judges what eq. (44) is used for, on the squared norms themselves."""
     every = [
         one["shrunk"]
         for stacks in found.values()
@@ -278,5 +280,5 @@ def theorem_1(config: ConcentrationConfig, found: Mapping[str, Concentrations]) 
 
 
 def lasts(found: Mapping[str, Concentrations]) -> dict[str, dict[str, Estimate]]:
-    """What the decoder's last norm reads, by placement, where there is one."""
+    """Returns what the decoder's last norm reads, by placement, where there is one."""
     return {name: one for name, stacks in found.items() for one in stacks["decoder"]["last"]}

@@ -1,5 +1,5 @@
-"""How tightly squared norms of hidden states lie around their mean: Theorem 1's condition, and what
-follows from it.
+"""Measures how tightly squared norms of hidden states lie around their mean: Theorem 1's condition,
+and what follows from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,10 @@ def estimated(models: Sequence[Mapping[str, Any]]) -> Concentrations:
 
     def over_models(stack: str, quantity: Quantity, depth: int) -> dict[str, Estimate]:
         numbers = [model[stack][quantity][depth] for model in models]
-        return {name: estimate([one[name] for one in numbers]) for name in numbers[0]}
+        means = {}
+        for name in numbers[0]:
+            means[name] = estimate([one[name] for one in numbers])
+        return means
 
     found: Concentrations = {}
     for stack in STACKS:
@@ -95,7 +98,8 @@ def _data(stacks: Concentrations) -> dict[str, Any]:
 
 
 def _conditions(config: ConcentrationConfig, tokens: Sequence[Mapping[str, int]]) -> dict[str, str]:
-    source, target = (np.mean([one[stack] for one in tokens]) for stack in STACKS)
+    source = np.mean([one["encoder"] for one in tokens])
+    target = np.mean([one["decoder"] for one in tokens])
     return {
         "Corpus": "the embedded toy language" if config.corpus == "toy" else config.corpus,
         "Model": f"{config.blocks} encoder and {config.blocks} decoder blocks, d = {config.width}, "

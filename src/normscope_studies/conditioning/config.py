@@ -1,4 +1,4 @@
-"""What is trained, and how often its gradients are looked at."""
+"""Names what is trained, and how often its gradients are looked at."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from normscope.runs.config import replaced
 from normscope.tasks.language_model import LanguageModelRunConfig
 
 from ..engine import checks
-from ..engine.decoders import OPTIMIZER, DecoderLadders, check_decoders
+from ..engine.decoders import OPTIMIZER, DecoderArm, DecoderLadders, check_decoders
 from ..engine.study import scales
 
 
@@ -39,9 +39,9 @@ class ConditioningConfig(DecoderLadders):
     monitor_every: int = 10
     """Updates from one look at the gradients' norms to the next."""
     looks: int = 8
-    """How often the gradients' stable ranks are looked at, beside before the first update."""
+    """Looks at the gradients' stable ranks, beside one before the first update."""
     conditioned_factor: float = 1.5
-    """How many times worse than the standard's worst gradients may be conditioned."""
+    """The factor by which gradients may be worse conditioned than the standard's worst."""
     matching_nats: float = 0.02
     """Who ends at most so much higher ends as low."""
 
@@ -67,9 +67,11 @@ class ConditioningConfig(DecoderLadders):
             )
 
     @property
-    def arms(self) -> list[tuple[str, str, int]]:
+    def arms(self) -> list[DecoderArm]:
         """Every placement, with the warm-up."""
-        return [(placement, OPTIMIZER, self.warmup_updates) for placement in self.placements]
+        return [
+            DecoderArm(placement, OPTIMIZER, self.warmup_updates) for placement in self.placements
+        ]
 
     @property
     def looked_at(self) -> tuple[int, ...]:

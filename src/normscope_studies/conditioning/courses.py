@@ -1,4 +1,6 @@
-"""What was seen of the gradients of trainings: their spread over blocks, and their stable ranks."""
+"""Reads what was seen of the gradients of trainings: their spread over blocks, and their stable
+ranks.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +23,7 @@ class GradientCourse:
     """One training. NaN stands where gradients are 0, as ReZero's are before its gates open."""
 
     updates: Sequence[int]
-    """Those whose gradients' norms were looked at."""
+    """The updates whose gradients' norms were looked at."""
     spread: Floats
     """Largest over smallest norm of a block's gradients, at each of them."""
     looked_at: Sequence[int]
@@ -76,7 +78,10 @@ def course_of(
         for update, norm in zip(series.updates, series.values, strict=True):
             block[update] = block.get(update, 0.0) + norm**2
     updates = sorted(next(iter(squares.values())))
-    norms_UL = np.sqrt([[block[update] for block in squares.values()] for update in updates])
+    squares_UL = []
+    for update in updates:
+        squares_UL.append([block[update] for block in squares.values()])
+    norms_UL = np.sqrt(squares_UL)
     return GradientCourse(
         updates=updates,
         spread=_spread(norms_UL),
@@ -111,7 +116,7 @@ class PlacementGradients:
         return named(self.placement).title
 
     def learned(self, unigram_nats: float) -> bool:
-        """Whether it ends below the unigram baseline, with all of its trainings finite."""
+        """Returns whether it ends below the unigram baseline, with all of its trainings finite."""
         return bool(self.courses) and learned(self.ladder.mean_nats, unigram_nats)
 
     def mean(self, of: Callable[[GradientCourse], float]) -> Estimate:
@@ -130,7 +135,7 @@ WORSE: Mapping[str, Callable[[GradientCourse], float]] = {
 """Numbers of a course by what they are, each larger where gradients are conditioned worse: of ranks
 the inverse."""
 WORST = ("spread, worst", "stable rank, worst")
-"""What is asked of a whole training."""
+"""The two numbers that are asked of a whole training."""
 
 
 def times_worse(one: PlacementGradients, other: PlacementGradients, what: str) -> Estimate:

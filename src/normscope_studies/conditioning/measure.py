@@ -43,10 +43,11 @@ def _at(run: Path, update: int) -> list[float | None]:
 def block_matrices(model: LanguageModel) -> list[list[nn.Parameter]]:
     """Returns the weight matrices of every block's attention and feed-forward."""
     stack: Stack = model.decoder
-    return [
-        [matrix.weight for sublayer in block.sublayers() for _, matrix in sublayer.f.matrices()]  # type: ignore[operator]
-        for block in stack.blocks
-    ]
+    weights = []
+    for block in stack.blocks:
+        sublayers = block.sublayers()  # type: ignore[operator]
+        weights.append([one.weight for sublayer in sublayers for _, one in sublayer.f.matrices()])
+    return weights
 
 
 def _mean_rank(matrices: Sequence[nn.Parameter]) -> float | None:

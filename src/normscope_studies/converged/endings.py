@@ -1,5 +1,5 @@
-"""Where each placement ended: one seed chooses its warm-up and rate, and others are trained at
-them.
+"""Trains each placement to its end: one seed chooses its warm-up and rate, and others are trained
+at them.
 """
 
 import math
@@ -19,11 +19,11 @@ from .config import ConvergedConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementEnding:
-    """Where a placement ended."""
+    """Holds the runs of a placement, to their ends."""
 
     placement: str
     looked: Mapping[tuple[float, float], LadderRun]
-    """By the share of the warm-up and the rate: the run of the seed that chose."""
+    """The run of the seed that chose, by the share of the warm-up and the rate."""
     runs: Sequence[LadderRun]
     """At the best of these, one a seed."""
     split: str
@@ -39,8 +39,8 @@ class PlacementEnding:
 
     @property
     def at_an_end(self) -> bool:
-        """Whether the rate is the least or the largest that was tried, so that a better one may lie
-        beyond.
+        """Returns whether the rate is the least or the largest that was tried, so that a better one
+        may lie beyond.
         """
         lrs = [lr for share, lr in self.looked if share == self.chosen[0]]
         return self.chosen[1] in (min(lrs), max(lrs))
@@ -74,18 +74,19 @@ class PlacementEnding:
 
     @property
     def validations(self) -> list[tuple[list[int], list[float]]]:
-        """Of each seed: updates, and losses in nats."""
-        every = (
-            [e for e in run.cell.folder.events() if e["event"] == "validation"] for run in self.runs
-        )
-        return [
-            ([e["update"] for e in events], [e["nll_nats"] for e in events]) for events in every
-        ]
+        """Returns the updates of each seed, and its losses there in nats."""
+        found = []
+        for run in self.runs:
+            events = [e for e in run.cell.folder.events() if e["event"] == "validation"]
+            updates = [e["update"] for e in events]
+            nats = [e["nll_nats"] for e in events]
+            found.append((updates, nats))
+        return found
 
     @property
     def late_gain(self) -> float:
-        """What the last tenth of the updates brought, in nats; the mean over seeds, NaN where none
-        was validated.
+        """Measures what the last tenth of the updates brought, in nats; the mean over seeds, NaN
+        where none was validated.
         """
         gains = []
         for updates, nats in self.validations:
@@ -119,11 +120,11 @@ def trained(
     for pair in dict(config.pairs).items():
         later += config.cells(folder, pair, any_rate, judges, config.updates)
     runs = train(list(looking.values()), "the rates", pieces, later={"the best rates": later})
-    found = dict(zip(looking, runs, strict=True))
-    looked = {
-        placement: {(pair[1], lr): run for (pair, lr), run in found.items() if pair[0] == placement}
-        for placement in config.placements
+    looked: dict[str, dict[tuple[float, float], LadderRun]] = {
+        placement: {} for placement in config.placements
     }
+    for ((placement, share), lr), run in zip(looking, runs, strict=True):
+        looked[placement][share, lr] = run
     judging = {}
     for placement, own_runs in looked.items():
         share, lr = chosen(own_runs)
@@ -137,13 +138,15 @@ def trained(
         later=NOTHING_LATER,
     )
     by_name = {run.cell.name: run for run in ended}
-    endings = [
-        PlacementEnding(
-            placement=placement,
-            looked=looked[placement],
-            runs=[by_name[cell.name] for cell in own],
-            split=config.split,
+    endings = []
+    for placement, own in judging.items():
+        own_ended = [by_name[cell.name] for cell in own]
+        endings.append(
+            PlacementEnding(
+                placement=placement,
+                looked=looked[placement],
+                runs=own_ended,
+                split=config.split,
+            )
         )
-        for placement, own in judging.items()
-    ]
     return endings, [*looking.values(), *cells]

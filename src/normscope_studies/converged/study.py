@@ -1,4 +1,4 @@
-"""Whether others end better than the placement beside them: claims, pictures, the table."""
+"""Judges whether others end better than the placement beside them: claims, pictures, the table."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -44,13 +44,7 @@ def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
             "unigram_nats": unigram,
             "bigram_nats": bigram,
             "endings": [data_of(config, one) for one in endings],
-            "gains": {
-                unit: {
-                    title: plain_estimate(gain)
-                    for title, gain in gains_of(config, endings, unit).items()
-                }
-                for unit in units_of(config)
-            },
+            "gains": gains_data(config, endings),
             "runs": runs,
         },
     )
@@ -61,26 +55,39 @@ MEASURES: Mapping[str, tuple[str, Callable[[PlacementEnding], list[float]]]] = {
     _NATS: ("ends lower", lambda one: [-nats for nats in one.nats]),
     _BLEU: ("translates better", lambda one: one.bleu),
 }
-"""By unit: what a placement does that has more, and what is better where it is larger, one a
-seed.
-"""
+"""The claim that a placement makes which has more, and its values, one a seed, by unit."""
 
 
 def units_of(config: ConvergedConfig) -> list[str]:
-    """BLEU alone where something was translated."""
-    return [_NATS, *[_BLEU] * bool(config.split)]
+    """Returns the units that ends are stated in: BLEU too where something was translated."""
+    return [_NATS, _BLEU] if config.split else [_NATS]
 
 
 def gains_of(
     config: ConvergedConfig, endings: Sequence[PlacementEnding], unit: str
 ) -> dict[str, Estimate]:
-    """By how much each placement ends better than the one beside, by title; over seeds in pairs."""
+    """Measures by how much each placement ends better than the one beside, by title; over seeds in
+    pairs.
+    """
     _, of = MEASURES[unit]
     (beside,) = (of(one) for one in endings if one.placement == config.beside)
-    others = [one for one in endings if one.placement != config.beside]
-    return {
-        one.title: estimate([a - b for a, b in zip(of(one), beside, strict=True)]) for one in others
-    }
+    gains = {}
+    for one in endings:
+        if one.placement != config.beside:
+            more = [a - b for a, b in zip(of(one), beside, strict=True)]
+            gains[one.title] = estimate(more)
+    return gains
+
+
+def gains_data(
+    config: ConvergedConfig, endings: Sequence[PlacementEnding]
+) -> dict[str, dict[str, Any]]:
+    """Returns what results.json holds of `gains_of`, by unit and title."""
+    found = {}
+    for unit in units_of(config):
+        gains = gains_of(config, endings, unit)
+        found[unit] = {title: plain_estimate(gain) for title, gain in gains.items()}
+    return found
 
 
 def claims(
@@ -118,12 +125,16 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
     """The loss over the rate of the seed that chose, and over the updates of those that judge."""
     rates = {}
     for one in endings:
-        for share in (shares := dict.fromkeys(share for share, _ in one.looked)):
+        shares = dict.fromkeys(share for share, _ in one.looked)
+        for share in shares:
             title = f"{one.title}, warm-up {percentage(share, 0)}" if len(shares) > 1 else one.title
             rates[title] = [[one.looked[share, lr].final_nats for lr in config.peak_lrs]]
     every = {one.title: one.validations for one in endings}
     places = [updates for runs in every.values() for updates, _ in runs]
     shortest = min(places, key=len)
+    courses = {}
+    for title, runs in every.items():
+        courses[title] = [nats[: len(shortest)] for _, nats in runs]
     return [
         StudyFigure.of_panels(
             name="rates",
@@ -150,10 +161,7 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
             panels=[
                 curves(
                     "the seeds that judge",
-                    {
-                        title: [nats[: len(shortest)] for _, nats in runs]
-                        for title, runs in every.items()
-                    },
+                    courses,
                     x=shortest,
                     xlabel="update",
                     ylabel="validation loss, nats",
@@ -164,7 +172,7 @@ def figures(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> list
 
 
 def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTable:
-    """What was chosen for each placement and where it ended, the lowest first."""
+    """Lists what was chosen for each placement and where it ended, the lowest first."""
     title = named(config.beside).title
     beside = {unit: gains_of(config, endings, unit) for unit in units_of(config)}
     translated = [
@@ -190,8 +198,8 @@ def ends(config: ConvergedConfig, endings: Sequence[PlacementEnding]) -> StudyTa
 def conditions(
     config: ConvergedConfig, baselines: tuple[float, float], runs: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How the runs were made. baselines: the losses of models that know the frequencies of tokens,
-    and of pairs.
+    """Says how the runs were made. baselines: the losses of models that know the frequencies of
+    tokens, and of pairs.
     """
     shares = ", ".join(
         f"{named(placement).title} {percentage(share, 0)}" for placement, share in config.pairs
@@ -231,12 +239,12 @@ def conditions(
 
 
 def data_of(config: ConvergedConfig, one: PlacementEnding) -> dict[str, Any]:
-    """What results.json holds of a placement."""
+    """Returns what results.json holds of a placement."""
     share, lr = one.chosen
     shares = dict.fromkeys(share for share, _ in one.looked)
-    ladders = {
-        f"{each:g}": [one.looked[each, lr].final_nats for lr in config.peak_lrs] for each in shares
-    }
+    ladders = {}
+    for each in shares:
+        ladders[f"{each:g}"] = [one.looked[each, lr].final_nats for lr in config.peak_lrs]
     translated = (
         {"bleu": one.bleu, "over_seeds_bleu": plain_estimate(estimate(one.bleu))}
         if one.split

@@ -1,8 +1,9 @@
-"""What is trained: very deep decoders, and how wide they are at each depth."""
+"""Names what is trained: very deep decoders, and how wide they are at each depth."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from normscope.compare.grid import Cell
 from normscope.data.opening import TOY
@@ -12,6 +13,15 @@ from normscope.tasks.language_model import LanguageModelRunConfig
 from ..engine import checks
 from ..engine.decoders import OPTIMIZER, DecoderLadders, check_decoders
 from ..engine.study import scales
+
+
+class _DepthArm(NamedTuple):
+    """Trainings that differ in their rate and their seed alone."""
+
+    placement: str
+    blocks: str
+    """The number of blocks, in digits: the middle of a ladder's key is a text."""
+    warmup_updates: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +58,7 @@ class DeepConfig:
     """The feed-forward's width over the model's."""
     updates: int = 300
     warmup_updates: int = 30
-    """Of all runs, which go to 0 in a straight line from there on."""
+    """The warm-up of all runs, which go to 0 in a straight line from there on."""
     peak_lrs: tuple[float, ...] = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3)
     """The ladder, rising."""
     ladder_seeds: int = 1
@@ -65,7 +75,7 @@ class DeepConfig:
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """Numbers that products are computed in, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "depths", "placements")
@@ -85,7 +95,9 @@ class DeepConfig:
 
     @property
     def widths(self) -> dict[int, int]:
-        """By the number of blocks. Raises ValueError for what is not a depth and a width."""
+        """Returns the widths by the number of blocks. Raises ValueError for what is not a depth and
+        a width.
+        """
         found = {}
         for one in self.depths:
             blocks, _, width = one.partition(":")
@@ -99,10 +111,10 @@ class DeepConfig:
         return found
 
     @property
-    def arms(self) -> list[tuple[str, str, int]]:
+    def arms(self) -> list[_DepthArm]:
         """Every placement at every number of blocks, with the warm-up."""
         return [
-            (placement, str(blocks), self.warmup_updates)
+            _DepthArm(placement, str(blocks), self.warmup_updates)
             for blocks in self.widths
             for placement in self.placements
         ]
@@ -123,9 +135,18 @@ class DeepConfig:
         width = self.widths[blocks]
         shared = checks.settings_of(
             self,
-            *("text", "sequence_length", "batch_sequences", "heads"),
-            *("updates", "warmup_updates", "peak_lrs", "ladder_seeds", "seeds"),
-            *("weight_decay", "device", "precision"),
+            "text",
+            "sequence_length",
+            "batch_sequences",
+            "heads",
+            "updates",
+            "warmup_updates",
+            "peak_lrs",
+            "ladder_seeds",
+            "seeds",
+            "weight_decay",
+            "device",
+            "precision",
         )
         return DeepLadders(blocks=blocks, width=width, ffn_width=self.ffn_times * width, **shared)
 

@@ -48,7 +48,7 @@ def run(config: DeepConfig, pieces: Pieces) -> Findings:
 
 
 def _trained(config: DeepConfig, pieces: Pieces) -> dict[int, dict[str, DeepTrainings]]:
-    """By depth and placement; the ladders of all depths are climbed first."""
+    """Returns the trainings by depth and placement; the ladders of all depths are climbed first."""
     ladders = climb(
         dict.fromkeys(config.arms, config.peak_lrs),
         partial(config.cells, pieces.folder),
@@ -67,7 +67,7 @@ def _trained(config: DeepConfig, pieces: Pieces) -> dict[int, dict[str, DeepTrai
 
 
 def _sources(cells: list[Cell]) -> dict[str, Any]:
-    """By depth and run, as runs of two depths have one name."""
+    """Returns the sources by depth and run, as runs of two depths have one name."""
     found = {}
     for cell in cells:
         for name, source in sources([cell]).items():
@@ -91,22 +91,27 @@ def figures(config: DeepConfig, found: DeepFound, unigram_nats: float) -> list[S
             title="The loss over the rate",
             caption="Mean over the seeds of the ladder with their range. A run that did not stay "
             "finite counts as its loss at initialisation.",
-            panels=[
-                rates(f"{blocks:,} blocks", {one.title: one.ladder for one in own.values()})
-                for blocks, own in found.items()
-            ],
+            panels=[_rates(blocks, own) for blocks, own in found.items()],
         ),
     ]
 
 
+def _rates(blocks: int, own: Mapping[str, DeepTrainings]) -> Panel:
+    ladders = {one.title: one.ladder for one in own.values()}
+    return rates(f"{blocks:,} blocks", ladders)
+
+
 def _courses(config: DeepConfig, own: Mapping[str, DeepTrainings], unigram_nats: float) -> Panel:
-    """Of one depth; a run that was lost is left out, as it has no losses to the end."""
+    """Draws the losses of one depth; a run that was lost is left out, as it has no losses to the
+    end.
+    """
     x = windowed(range(1, config.updates + 1), config.windows).tolist()
-    rows = {
-        one.title: [windowed(losses_of(run), config.windows).tolist() for run in one.ladder.at_best]
-        for one in own.values()
-        if one.steady
-    }
+    rows = {}
+    for one in own.values():
+        if one.steady:
+            rows[one.title] = [
+                windowed(losses_of(run), config.windows).tolist() for run in one.ladder.at_best
+            ]
     blocks = next(iter(own.values())).blocks
     return curves(
         f"{blocks:,} blocks",
@@ -142,7 +147,7 @@ def _climbed(one: DeepTrainings) -> int:
 
 
 def conditions(config: DeepConfig, baselines: tuple[float, float]) -> dict[str, str]:
-    """How it was measured."""
+    """Says how it was measured."""
     deepest = config.at(list(config.widths)[-1])
     sizes = joined([f"{blocks:,} blocks of width {width}" for blocks, width in _sizes(config)])
     return {

@@ -18,7 +18,15 @@ from normscope.report.chart import Series
 from normscope.report.words import number, span
 
 from .estimates import part, proportion, with_interval
-from .judging import Answer, all_hold, answers, between, conditions_of, verdict_of_a_bound
+from .judging import (
+    Answer,
+    all_hold,
+    answered,
+    answers,
+    between,
+    conditions_of,
+    verdict_of_a_bound,
+)
 from .page import Claim, line, measured
 
 
@@ -53,7 +61,7 @@ class Compared:
         return 100 * float(abs(self.deviation[at])), 100 * float(self.relative_error[at])
 
     def within(self, limit: float) -> Answer:
-        """Whether the 95 % interval of the deviation lies within ± limit at every depth."""
+        """Judges whether the 95 % interval of the deviation lies within ± limit at every depth."""
         half = (t_quantile(0.95, self.draws - 1) if self.draws > 1 else np.nan) * self.error
         off, allowed = self.measured - self.predicted, limit * np.abs(self.predicted)
         return all_hold(answers(off - half, off + half, -allowed, allowed))
@@ -88,7 +96,7 @@ class Spread:
     """Deviations of several curves, in per cent of the prediction."""
 
     limit: float
-    """What they are held against."""
+    """The deviation that they are held against."""
     largest: float
     """Largest absolute deviation at any depth, and the standard error there."""
     standard_error: float
@@ -106,7 +114,7 @@ class Spread:
 
     @property
     def holds(self) -> dict[str, Answer]:
-        """By the name of the curve."""
+        """Returns the answers, by the name of the curve."""
         return {
             **dict.fromkeys(self.within, True),
             **dict.fromkeys(self.beyond, False),
@@ -115,7 +123,7 @@ class Spread:
 
     @property
     def words(self) -> str:
-        """How far they are off, in a clause."""
+        """Says how far they are off, in a clause."""
         return (
             f"at most {number(self.largest, 2)} % off ({self.where}, l = {self.place}; standard "
             f"error {number(self.standard_error, 2)} %), {number(self.root_mean_square, 2)} % root "
@@ -132,14 +140,9 @@ def spread_of(
     every = [(name, one) for name, several in curves.items() for one in several]
     where, worst = max(every, key=lambda named: named[1].largest_off[0])
     values = np.concatenate([100 * one.deviation for _, one in every])
-    holds = {
-        name: all_hold([one.within(limit_percent / 100) for one in several])
-        for name, several in curves.items()
-    }
-    within, beyond, undecided = (
-        tuple(name for name, answer in holds.items() if answer is state)
-        for state in (True, False, None)
-    )
+    holds = {}
+    for name, several in curves.items():
+        holds[name] = all_hold([one.within(limit_percent / 100) for one in several])
     return Spread(
         limit=limit_percent,
         largest=worst.largest_off[0],
@@ -147,15 +150,15 @@ def spread_of(
         root_mean_square=float(np.sqrt(np.square(values).mean())),
         where=where,
         place=int(np.abs(worst.deviation).argmax()) + first,
-        within=within,
-        beyond=beyond,
-        undecided=undecided,
+        within=tuple(answered(holds, True)),
+        beyond=tuple(answered(holds, False)),
+        undecided=tuple(answered(holds, None)),
     )
 
 
 def beside_prediction(label: str, hue: int, curve: Compared, *, first: int = 0) -> list[Series]:
-    """What was measured over draws, in a band of two standard errors, and its prediction; first:
-    what x starts at.
+    """Draws what was measured over draws, in a band of two standard errors, and its prediction;
+    first: what x starts at.
     """
     x = range(first, first + len(curve.measured))
     return [
@@ -269,9 +272,9 @@ def foretold(
 def around(value: _ClaimBound, by: float) -> dict[str, Any]:
     """The bounds of a claim that something is `value`, `by` more or less."""
     if isinstance(value, Mapping):
-        ends = {"least": -by, "greatest": by}
         return {
-            end: {one: middle + off for one, middle in value.items()} for end, off in ends.items()
+            "least": {one: middle - by for one, middle in value.items()},
+            "greatest": {one: middle + by for one, middle in value.items()},
         }
     return {"least": value - by, "greatest": value + by}
 
@@ -314,7 +317,7 @@ def listed(values: Mapping[str, Estimate], shown: Callable[[Estimate], str] = wi
 
 
 def shown_span(found: Estimate) -> str:
-    """Of several places, the least mean and the greatest."""
+    """Says the least mean and the greatest of several places."""
     return span(found.mean.tolist())
 
 

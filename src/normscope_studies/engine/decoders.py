@@ -5,7 +5,7 @@ warm-up.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from normscope.compare.grid import Cell, Grid
 from normscope.data.opening import TextDataConfig
@@ -25,8 +25,16 @@ OPTIMIZER = "adamw"
 LOSS = "negative log-likelihood per target token of the whole validation split, natural logarithm"
 
 
+class DecoderArm(NamedTuple):
+    """Trainings that differ in their rate and their seed alone."""
+
+    placement: str
+    optimizer: str
+    warmup_updates: int
+
+
 class _Asked(Protocol):
-    """What a study's configuration says of its trainings."""
+    """Names what a study's configuration says of its trainings."""
 
     @property
     def text(self) -> str: ...
@@ -104,7 +112,7 @@ class DecoderLadders:
     heads: int = 4
     updates: int = 600
     warmup_updates: int = 60
-    """Of runs with warm-up. All go to 0 in a straight line from there on."""
+    """The warm-up of runs that have one. All go to 0 in a straight line from there on."""
     peak_lrs: tuple[float, ...] = (1.1e-3, 2.2e-3, 4.4e-3, 8.8e-3, 1.76e-2)
     """The ladder, rising."""
     ladder_seeds: int = 1
@@ -112,12 +120,12 @@ class DecoderLadders:
     seeds: int = 3
     """Others, which are trained at the best rates of the ladder and judge."""
     best_rates: int = 1
-    """How many of the ladder's rates these are trained at."""
+    """The number of the ladder's rates at which these are trained."""
     weight_decay: float = 0.1
     device: str = "cpu"
     """auto, cpu, cuda, cuda:1 …"""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """Numbers that products are computed in, as `train.precision`."""
 
     def __post_init__(self) -> None:
         checks.check_different(self, "peak_lrs")

@@ -28,7 +28,10 @@ def estimate(values_S: ArrayLike) -> Estimate:
 def jackknife(items: Sequence[_One], of: Callable[[Sequence[_One]], float]) -> Estimate:
     """A value of all items with its 95 % interval, by leaving out one at a time (Tukey's)."""
     whole, count = of(items), len(items)
-    without = [of([other for other in items if other is not one]) for one in items]
+    without = []
+    for one in items:
+        others = [other for other in items if other is not one]
+        without.append(of(others))
     return estimate([count * whole - (count - 1) * value for value in without])
 
 
@@ -49,7 +52,11 @@ def bootstrap(
     if count < 2:
         return whole, math.nan, math.nan
     draws = np.random.default_rng(seed).integers(count, size=(_RESAMPLES, count))
-    values = np.array([of([items[place] for place in draw]) for draw in draws.tolist()])
+    found = []
+    for draw in draws.tolist():
+        resample = [items[place] for place in draw]
+        found.append(of(resample))
+    values = np.array(found)
     there = values[np.isfinite(values)]
     if len(there) < 0.95 * _RESAMPLES:
         return whole, math.nan, math.nan
@@ -87,7 +94,9 @@ def clustered_proportion(
     as many as clusters where all agree (Korn and Graubard 1998), and Student's t of one less than
     the clusters; (0, 1) for one cluster.
     """
-    count, total, groups = sum(holds), len(holds), set(clusters)
+    count = sum(holds)
+    total = len(holds)
+    groups = set(clusters)
     if len(groups) < 2:
         return 0.0, 1.0
     share, quantile = count / total, t_quantile(0.95, len(groups) - 1)
@@ -116,7 +125,7 @@ def with_interval(found: Estimate, decimals: int = 3) -> str:
 
 
 def part(of: Estimate, places: slice | Sequence[int] | int) -> Estimate:
-    """Those places of a vector's estimate, or one of them as a number's."""
+    """Returns those places of a vector's estimate, or one of them as a number's."""
     return Estimate(
         count=of.count,
         mean=of.mean[places],

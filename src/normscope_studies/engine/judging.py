@@ -21,18 +21,18 @@ from normscope.report.words import Tone, joined
 
 
 class Verdict(StrEnum):
-    """In the order in which they are counted up."""
+    """Names what became of a claim, in the order in which verdicts are counted up."""
 
     REPRODUCED = "reproduced"
     UNDER_CONDITIONS = "reproduced under conditions"
     IN_PART = "reproduced in part"
-    """Of a claim of which a part was tested, and that part was borne out."""
+    """The verdict on a claim of which a part was tested, and that part was borne out."""
     VACUOUS = "held, but vacuous"
-    """Of a bound that lies so far from what it bounds that it could hardly fail."""
+    """The verdict on a bound that lies so far from what it bounds that it could hardly fail."""
     UNDECIDED = "undecided"
     TOO_SMALL = "too small to tell"
-    """Of trainings too small for what is claimed to be seen in them, whichever way they came
-    out.
+    """The verdict on trainings too small for what is claimed to be seen in them, whichever way they
+    came out.
     """
     CONTRADICTED = "contradicted"
 
@@ -54,7 +54,7 @@ _TONES = {
 
 
 def tally(verdicts: Iterable[Verdict]) -> str:
-    """How many claims have which verdict: "5 reproduced, 1 undecided"; empty without any."""
+    """Counts the claims with each verdict: "5 reproduced, 1 undecided"; empty without any."""
     counts = Counter(verdicts)
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict])
 
@@ -68,7 +68,7 @@ LEARNED_NATS = 0.05
 decides nothing.
 """
 WRONG_SHARE = 0.05
-"""Of families of claims: how many may have a wrong answer by chance."""
+"""The share of families of claims that may have a wrong answer by chance."""
 VACUOUS_FACTOR = 100.0
 """A bound at least so many times what it bounds says nothing of it: two orders of magnitude."""
 
@@ -99,12 +99,12 @@ def each_between(found: Estimate, least: ArrayLike, greatest: ArrayLike) -> list
 def between(
     found: Estimate, least: ArrayLike = -math.inf, greatest: ArrayLike = math.inf
 ) -> Answer:
-    """Whether the intervals of all places lie between the bounds."""
+    """Judges whether the intervals of all places lie between the bounds."""
     return all_hold(each_between(found, least, greatest))
 
 
 def lies_within(found: Estimate, claimed: ArrayLike, tolerance: float) -> Answer:
-    """Whether the intervals of all places lie in claimed ± tolerance."""
+    """Judges whether the intervals of all places lie in claimed ± tolerance."""
     claimed = np.asarray(claimed, dtype=np.float64)
     return between(found, claimed - tolerance, claimed + tolerance)
 
@@ -128,7 +128,7 @@ class SettingGroup(str):
 
 
 def number_of(setting: str) -> int:
-    """How many settings a name stands for."""
+    """Returns the number of settings that a name stands for."""
     return setting.settings if isinstance(setting, SettingGroup) else 1
 
 
@@ -149,8 +149,8 @@ def by_place(found: Sequence[Answer], noun: str, first: int = 1) -> dict[str, An
 
 
 def by_setting(found: Mapping[tuple[str, int], Answer], unit: str) -> dict[str, Answer]:
-    """By setting, from (setting, number): one entry where all numbers agree, else one for each
-    answer they give.
+    """Returns by setting, from (setting, number), one entry where all numbers agree, else one for
+    each answer they give.
     """
     settings: dict[str, Answer] = {}
     for setting in dict.fromkeys(name for name, _ in found):
@@ -165,7 +165,7 @@ def by_setting(found: Mapping[tuple[str, int], Answer], unit: str) -> dict[str, 
 
 
 def learned(last_nats: float, unigram_nats: float) -> bool:
-    """Whether a training ends below the unigram baseline by as much as counts."""
+    """Returns whether a training ends below the unigram baseline by as much as counts."""
     return last_nats < unigram_nats - LEARNED_NATS
 
 
@@ -189,8 +189,8 @@ def bigram_nats(train: NDArray[Any], valid: NDArray[Any]) -> float:
 
 
 def holm(family: Mapping[_Key, tuple[Estimate, float, float]]) -> dict[_Key, Answer]:
-    """Whether each number lies between its bounds, so that one family in twenty has a wrong answer,
-    however large.
+    """Judges whether each number lies between its bounds, so that one family in twenty has a wrong
+    answer, however large.
 
     By Holm 1979: the surest of n answers stands where it does at a level of 0.05 / n, the next at
     0.05 / (n - 1), and none after the first that does not stand. One alone is judged as by
@@ -216,7 +216,7 @@ def _level(found: Estimate, least: float, greatest: float) -> float:
 
 
 def verdict_of(holds: Mapping[str, Answer]) -> Verdict:
-    """Of a claim that was looked at in several settings. Raises ValueError without any.
+    """Judges a claim that was looked at in several settings. Raises ValueError without any.
 
     Reproduced in all of them; contradicted where more contradict it than bear it out; reproduced
     under conditions where more than half bear it out; else undecided.
@@ -245,11 +245,16 @@ def verdict_of_a_bound(holds: Mapping[str, Answer], slack: float) -> Verdict:
 
 
 def _counts(holds: Mapping[str, Answer]) -> Counter[Answer]:
-    """How many settings have which answer."""
+    """Counts the settings that have each answer."""
     counts: Counter[Answer] = Counter()
     for setting, answer in holds.items():
         counts[answer] += number_of(setting)
     return counts
+
+
+def answered(holds: Mapping[str, Answer], answer: Answer) -> list[str]:
+    """Returns the settings that have this answer."""
+    return [setting for setting, one in holds.items() if one is answer]
 
 
 def conditions_of(holds: Mapping[str, Answer]) -> str:
@@ -259,9 +264,9 @@ def conditions_of(holds: Mapping[str, Answer]) -> str:
     """
     if len(set(holds.values())) < 2:
         return ""
-    yes, no, open_ = (
-        [key for key, answer in holds.items() if answer is state] for state in (True, False, None)
-    )
+    yes = answered(holds, True)
+    no = answered(holds, False)
+    open_ = answered(holds, None)
     counts = _counts(holds)
     holding = joined(yes) if len(yes) <= _NAMED else f"{counts[True]} of {counts.total()}"
     undecided = f"undecided: {joined(open_)}" if open_ else ""

@@ -26,7 +26,7 @@ _ArmKey = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LadderRun:
-    """Where a training went."""
+    """Says where a training went."""
 
     cell: Cell
     final_nats: float
@@ -34,7 +34,7 @@ class LadderRun:
     first batch.
     """
     first_nats: float
-    """Of the first batch, before the first update."""
+    """The loss of the first batch, before the first update."""
     finite: bool
 
 
@@ -48,7 +48,7 @@ class Ladder:
     runs: Sequence[Sequence[LadderRun]]
     """A row for each seed that climbed the ladder, a column for each rate."""
     again: Mapping[float, Sequence[LadderRun]]
-    """By rate, one run a seed: of the rates with the lowest losses on the ladder."""
+    """Runs at the rates with the lowest losses on the ladder: by rate, one run a seed."""
 
     @property
     def best_lr(self) -> float:
@@ -64,7 +64,7 @@ class Ladder:
 
     @property
     def at_an_end(self) -> bool:
-        """Whether the best rate is the ladder's first or last, so that a better one may lie
+        """Returns whether the best rate is the ladder's first or last, so that a better one may lie
         beyond.
         """
         return self.best_lr in (self.peak_lrs[0], self.peak_lrs[-1])
@@ -87,32 +87,40 @@ class Ladder:
     @property
     def nats(self) -> list[list[float]]:
         """Last losses in nats on the ladder, a row a seed."""
-        return [[run.final_nats for run in row] for row in self.runs]
+        return final_losses(self.runs)
 
     @property
     def lost(self) -> int:
-        """How many runs of the ladder did not stay finite."""
+        """Counts the runs of the ladder that did not stay finite."""
         return sum(not run.finite for row in self.runs for run in row)
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """As `measure.lr_sensitivity`, over the ladder."""
-        losses = [[run.final_nats if run.finite else math.inf for run in row] for row in self.runs]
+        """Measures the sensitivity over the ladder, as `measure.lr_sensitivity`."""
+        losses = []
+        for row in self.runs:
+            losses.append([run.final_nats if run.finite else math.inf for run in row])
         return lr_sensitivity(losses, [row[0].first_nats for row in self.runs])
 
     @property
     def cells(self) -> list[Cell]:
-        """Of all its runs."""
+        """Returns the cells of all its runs."""
         return [run.cell for row in (*self.runs, *self.again.values()) for run in row]
 
     def data(self) -> dict[str, Any]:
         """Returns what results.json holds of it."""
         found = self.sensitivity
+        finite = []
+        for row in self.runs:
+            finite.append([run.finite for run in row])
+        again = {}
+        for lr, runs in self.again.items():
+            again[f"{lr:g}"] = [run.final_nats for run in runs]
         return {
             "peak_lrs": list(self.peak_lrs),
             "warmup_updates": self.warmup_updates,
             "ladder_nats": self.nats,
-            "ladder_finite": [[run.finite for run in row] for row in self.runs],
+            "ladder_finite": finite,
             "best_lr": self.best_lr,
             "best_at_an_end": self.at_an_end,
             "last_loss_nats": self.finals,
@@ -120,14 +128,14 @@ class Ladder:
             "sensitivity_nats": found.value,
             "sensitivity_low": found.low,
             "sensitivity_high": found.high,
-            "again_nats": {
-                f"{lr:g}": [run.final_nats for run in runs] for lr, runs in self.again.items()
-            },
+            "again_nats": again,
             "lost": self.lost,
         }
 
     def less(self, other: "Ladder") -> Estimate:
-        """By how many nats it ends above another, each at its best rate; over seeds in pairs."""
+        """Measures by how many nats it ends above another, each at its best rate; over seeds in
+        pairs.
+        """
         return estimate([a - b for a, b in zip(self.finals, other.finals, strict=True)])
 
 
@@ -145,11 +153,11 @@ class WarmupPair:
 
     @property
     def gain(self) -> Estimate:
-        """By how many nats the runs without warm-up end above those with."""
+        """Measures by how many nats the runs without warm-up end above those with."""
         return self.without.less(self.warm)
 
     def learned(self, unigram_nats: float) -> bool:
-        """Whether the better one has; else the pair decides nothing."""
+        """Returns whether the better one has; else the pair decides nothing."""
         return learned(self.better.mean_nats, unigram_nats)
 
 
@@ -180,7 +188,7 @@ def climb(
     def trained(
         asked: Mapping[_ArmKey, Sequence[float]], seeds: range, stage: str, later: LaterCells
     ) -> dict[tuple[_ArmKey, float, int], LadderRun]:
-        """By arm, rate and seed."""
+        """Returns runs by arm, rate and seed."""
         cells = cells_at(asked, seeds)
         runs = train([cell for _, cell in cells], stage, pieces, later=later)
         return {
@@ -192,21 +200,19 @@ def climb(
     any_rates = {key: lrs[:best_rates] for key, lrs in rates.items()}
     later = {"the best rates": [cell for _, cell in cells_at(any_rates, others)]}
     climbed = trained(rates, first, "the ladder", later)
-    rows = {
-        key: [[climbed[key, lr, seed] for lr in lrs] for seed in first]
-        for key, lrs in rates.items()
-    }
+    rows: dict[_ArmKey, list[list[LadderRun]]] = {key: [] for key in rates}
+    for key, lrs in rates.items():
+        for seed in first:
+            rows[key].append([climbed[key, lr, seed] for lr in lrs])
     best = {key: lowest_rates(rows[key], lrs, best_rates) for key, lrs in rates.items()}
-    again = trained(best, others, "the best rates", NOTHING_LATER)
-    return {
-        key: Ladder(
-            warmup_updates=key[-1],
-            peak_lrs=lrs,
-            runs=rows[key],
-            again={lr: [again[key, lr, seed] for seed in others] for lr in best[key]},
-        )
-        for key, lrs in rates.items()
-    }
+    judging = trained(best, others, "the best rates", NOTHING_LATER)
+    ladders = {}
+    for key, lrs in rates.items():
+        again = {}
+        for lr in best[key]:
+            again[lr] = [judging[key, lr, seed] for seed in others]
+        ladders[key] = Ladder(warmup_updates=key[-1], peak_lrs=lrs, runs=rows[key], again=again)
+    return ladders
 
 
 def lowest_rates(
@@ -219,6 +225,14 @@ def lowest_rates(
     return tuple(sorted(sorted(means, key=lambda lr: (means[lr], lr))[:count]))
 
 
+def final_losses(rows: Sequence[Sequence[LadderRun]]) -> list[list[float]]:
+    """Returns the last losses in nats of rows of runs, as rows."""
+    losses = []
+    for row in rows:
+        losses.append([run.final_nats for run in row])
+    return losses
+
+
 def mean_nats(runs: Sequence[LadderRun]) -> float:
     """Mean of the last losses in nats."""
     return math.fsum(run.final_nats for run in runs) / len(runs)
@@ -227,8 +241,8 @@ def mean_nats(runs: Sequence[LadderRun]) -> float:
 def gains_at_most(
     pairs: Mapping[_ArmKey, WarmupPair], edge: float, unigram_nats: float
 ) -> dict[_ArmKey, Answer]:
-    """Whether a warm-up gains at most so much, of all pairs together by Holm; None where neither
-    run learned.
+    """Judges whether a warm-up gains at most so much, of all pairs together by Holm; None where
+    neither run learned.
     """
     family = {
         key: (pair.gain, -math.inf, edge)
@@ -267,14 +281,16 @@ def _run(cell: Cell) -> LadderRun:
 
 
 def sources(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
-    """By run: the version, the hash of the source and the commit that its environment names.
+    """Returns by run the version, the hash of the source and the commit that its environment names.
 
     A folder may hold runs that an earlier source trained; finished runs are not trained again.
     """
     keys = ("normscope", "source_sha256", "commit")
-    return {
-        cell.name: {key: cell.folder.environment().get(key, "") for key in keys} for cell in cells
-    }
+    found = {}
+    for cell in cells:
+        environment = cell.folder.environment()
+        found[cell.name] = {key: environment.get(key, "") for key in keys}
+    return found
 
 
 def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
@@ -284,7 +300,7 @@ def in_words(found: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def machines(cells: Iterable[Cell]) -> str:
-    """What they were trained on and with which torch, in words."""
+    """Says what they were trained on and with which torch, in words."""
     found = (cell.folder.environment() for cell in cells)
     return ", ".join(
         sorted({f"{one['accelerator'] or one['processor']}, torch {one['torch']}" for one in found})

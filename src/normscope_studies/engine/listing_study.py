@@ -21,7 +21,7 @@ from .planning import StudyPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListConfig:
-    """Where the results of the other studies are."""
+    """Says where the results of the other studies are."""
 
     results: str = ""
     """A folder with a folder for each study, as NormScope's repository has it. By default that is
@@ -44,9 +44,9 @@ class ListedText:
     source: str
     """Which text that is, in words."""
     heading: str
-    """How the page in Markdown begins; `limits.kinds.CLAIMS` knows it by this."""
+    """The beginning of the page in Markdown; `limits.kinds.CLAIMS` knows it by this."""
     groups: Mapping[str, str]
-    """By whose a claim is, what all of them are called: one table each."""
+    """The heading of the claims of one source, by whose they are: one table each."""
     example: str
     """The folder of the results of one of its studies."""
 
@@ -77,6 +77,9 @@ class ListedText:
         found = rows(claims[: config.claims or None], studies, results)
         # A link starts from where the page is, as it is reached.
         shown = self.page_tables(found, results, pieces.folder)
+        by_whose: dict[str, list[ClaimRow]] = {}
+        for row in found:
+            by_whose.setdefault(row.listed.whose, []).append(row)
         write_over(pieces.folder / "claims.md", markdown(self.heading, shown), CLAIMS)
         return Findings(
             conditions={
@@ -89,10 +92,7 @@ class ListedText:
             figures=[],
             tables=shown,
             data={
-                "verdicts": {
-                    whose: counts([row for row in found if row.listed.whose == whose])
-                    for whose in dict.fromkeys(row.listed.whose for row in found)
-                },
+                "verdicts": {whose: counts(own) for whose, own in by_whose.items()},
                 "rows": [_data(row) for row in found],
             },
             lines=[_counted_line(row) for row in found],

@@ -18,25 +18,23 @@ def grouped(rows: Sequence[ClaimRow], groups: Mapping[str, str]) -> dict[str, li
 
     groups: by whose a claim is, what all of them are called.
     """
-    own = {
-        words: [row for row in rows if row.listed.whose == whose] for whose, words in groups.items()
-    }
-    return {f"{words}, {len(some)}: {tally(some)}": some for words, some in own.items() if some}
+    found = {}
+    for whose, words in groups.items():
+        own = [row for row in rows if row.listed.whose == whose]
+        if own:
+            found[f"{words}, {len(own)}: {tally(own)}"] = own
+    return found
 
 
 def tables(groups: Mapping[str, Sequence[ClaimRow]], results: Path, out: Path) -> list[StudyTable]:
     """One for each group; each claim links to the reading of the study that measured it, from a
     page in `out`.
     """
-    return [
-        StudyTable(
-            title=title,
-            columns=COLUMNS,
-            rows=[_cells(row, results, out) for row in rows],
-            prose=True,
-        )
-        for title, rows in groups.items()
-    ]
+    made = []
+    for title, rows in groups.items():
+        cells = [_cells(row, results, out) for row in rows]
+        made.append(StudyTable(title=title, columns=COLUMNS, rows=cells, prose=True))
+    return made
 
 
 def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
@@ -50,7 +48,7 @@ def _cells(row: ClaimRow, results: Path, out: Path) -> list[TableCell]:
 
 
 def conditions(rows: Sequence[ClaimRow], results: Path, out: Path) -> StudyTable:
-    """What each study that has results measured on, once for all of its claims."""
+    """Lists what each study that has results measured on, once for all of its claims."""
     by_study = {row.listed.study: row for row in rows if row.found}
     return StudyTable(
         title="Conditions: scale, data and seeds of each study",
@@ -75,9 +73,14 @@ def markdown(heading: str, tables: Sequence[StudyTable]) -> str:
     """The same tables for readers of the repository, under the heading and what it says."""
     lines = [heading]
     for one in tables:
-        written = ([_written(cell).replace("|", "&#124;") for cell in row] for row in one.rows)
+        written = [_written_row(row) for row in one.rows]
         lines += ["", f"## {one.title}", "", *table_lines(one.columns, written)]
     return "\n".join(lines) + "\n"
+
+
+def _written_row(row: Sequence[TableCell]) -> list[str]:
+    """Writes the cells of a row; a bar in one would end its cell."""
+    return [_written(cell).replace("|", "&#124;") for cell in row]
 
 
 def _written(cell: TableCell) -> str:

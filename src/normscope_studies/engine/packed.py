@@ -1,4 +1,4 @@
-"""What the lists of claims read of the repository's results, kept in the package: an installation
+"""Packs what the lists of claims read of the repository's results into the package: an installation
 has no folder of results.
 """
 
@@ -34,8 +34,10 @@ def _kept(data: Mapping[str, Any], listed: Sequence[ListedClaim]) -> dict[str, A
     """Returns the parts of a study's results by which the claims of lists are told and judged."""
     names = {one.claim for one in listed}
     kept: dict[str, Any] = {key: data[key] for key in ("scale", "conditions") if key in data}
-    of_lists = [claim for claim in data["claims"] if claim["name"] in names]
-    kept["claims"] = [{key: claim[key] for key in _OF_A_CLAIM} for claim in of_lists]
+    kept["claims"] = []
+    for claim in data["claims"]:
+        if claim["name"] in names:
+            kept["claims"].append({key: claim[key] for key in _OF_A_CLAIM})
     if any(one.least_bleu for one in listed):
         kept["configurations"] = [{"last_bleu": one["last_bleu"]} for one in data["configurations"]]
     return kept

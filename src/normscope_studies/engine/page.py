@@ -1,5 +1,5 @@
-"""What the page of a study shows, as plain values, and the page: verdicts first, then pictures,
-tables, conditions.
+"""Defines what the page of a study shows, as plain values, and the page: verdicts first, then
+pictures, tables, conditions.
 
 Pictures are curves by arm with a band, or points; any other is panels of one's own.
 """
@@ -33,14 +33,15 @@ class Claim:
     """A short handle, such as "Lemma 2, Pre-LN, lower bound"."""
     statement: str
     source: str
-    """Where it is made: paper and equation, or "corrected"."""
+    """The place at which it is made: paper and equation, or "corrected"."""
     found: str
-    """What was measured, in numbers that stand in the study's data."""
+    """The measurement, in numbers that stand in the study's data."""
     verdict: Verdict
     conditions: str = ""
-    """Where it holds, where it does not, and where the numbers do not decide. Raises ValueError
-    where a claim that is reproduced under conditions has none, and where one that is reproduced has
-    some."""
+    """The settings in which it holds, in which it does not, and in which the numbers do not decide.
+    Raises ValueError where a claim that is reproduced under conditions has none, and where one that
+    is reproduced has some.
+    """
 
     def __post_init__(self) -> None:
         allowed = {Verdict.UNDER_CONDITIONS: (True,), Verdict.REPRODUCED: (False,)}.get(
@@ -91,8 +92,11 @@ class StudyFigure:
 
 def measured(label: str, hue: int, x: ArrayLike, mean: ArrayLike, half_width: ArrayLike) -> Series:
     """Points at the means, in a band of mean ± half width; all (X,)."""
-    places, y, half = _floats(x), _floats(mean), _floats(half_width)
-    low, high = ([value + sign * by for value, by in zip(y, half, strict=True)] for sign in (-1, 1))
+    places = _floats(x)
+    y = _floats(mean)
+    half = _floats(half_width)
+    low = [value - by for value, by in zip(y, half, strict=True)]
+    high = [value + by for value, by in zip(y, half, strict=True)]
     return Series(label=label, kind="measured", hue=hue, x=places, y=y, low=low, high=high)
 
 
@@ -152,13 +156,12 @@ def scatter(
     """Points (x, y) by the label of their hue; beside: drawn first, such as the line on which they
     would lie.
     """
-    series = [
-        Series(
-            label=label, kind="points", hue=hue, x=[x for x, _ in places], y=[y for _, y in places]
-        )
-        for hue, (label, places) in enumerate(points.items())
-    ]
-    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=[*beside, *series], **axes)
+    series = list(beside)
+    for hue, (label, places) in enumerate(points.items()):
+        xs = [x for x, _ in places]
+        ys = [y for _, y in places]
+        series.append(Series(label=label, kind="points", hue=hue, x=xs, y=ys))
+    return Panel(title=title, xlabel=xlabel, ylabel=ylabel, series=series, **axes)
 
 
 def _floats(values: ArrayLike) -> list[float]:
@@ -198,7 +201,7 @@ class StudyTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[TableCell]]
     prose: bool = False
-    """Whether its cells hold sentences, and are broken into lines."""
+    """True for cells that hold sentences, and are broken into lines."""
 
 
 def table(
@@ -210,24 +213,20 @@ def table(
 
     An estimate is written with its interval.
     """
-    made = [[cell_of(row) for _, cell_of in columns] for row in rows]
-    return StudyTable(
-        title=title,
-        columns=[heading for heading, _ in columns],
-        rows=[
-            [with_interval(one) if isinstance(one, Estimate) else one for one in row]
-            for row in made
-        ],
-    )
+    written = []
+    for row in rows:
+        cells = [cell_of(row) for _, cell_of in columns]
+        written.append([with_interval(one) if isinstance(one, Estimate) else one for one in cells])
+    return StudyTable(title=title, columns=[heading for heading, _ in columns], rows=written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a study found: its page, and its data."""
+    """Holds what a study found: its page, and its data."""
 
     conditions: Mapping[str, str]
-    """How it was measured, by subject. At least: gradient normalisation, logarithm, tokens, seeds
-    and spread.
+    """The conditions of the measurement, by subject. At least: gradient normalisation, logarithm,
+    tokens, seeds and spread.
     """
     claims: Sequence[Claim]
     figures: Sequence[StudyFigure]
@@ -274,7 +273,7 @@ def write_study(found: Findings, made: Mapping[str, Any], folder: Path) -> Path:
 
 
 def is_number(value: object) -> bool:
-    """Whether a cell is set flush right."""
+    """Returns whether a cell is set flush right."""
     return value is None or isinstance(value, int | float)
 
 

@@ -29,7 +29,9 @@ from normscope.tasks.run_config import RunConfig
 
 ACCELERATOR_FLOPS = 1e14
 """Operations a second by which hours of an accelerator are stated; nothing is measured on it."""
-_TRIAL_TOKENS, _TRIALS, _LONG_SECONDS = 2048, 3, 2.0
+_TRIAL_TOKENS = 2048
+_TRIALS = 3
+_LONG_SECONDS = 2.0
 """Of the batch that shows a core's speed, how many times it is trained on, and after how long a
 time once is enough.
 """
@@ -95,7 +97,9 @@ def planned_cells(stage: str, cells: Sequence[Cell], corpora: Corpora) -> Planne
 
     corpora: those that the plan has opened so far. Raises UserError for one that is not there.
     """
-    updates, tokens, flops = 0, 0.0, 0.0
+    updates = 0
+    tokens = 0.0
+    flops = 0.0
     states = looked_at(cells, None, None)
     known: dict[str, tuple[float, float]] = {}
     for state in states:

@@ -1,4 +1,4 @@
-"""What appendix F claims of the other layers and what it should have, each against measured
+"""Judges what appendix F claims of the other layers and what it should have, each against measured
 gradients.
 """
 
@@ -24,22 +24,25 @@ from ..theory import corrected, paper
 from .measure import LETTERS, W2, StackCase
 
 DECAY = 0.5 * math.log(1.5)
-"""What appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next."""
+"""The power that appendix F's (2/3)^{1/2} a block adds to ln ‖∂L/∂W₂‖ from one block to the next.
+"""
 FLAT_WITHIN = 0.1 * DECAY
 CROSS_WITHIN = 0.15
-"""Of the expected slope."""
+"""The tolerance, as a share of the expected slope."""
 SAME_WITHIN = 0.1
-"""Of 1, for two blocks that the paper says are alike; the corrected profile has them √2 apart."""
+"""The tolerance around 1 of two blocks that the paper says are alike; the corrected profile has
+them √2 apart.
+"""
 PROFILE_WITHIN = 0.15
-"""Of 1, for measured / expected in every block; the paper and the corrected profile differ by more
-in six blocks.
+"""The tolerance around 1 of measured / expected in every block; the paper and the corrected profile
+differ by more in six blocks.
 """
 PREDICTED_WITHIN = 0.2
-"""Of 1, in every block; over fewer than 20 draws the intervals of deep Post-LN stacks are as wide
-themselves.
+"""The tolerance around 1 in every block; over fewer than 20 draws the intervals of deep Post-LN
+stacks are as wide themselves.
 """
 EXPONENT_WITHIN = 0.1
-"""Of exponents over depth; those claimed differ by 0.5."""
+"""The tolerance of exponents over depth; those claimed differ by 0.5."""
 
 _SOURCE = "Xiong et al. 2020, appendix F"
 
@@ -52,7 +55,7 @@ class Profile:
     case: StackCase
     model: ModelSetting
     norms_SL: Mapping[str, Floats]
-    """By matrix: root mean square over a draw's sequences of the gradient's Frobenius norm."""
+    """Root mean squares over a draw's sequences of the gradient's Frobenius norm, by matrix."""
     predicted_L: Mapping[str, Floats]
     cross_share: float
     """The power that cross-attention is predicted to add, per unit of power of a norm's output; 0
@@ -64,8 +67,8 @@ class Profile:
         return self.model.blocks
 
     def slope(self, name: str = W2) -> Estimate:
-        """Of ln ‖∂L/∂W‖ over the block, per block: positive where gradients decay towards the
-        bottom.
+        """Fits the slope of ln ‖∂L/∂W‖ over the block, per block: positive where gradients decay
+        towards the bottom.
         """
         return estimate(slopes(np.arange(self.blocks), self.norms_SL[name]))
 
@@ -122,13 +125,15 @@ def pre_profile(one: Profile) -> Floats:
 
 
 def by_case(profiles: Sequence[Profile]) -> dict[str, list[Profile]]:
-    titles = dict.fromkeys(p.case.title for p in profiles)
-    return {title: [p for p in profiles if p.case.title == title] for title in titles}
+    found: dict[str, list[Profile]] = {}
+    for one in profiles:
+        found.setdefault(one.case.title, []).append(one)
+    return found
 
 
 def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
-    """By case, exponents over the number of blocks of one block's gradients (-1 the last), in the
-    order of `LETTERS`.
+    """Fits by case exponents over the number of blocks of one block's gradients (-1 the last), in
+    the order of `LETTERS`.
 
     The shallowest is left out where three remain: orders are for large L.
     """
@@ -136,8 +141,11 @@ def over_depth(profiles: Sequence[Profile], block: int) -> dict[str, Estimate]:
     for title, own in by_case(profiles).items():
         deep = sorted(own, key=lambda p: p.blocks)[1 if len(own) > 3 else 0 :]
         depths = np.log([p.blocks for p in deep])
-        norms = [np.stack([p.norms_SL[name][:, block] for p in deep], 1) for name in LETTERS]
-        found[title] = estimate(np.stack([slopes(depths, norms_SX) for norms_SX in norms], 1))
+        exponents = []
+        for name in LETTERS:
+            norms_SX = np.stack([p.norms_SL[name][:, block] for p in deep], 1)
+            exponents.append(slopes(depths, norms_SX))
+        found[title] = estimate(np.stack(exponents, 1))
     return found
 
 
@@ -147,12 +155,19 @@ def first_over_post(
     """First block's mean ‖∂L/∂W₂‖ of Pre-LN over Post-LN's, by case and depth; both are in the same
     order.
     """
-    firsts = ([float(one.norms_SL[W2][:, 0].mean()) for one in side] for side in (pre, post))
-    return {(one.case.title, one.blocks): a / b for one, a, b in zip(pre, *firsts, strict=True)}
+    shares = {}
+    for one, beside in zip(pre, post, strict=True):
+        shares[one.case.title, one.blocks] = _first_norm(one) / _first_norm(beside)
+    return shares
+
+
+def _first_norm(one: Profile) -> float:
+    """Returns the first block's mean ‖∂L/∂W₂‖."""
+    return float(one.norms_SL[W2][:, 0].mean())
 
 
 def claims(post: Sequence[Profile], pre: Sequence[Profile]) -> list[Claim]:
-    """Of profiles of Post-LN and Pre-LN in the same cases and depths."""
+    """Judges profiles of Post-LN and Pre-LN in the same cases and depths."""
     return [*_of_post_ln(post), *_of_pre_ln(pre, post), _prediction([*post, *pre])]
 
 
@@ -309,7 +324,7 @@ def _prediction(profiles: Sequence[Profile]) -> Claim:
 
 
 def _each(profiles: Iterable[Profile], holds: Callable[[Profile], Answer]) -> dict[str, Answer]:
-    """By case, depths together where they agree."""
+    """Returns the answers by case, depths together where they agree."""
     return by_setting({(p.case.title, p.blocks): holds(p) for p in profiles}, "blocks")
 
 
@@ -320,6 +335,8 @@ def _slopes(profiles: Sequence[Profile]) -> str:
 
 def _over_depths(profiles: Sequence[Profile], value: Callable[[Profile], float]) -> str:
     """ "encoder 0.001 to 0.002; …": least and greatest over the depths of each case."""
-    return "; ".join(
-        f"{title} {span([value(p) for p in own])}" for title, own in by_case(profiles).items()
-    )
+    spans = []
+    for title, own in by_case(profiles).items():
+        values = [value(p) for p in own]
+        spans.append(f"{title} {span(values)}")
+    return "; ".join(spans)

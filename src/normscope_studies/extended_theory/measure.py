@@ -17,7 +17,9 @@ from normscope.theory.settings import ModelSetting
 from ..engine.checks import check_least
 from ..theory.simulation import Simulation
 
-W1, W2, V = "ffn_in", "ffn_out", "value"
+W1 = "ffn_in"
+W2 = "ffn_out"
+V = "value"
 LETTERS = {W2: "W₂", W1: "W₁", V: "W_V"}
 """Matrices whose gradients are looked at, with how they are printed."""
 

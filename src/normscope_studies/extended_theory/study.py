@@ -68,10 +68,9 @@ def _profiles(placement: str, config: ExtendedTheoryConfig, pieces: Pieces) -> I
         for seed in pieces.each(placement, range(1, config.seeds + 1))
     ]
     for key, (case, model) in stacks.items():
-        norms_SL = {
-            name: np.array([seed[key][name] for seed in seeds], dtype=np.float64)
-            for name in LETTERS
-        }
+        norms_SL = {}
+        for name in LETTERS:
+            norms_SL[name] = np.array([seed[key][name] for seed in seeds], dtype=np.float64)
         yield profile(placement, case, model, norms_SL)
 
 
@@ -79,7 +78,7 @@ def figures(post: Sequence[Profile], pre: Sequence[Profile]) -> list[StudyFigure
     """Profiles of encoders, of decoders, and the two ends over depth."""
     made = []
     for stack, one in (("encoder", "Encoders"), ("decoder", "Decoders")):
-        own = [by_case([p for p in side if p.case.looked_at == stack]) for side in (post, pre)]
+        own = [_cases_of(side, stack) for side in (post, pre)]
         made.append(
             StudyFigure.of_panels(
                 name=f"{stack}s",
@@ -172,22 +171,29 @@ def _cut(label: str, x: Sequence[int], claimed_X: Floats, least: float) -> Serie
     return Series(label=label, kind="claimed", hue=-1, x=list(x), y=y)
 
 
+def _cases_of(profiles: Sequence[Profile], stack: str) -> dict[str, list[Profile]]:
+    """Returns by case the profiles whose gradients are those of this stack."""
+    return by_case([one for one in profiles if one.case.looked_at == stack])
+
+
 def _exponents(profiles: Sequence[Profile]) -> list[dict[str, Any]]:
-    """Of the ends' gradients over the number of blocks, as `over_depth` has them."""
+    """Returns the exponents of the ends' gradients over the number of blocks, as `over_depth` has
+    them.
+    """
     ends = {"first": over_depth(profiles, 0), "last": over_depth(profiles, -1)}
-    return [
-        {
-            "placement": profiles[0].placement,
-            "case": case,
-            "block": end,
-            "exponents": {
-                name: plain_estimate(one)
-                for name, one in by_names(exponents[case], LETTERS).items()
-            },
-        }
-        for case in by_case(profiles)
-        for end, exponents in ends.items()
-    ]
+    found = []
+    for case in by_case(profiles):
+        for end, exponents in ends.items():
+            by_name = by_names(exponents[case], LETTERS)
+            found.append(
+                {
+                    "placement": profiles[0].placement,
+                    "case": case,
+                    "block": end,
+                    "exponents": {name: plain_estimate(one) for name, one in by_name.items()},
+                }
+            )
+    return found
 
 
 def _data(one: Profile) -> dict[str, Any]:
@@ -207,7 +213,7 @@ def _data(one: Profile) -> dict[str, Any]:
 
 
 def _expected(post: Sequence[Profile], pre: Sequence[Profile]) -> dict[str, Any]:
-    """What measurements are held against."""
+    """Returns what measurements are held against."""
     return {
         "paper": {
             "factor_per_block": paper.post_ln_gradient_profile(2)[0],

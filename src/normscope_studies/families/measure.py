@@ -32,15 +32,16 @@ from normscope.errors import UserError, in_one_line
 from .small import small_model
 
 _CLOCK_TIMES = 10
-"""How many times its processor's time a child may take of the clock: it waits beside others, or
-sleeps.
+"""The factor by which a child may take more of the clock than of its processor: it waits beside
+others, or sleeps.
 """
 
 
 def in_child(
     function: Callable[..., dict[str, Any]], limit_seconds: float, **options: Any
 ) -> dict[str, Any] | str:
-    """What the function returns, a dictionary of plain values; or in words why there is nothing.
+    """Returns what the function returns, a dictionary of plain values; or in words why there is
+    nothing.
 
     limit_seconds: of the processor, so that what a busy machine finds is what an idle one does.
     """
@@ -89,8 +90,8 @@ _MOST_LETTERS = 160
 def measured(
     *, family: str, tokens: int, sequences: int, largest: int, limit_seconds: float, seed: int
 ) -> dict[str, Any]:
-    """How far it came: not built, too large, without inputs, refused, traceback, too long, ended or
-    diagnosed.
+    """Says how far it came: not built, too large, without inputs, refused, traceback, too long,
+    ended or diagnosed.
     """
     options = {
         "family": family,
@@ -151,18 +152,16 @@ def looked_at(
 
 @cache
 def other_models() -> Mapping[str, Mapping[str, Any]]:
-    """What models beside those of transformers are made of, by the name of their source and their
-    own.
+    """Reads what models beside those of transformers are made of, by the name of their source and
+    their own.
     """
     sources = tomllib.loads((files(__package__) / "others.toml").read_text(encoding="utf-8"))
-    return {
-        f"{name}: {model}": {
-            **{key: value for key, value in source.items() if key != "models"},
-            "own": own,
-        }
-        for name, source in sources.items()
-        for model, own in source["models"].items()
-    }
+    found = {}
+    for name, source in sources.items():
+        shared = {key: value for key, value in source.items() if key != "models"}
+        for model, own in source["models"].items():
+            found[f"{name}: {model}"] = {**shared, "own": own}
+    return found
 
 
 def _other_model(family: str) -> nn.Module:
@@ -186,7 +185,7 @@ def _other_model(family: str) -> nn.Module:
 
 
 def import_packages() -> None:
-    """Those of other models, as far as they are installed, once for all children."""
+    """Imports the packages of other models, as far as they are installed, once for all children."""
     for of in other_models().values():
         with contextlib.suppress(Exception):
             _named(of["own"].get("call") or of["call"])
@@ -198,7 +197,7 @@ def _named(path: str) -> Any:
 
 
 _WIDTH, _VOCABULARY = 32, 96
-"""Of the models in `others.toml`."""
+"""The width and the vocabulary of the models in `others.toml`."""
 
 
 def _other_inputs(
@@ -224,19 +223,22 @@ def _told(found: Diagnosis) -> dict[str, Any]:
         "sublayers": [
             dict(zip(SUBLAYER, (*key, count), strict=True)) for key, count in alike.items()
         ],
-        **{
-            f"{severity}s": [
-                [one.id, one.where, _short(one.message)]
-                for one in found.findings
-                if one.severity == severity
-            ]
-            for severity in ("error", "warning")
-        },
+        "errors": _findings(found, "error"),
+        "warnings": _findings(found, "warning"),
     }
 
 
+def _findings(found: Diagnosis, severity: str) -> list[list[str]]:
+    """Returns the rule, the place and the message of every finding of that severity."""
+    return [
+        [one.id, one.where, _short(one.message)]
+        for one in found.findings
+        if one.severity == severity
+    ]
+
+
 SUBLAYER = ("kind", "placement", "confidence", "formula", "count")
-"""What is kept of sub-layers, those alike as one."""
+"""The facts that are kept of sub-layers, those alike as one."""
 
 
 def _short(error: object) -> str:

@@ -15,7 +15,14 @@ from torch import nn
 from normscope.adapters.hugging_face import build, classes_of, load_transformers
 from normscope.errors import UserError, in_one_line
 
-BLOCKS, WIDTH, HEADS, FFN_WIDTH, VOCABULARY, TOKENS, IMAGE, PATCH = 4, 32, 4, 48, 96, 64, 32, 8
+BLOCKS = 4
+WIDTH = 32
+HEADS = 4
+FFN_WIDTH = 48
+VOCABULARY = 96
+TOKENS = 64
+IMAGE = 32
+PATCH = 8
 
 _SMALL: tuple[tuple[str, int], ...] = (
     (r"(num_)?((hidden|encoder|decoder|text|vision|audio|transformer)_)*(layers?|blocks?)", BLOCKS),

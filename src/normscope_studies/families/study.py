@@ -2,6 +2,7 @@
 error.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from normscope.report.svg import HUES, INK, house_style, to_svg
 
 from ..engine.checks import check_least, check_positive
 from ..engine.claims import share_claim
-from ..engine.page import Claim, Findings, StudyFigure, StudyTable, table
+from ..engine.page import Claim, Findings, StudyFigure, StudyTable, TableCell, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .judging import HOW_READ, judged_claims, judged_counts, source_wirings, unlike_source, warned
@@ -35,7 +36,7 @@ class _FamiliesConfig:
     largest: int = 30_000_000
     """Parameters; a model whose configuration cannot be made smaller is left out."""
     limit_seconds: float = 40.0
-    """Of the processor, for one type."""
+    """Seconds of the processor, for one type."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ def run(config: _FamiliesConfig, pieces: Pieces) -> Findings:
 
 
 def _of_sources(rows: _Rows) -> dict[str, dict[str, int]]:
-    """By library: how many of its models came how far."""
+    """Counts by library how many of its models came how far."""
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     for family, row in rows.items():
         library = (
@@ -133,26 +134,26 @@ _SHOWN = ("looked at", "diagnosed", "diagnosed, and every stack named", "diagnos
 
 
 def _by_source(rows: _Rows) -> StudyTable:
+    written: list[list[TableCell]] = []
+    for library, counts in _of_sources(rows).items():
+        shown = [counts[name] for name in _SHOWN]
+        written.append([library, *shown, counts.get("traceback", 0)])
     return StudyTable(
-        title="By library",
-        columns=("library", *_SHOWN, "the doctor's traceback"),
-        rows=[
-            [library, *(counts[name] for name in _SHOWN), counts.get("traceback", 0)]
-            for library, counts in _of_sources(rows).items()
-        ],
+        title="By library", columns=("library", *_SHOWN, "the doctor's traceback"), rows=written
     )
 
 
 def _counts(rows: _Rows) -> dict[str, int]:
     diagnosed = [row for row in rows.values() if row["stage"] == "diagnosed"]
-    others = dict.fromkeys(row["stage"] for row in rows.values() if row["stage"] != "diagnosed")
+    stages = Counter(row["stage"] for row in rows.values())
+    del stages["diagnosed"]
     return {
         "looked at": len(rows),
         "diagnosed": len(diagnosed),
         "diagnosed, and every stack named": sum(_is_named(row) for row in diagnosed),
         "diagnosed, with an error": sum(bool(row["errors"]) for row in diagnosed),
         "diagnosed, with a warning": sum(bool(row["warnings"]) for row in diagnosed),
-        **{stage: sum(row["stage"] == stage for row in rows.values()) for stage in others},
+        **stages,
     }
 
 

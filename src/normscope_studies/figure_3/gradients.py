@@ -58,7 +58,9 @@ class _Running:
         # bfloat16 would swallow what the hundredth batch adds to a mean.
         dtype = torch.promote_types(parameter.dtype, torch.float32)
         self.mean = torch.zeros_like(parameter, dtype=dtype, requires_grad=False)
-        self.norms, self.squares, self.used = 0.0, 0.0, False
+        self.norms = 0.0
+        self.squares = 0.0
+        self.used = False
 
     def add(self, gradient: Tensor | None, batch: int) -> None:
         """The gradient of the `batch`-th batch, from 1; None counts as 0."""

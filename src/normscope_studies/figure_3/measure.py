@@ -216,7 +216,9 @@ class Bench:
     """Measures models of a configuration on a device, each on the batches of its seed."""
 
     def __init__(self, config: Figure3Config, corpus: Corpus, device: torch.device) -> None:
-        self.config, self.corpus, self.device = config, corpus, device
+        self.config = config
+        self.corpus = corpus
+        self.device = device
         if device.type == "cpu":
             keep_freed_memory()
         self.fast_matmul = fast_matmul(device).on

@@ -24,9 +24,9 @@ from ..theory.simulation import setting_of
 from .measure import MATRICES, PLACEMENTS, POST, STACKS, Bench, Condition, Figure3Config, corpus_of
 
 Layers = dict[tuple[str, str], Floats]
-"""By matrix and stack: (S, L), or (L,) of what is predicted."""
+"""Norms by matrix and stack: (S, L), or (L,) of what is predicted."""
 PARTS = [(matrix, stack) for stack in STACKS for matrix in MATRICES]
-"""In the order in which claims name them."""
+"""Every matrix of every stack, in the order in which claims name them."""
 KINDS = ("norm_of_mean", "mean_of_norms", "expected_squared")
 
 
@@ -36,20 +36,19 @@ class ModelPieces:
 
     bench: Bench
     layers: dict[str, list[dict[str, Any]]]
-    """By placement: panels (a) and (b), at initialisation."""
+    """Norms at initialisation of panels (a) and (b), by placement."""
     last: dict[tuple[Condition, str, int], list[dict[str, Any]]]
-    """By condition, placement and blocks: panels (c) and (d)."""
+    """Norms of panels (c) and (d), by condition, placement and blocks."""
     before: list[dict[str, Any]]
-    """Of the model that is trained, with its initial weights; empty where none is trained."""
+    """Norms of the model that is trained, with its initial weights; empty where none is trained."""
     after: list[dict[str, Any]]
-    """Of the same after the warm-up."""
+    """Norms of the same after the warm-up."""
     trained_by: dict[str, dict[str, Any]]
-    """By training: the source that made it."""
+    """The source that made each training, by its name."""
 
 
 def measure(config: Figure3Config, pieces: Pieces) -> ModelPieces:
-    """What the folder lacks is measured, the first seed of everything first; the trainings come
-    last.
+    """Measures what the folder lacks, the first seed of everything first; the trainings come last.
 
     Raises UserError for a corpus that is not there, a run folder that holds something else, or a
     training that failed.
@@ -132,29 +131,29 @@ def _cells(config: Figure3Config, pieces: Pieces) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure3Numbers:
-    """What the claims are judged by."""
+    """Holds what the claims are judged by."""
 
     blocks: tuple[int, ...]
     layers: dict[str, dict[str, Layers]]
-    """By placement, then norm_of_mean, mean_of_norms or expected_squared."""
+    """Norms by placement, then norm_of_mean, mean_of_norms or expected_squared."""
     last: dict[Condition, dict[str, Floats]]
-    """By condition and placement: (S, B), the norm of the last W2's gradient, mean over batches."""
+    """The norm of the last W2's gradient, mean over batches, (S, B): by condition and placement."""
     before: dict[str, Layers]
-    """As `layers`, of the model that is trained, with its initial weights; empty where none is
-    trained.
+    """The same as `layers`, of the model that is trained, with its initial weights; empty where
+    none is trained.
     """
     after: dict[str, Layers]
     predicted_last: Mapping[Condition, Mapping[str, Sequence[float]]]
-    """By condition and placement: of a batch's gradient of the last W2, by depth; a mean over the
-    batches measured.
+    """The predicted norm of a batch's gradient of the last W2, by depth, a mean over the batches
+    measured: by condition and placement.
     """
     predicted_layers: Mapping[str, Layers]
-    """By placement, of the shallowest models: of the gradient averaged over all batches of a seed,
-    layer by layer.
+    """The predicted norms of the gradient averaged over all batches of a seed, layer by layer, of
+    the shallowest models: by placement.
     """
 
     def predicted_exponent(self, condition: Condition, placement: str) -> float:
-        """Of depth, of the last W2's."""
+        """Predicts the exponent of depth, of the last W2's."""
         return float(
             exponent(self.blocks, np.array([self.predicted_last[condition][placement]])).mean
         )
@@ -176,15 +175,16 @@ class Figure3Numbers:
 def _by_kind(pieces: Sequence[dict[str, Any]]) -> dict[str, Layers]:
     if not pieces:
         return {}
-    return {
-        kind: {(m, s): np.array([one[m][s][kind] for one in pieces]) for m, s in PARTS}
-        for kind in KINDS
-    }
+    found: dict[str, Layers] = {kind: {} for kind in KINDS}
+    for kind in KINDS:
+        for matrix, stack in PARTS:
+            found[kind][matrix, stack] = np.array([one[matrix][stack][kind] for one in pieces])
+    return found
 
 
 def factor_per_layer(values_SL: Floats) -> Estimate:
-    """Of the logarithm, from layer to layer: a line for each seed, and the mean over seeds; 0 is
-    what stays.
+    """Fits the logarithm of the factor from layer to layer: a line for each seed, and the mean over
+    seeds; 0 is what stays.
     """
     return estimate(slopes(np.arange(values_SL.shape[1]), values_SL))
 
@@ -198,19 +198,9 @@ def without_noise(layers: Mapping[str, Layers], key: tuple[str, str]) -> Floats:
 
 
 def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
-    """What was measured, and what theory says of the same models on the same batches; those
+    """Returns what was measured, and what theory says of the same models on the same batches; those
     averaged are one batch.
     """
-    last: dict[Condition, dict[str, Floats]] = {}
-    for condition, placement, _ in measured.last:
-        rows = [
-            [
-                one["W2"]["decoder"]["mean_of_norms"][-1]
-                for one in measured.last[condition, placement, depth]
-            ]
-            for depth in config.blocks
-        ]
-        last.setdefault(condition, {})[placement] = np.array(rows).T
     vocabulary, bench = len(measured.bench.corpus.target.vocabulary), measured.bench
 
     def settings(condition: Condition, *, averaged: bool) -> list[ModelSetting]:
@@ -222,38 +212,57 @@ def numbers_of(config: Figure3Config, measured: ModelPieces) -> Figure3Numbers:
             for group in groups
         ]
 
-    def mean(placement: str, asked: Sequence[ModelSetting], matrix: str, stack: str) -> Floats:
-        curves = [predict(placement, one)[stack].gradient_norm[MATRICES[matrix]] for one in asked]
-        found: Floats = np.mean([np.asarray(curve, np.float64) for curve in curves], axis=0)
-        return found
-
-    single = {condition: settings(condition, averaged=False) for condition in config.conditions}
+    predicted_last: dict[Condition, dict[str, list[float]]] = {}
+    for condition in config.conditions:
+        single = settings(condition, averaged=False)
+        predicted_last[condition] = {
+            placement: _predicted_last(config, placement, single) for placement in PLACEMENTS
+        }
     averaged = settings(config.layers_condition, averaged=True)
+    predicted_layers: dict[str, Layers] = {placement: {} for placement in PLACEMENTS}
+    for placement in PLACEMENTS:
+        for matrix, stack in PARTS:
+            norms = _mean_prediction(placement, averaged, matrix, stack)
+            predicted_layers[placement][matrix, stack] = norms
     return Figure3Numbers(
         blocks=config.blocks,
         layers={placement: _by_kind(pieces) for placement, pieces in measured.layers.items()},
-        last=last,
+        last=_last_norms(config, measured),
         before=_by_kind(measured.before),
         after=_by_kind(measured.after),
-        predicted_last={
-            condition: {
-                placement: [
-                    float(
-                        mean(
-                            placement,
-                            [replace(one, blocks=blocks) for one in asked],
-                            "W2",
-                            "decoder",
-                        )[-1]
-                    )
-                    for blocks in config.blocks
-                ]
-                for placement in PLACEMENTS
-            }
-            for condition, asked in single.items()
-        },
-        predicted_layers={
-            placement: {part: mean(placement, averaged, *part) for part in PARTS}
-            for placement in PLACEMENTS
-        },
+        predicted_last=predicted_last,
+        predicted_layers=predicted_layers,
     )
+
+
+def _last_norms(config: Figure3Config, measured: ModelPieces) -> dict[Condition, dict[str, Floats]]:
+    """Returns the norms of the last W₂'s gradient by condition and placement, (S, B)."""
+    found: dict[Condition, dict[str, Floats]] = {}
+    for condition, placement, _ in measured.last:
+        rows = []
+        for blocks in config.blocks:
+            pieces = measured.last[condition, placement, blocks]
+            rows.append([one["W2"]["decoder"]["mean_of_norms"][-1] for one in pieces])
+        found.setdefault(condition, {})[placement] = np.array(rows).T
+    return found
+
+
+def _mean_prediction(
+    placement: str, asked: Sequence[ModelSetting], matrix: str, stack: str
+) -> Floats:
+    """Returns the predicted norms of a matrix's gradient over the layers, mean over settings."""
+    curves = [predict(placement, one)[stack].gradient_norm[MATRICES[matrix]] for one in asked]
+    found: Floats = np.mean([np.asarray(curve, np.float64) for curve in curves], axis=0)
+    return found
+
+
+def _predicted_last(
+    config: Figure3Config, placement: str, asked: Sequence[ModelSetting]
+) -> list[float]:
+    """Returns the predicted norm of the last W₂'s gradient at every depth, mean over settings."""
+    norms = []
+    for blocks in config.blocks:
+        as_deep = [replace(one, blocks=blocks) for one in asked]
+        layers = _mean_prediction(placement, as_deep, "W2", "decoder")
+        norms.append(float(layers[-1]))
+    return norms

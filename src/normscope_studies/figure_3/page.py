@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from normscope.measure import Estimate
 from normscope.report.chart import Kind, Panel, Series
 from normscope.report.words import counted
 
@@ -20,6 +21,7 @@ from .measure import (
     PRE,
     PRINTED,
     STACKS,
+    Condition,
     Figure3Config,
     corpus_title,
     mean_target_tokens,
@@ -67,30 +69,25 @@ def figures(numbers: Figure3Numbers, trained: str) -> list[StudyFigure]:
         ),
     ]
     if numbers.after:
-        kinds = {
-            "at initialisation": (_PLACEMENT_HUES[POST], numbers.before),
-            _AFTER: (_AFTER_HUE, numbers.after),
-        }
-        panels = [
-            _by_layer(
-                f"{PRINTED[matrix]}, Post-LN",
-                [
-                    _over_layers(label, hue, of["norm_of_mean"], matrix)
-                    for label, (hue, of) in kinds.items()
-                ],
-            )
-            for matrix in MATRICES
-        ]
         found.append(
             StudyFigure.of_panels(
                 name="warm_up",
                 title="Post-LN before and after the warm-up",
                 caption=f"Both of the same model, {trained}, on the same batches.",
-                panels=panels,
+                panels=[_warm_up_panel(numbers, matrix) for matrix in MATRICES],
                 told="Gradient norms of Post-LN before and after the warm-up",
             )
         )
     return found
+
+
+def _warm_up_panel(numbers: Figure3Numbers, matrix: str) -> Panel:
+    before, after = numbers.before["norm_of_mean"], numbers.after["norm_of_mean"]
+    series = [
+        _over_layers("at initialisation", _PLACEMENT_HUES[POST], before, matrix),
+        _over_layers(_AFTER, _AFTER_HUE, after, matrix),
+    ]
+    return _by_layer(f"{PRINTED[matrix]}, Post-LN", series)
 
 
 def _layers_panel(numbers: Figure3Numbers, matrix: str, trained: str) -> Panel:
@@ -147,10 +144,9 @@ def _by_layer(
     title: str, series: Sequence[Series], *, ylabel: str = "norm of the mean gradient"
 ) -> Panel:
     """Encoder, an empty place, decoder."""
-    layers = len(series[0].x) // 2
-    encoder, decoder = (
-        [f"{stack[0]}{layer}" for layer in range(1, layers + 1)] for stack in STACKS
-    )
+    layers = range(1, len(series[0].x) // 2 + 1)
+    encoder = [f"e{layer}" for layer in layers]
+    decoder = [f"d{layer}" for layer in layers]
     ticks = [*encoder, "", *decoder]
     return Panel(
         title=title, xlabel="layer", ylabel=ylabel, series=series, from_zero=True, ticks=ticks
@@ -162,9 +158,7 @@ def _over_layers(
 ) -> Series:
     """(S, L) for a mean with its band, (L,) for a line."""
     found = [estimate(np.atleast_2d(layers[matrix, stack])) for stack in STACKS]
-    values, lows, highs = (
-        [value for one in found for value in (*getattr(one, edge), None)][:-1] for edge in _EDGES
-    )
+    values, lows, highs = (_with_a_gap(found, edge) for edge in _EDGES)
     banded = layers[matrix, STACKS[0]].ndim > 1 and len(layers[matrix, STACKS[0]]) > 1
     low, high = (lows, highs) if banded else ((), ())
     return Series(
@@ -173,7 +167,7 @@ def _over_layers(
 
 
 def conditions(config: Figure3Config, pieces: ModelPieces) -> dict[str, str]:
-    """How it was pieces."""
+    """Says how it was measured."""
     layers, depth = pieces.layers[POST], config.blocks[0]
     small = pieces.last[config.conditions[-1], POST, depth]
     corpus = pieces.bench.corpus
@@ -215,6 +209,16 @@ def conditions(config: Figure3Config, pieces: ModelPieces) -> dict[str, str]:
     return found
 
 
+def _with_a_gap(stacks: Sequence[Estimate], edge: str) -> list[float | None]:
+    """Returns the layers of all stacks, mean or end of their band, with an empty place between
+    stacks.
+    """
+    values: list[float | None] = []
+    for one in stacks:
+        values += [*getattr(one, edge), None]
+    return values[:-1]
+
+
 def data(numbers: Figure3Numbers, pieces: ModelPieces) -> dict[str, Any]:
     """Every norm with its interval, and what theory predicts of it."""
     by_layer = {}
@@ -227,22 +231,12 @@ def data(numbers: Figure3Numbers, pieces: ModelPieces) -> dict[str, Any]:
                 "predicted_factor_per_layer": np.exp(factors[matrix, stack]),
             }
             by_layer[placement][matrix][stack] |= predicted
-    by_depth = {
-        condition.title: {
-            placement: {
-                **plain_estimate(estimate(values)),
-                "seeds": values,
-                "exponent_of_depth": plain_estimate(exponent(numbers.blocks, values)),
-                "predicted": numbers.predicted_last[condition][placement],
-                "predicted_exponent_of_depth": numbers.predicted_exponent(condition, placement),
-                "target_tokens": mean_target_tokens(
-                    pieces.last[condition, placement, numbers.blocks[0]]
-                ),
-            }
-            for placement, values in by_placement.items()
+    by_depth: dict[str, dict[str, Any]] = {}
+    for condition, by_placement in numbers.last.items():
+        by_depth[condition.title] = {
+            placement: _last_data(numbers, pieces, condition, placement)
+            for placement in by_placement
         }
-        for condition, by_placement in numbers.last.items()
-    }
     warm_up: dict[str, Any] = {}
     if numbers.after:
         warm_up = {"before": _layers_data(numbers.before), "after": _layers_data(numbers.after)}
@@ -257,6 +251,22 @@ def data(numbers: Figure3Numbers, pieces: ModelPieces) -> dict[str, Any]:
         "last_w2": by_depth,
         "warm_up": warm_up,
         "runs": pieces.trained_by,
+    }
+
+
+def _last_data(
+    numbers: Figure3Numbers, pieces: ModelPieces, condition: Condition, placement: str
+) -> dict[str, Any]:
+    """Returns the norms of the last W₂'s gradient over depth, and what theory predicts of them."""
+    values = numbers.last[condition][placement]
+    shallowest = pieces.last[condition, placement, numbers.blocks[0]]
+    return {
+        **plain_estimate(estimate(values)),
+        "seeds": values,
+        "exponent_of_depth": plain_estimate(exponent(numbers.blocks, values)),
+        "predicted": numbers.predicted_last[condition][placement],
+        "predicted_exponent_of_depth": numbers.predicted_exponent(condition, placement),
+        "target_tokens": mean_target_tokens(shallowest),
     }
 
 

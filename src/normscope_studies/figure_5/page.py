@@ -28,7 +28,7 @@ def figures(
     chance: Chance,
     tuned: Mapping[str, TunedTask],
 ) -> list[StudyFigure]:
-    """In the paper's layout, and the loss in its parts."""
+    """Draws the paper's layout, and the loss in its parts."""
     caption = (
         f"(a): validation loss of masked tokens and next sentences over updates, {_SPREAD}; the "
         "dotted line is a model that ignores its input."
@@ -117,7 +117,7 @@ def tables(
     chance: Chance,
     tuned: Mapping[str, TunedTask],
 ) -> list[StudyTable]:
-    """Where the pre-trainings end, how soon Pre-LN is there, and the fine-tunings."""
+    """Lists where the pre-trainings end, how soon Pre-LN is there, and the fine-tunings."""
     runs = [
         (arm, seed, run)
         for arm, several in pretrained.items()
@@ -210,9 +210,9 @@ def _task_tables(config: Figure5Config, tuned: TunedTask) -> list[StudyTable]:
             f"{title}: the search, first seed of pre-training and of fine-tuning",
             tuned.searched,
             [
-                ("pre-trained", lambda row: row[0].title),
-                ("setting", lambda row: row[1]),
-                ("accuracy", lambda row: row[2]),
+                ("pre-trained", lambda tried: tried.arm.title),
+                ("setting", lambda tried: tried.setting),
+                ("accuracy", lambda tried: tried.accuracy),
             ],
         ),
     ]
@@ -233,11 +233,10 @@ def data(
     by_arm = {}
     for arm, runs in pretrained.items():
         longest = max((run.updates for run in runs), key=len)
-        by_arm[arm.title] = {
-            **arm._asdict(),
-            "updates": longest,
-            "seeds": [{name: getattr(run, name) for name in kept} for run in runs],
-        }
+        seeds = []
+        for run in runs:
+            seeds.append({name: getattr(run, name) for name in kept})
+        by_arm[arm.title] = {**arm._asdict(), "updates": longest, "seeds": seeds}
     return {
         "pre_training": by_arm,
         "chance": {**asdict(chance), "loss_nats": chance.loss_nats},
@@ -281,8 +280,8 @@ def _tuned_data(config: Figure5Config, tuned: TunedTask) -> dict[str, Any]:
             for update in both
         },
         "searched": [
-            {"arm": arm.title, "setting": setting, "accuracy": accuracy}
-            for arm, setting, accuracy in tuned.searched
+            {"arm": tried.arm.title, "setting": tried.setting, "accuracy": tried.accuracy}
+            for tried in tuned.searched
         ],
     }
 
@@ -303,7 +302,7 @@ def conditions(
     tuned: Mapping[str, TunedTask],
     trained_by: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, str]:
-    """How the trainings were made."""
+    """Says how the trainings were made."""
     corpus = open_documents(config.training().data)
     train, valid = corpus.splits["train"], corpus.splits["valid"]
     sequences = config.batch_sequences * config.accumulation

@@ -5,6 +5,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,11 @@ class TunedPoint:
 
     arm: PretrainingArm
     seed: int
-    """Of the pre-training, from 1."""
+    """The seed of the pre-training, from 1."""
     update: int
     setting: str
     accuracies: Sequence[float]
-    """Of the fine-tunings that stayed finite."""
+    """Accuracies of the fine-tunings that stayed finite."""
     right_P: NDArray[np.float64]
     """For each dev pair, the share of these fine-tunings that give it the right label."""
 
@@ -42,16 +43,25 @@ class TunedPoint:
         return float(np.mean(self.accuracies))
 
 
+class TriedSetting(NamedTuple):
+    """A setting that the search tried."""
+
+    arm: PretrainingArm
+    setting: str
+    """The setting in words."""
+    accuracy: float | None
+    """The share of right answers on the dev pairs; None where it did not stay finite."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TunedTask:
-    """What fine-tuning on one task came to."""
+    """Holds what fine-tuning on one task came to."""
 
     task: str
     majority_P: NDArray[np.bool_]
-    """Whether each dev pair has the most frequent label of the pairs to train on."""
+    """True for each dev pair that has the most frequent label of the pairs to train on."""
     points: Sequence[TunedPoint]
-    searched: Sequence[tuple[PretrainingArm, str, float | None]]
-    """Arm, setting and accuracy of every setting that was tried; None: not finite."""
+    searched: Sequence[TriedSetting]
 
     @property
     def majority(self) -> float:
@@ -116,7 +126,7 @@ def tuned_task(
     the setting that it chose. Raises UserError for files that are not there.
     """
     points: list[TunedPoint] = []
-    searched: list[tuple[PretrainingArm, str, float | None]] = []
+    searched: list[TriedSetting] = []
     majority_P = np.zeros(0, dtype=np.bool_)
     files = files_of(config, task, pieces.folder)
     for arm in config.arms[:2]:
@@ -195,14 +205,13 @@ def _point(found: FoundSetting, arm: PretrainingArm, seed: int, update: int) -> 
     )
 
 
-def _settings(
-    found: FoundSetting, arm: PretrainingArm
-) -> list[tuple[PretrainingArm, str, float | None]]:
-    rows = []
+def _settings(found: FoundSetting, arm: PretrainingArm) -> list[TriedSetting]:
+    tried = []
     for cell in found.searched:
         scores = cell.scores()
-        rows.append((arm, cell.setting.words, None if scores is None else scores.accuracy))
-    return rows
+        accuracy = None if scores is None else scores.accuracy
+        tried.append(TriedSetting(arm, cell.setting.words, accuracy))
+    return tried
 
 
 def spread_over_seeds(tasks: Mapping[str, TunedTask]) -> list[float]:

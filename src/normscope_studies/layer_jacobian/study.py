@@ -19,9 +19,9 @@ from ..theory.corrected import residual_jacobian_norm
 from .measure import SUBLAYERS, LayerJacobianConfig, sublayer_jacobians
 
 NEARLY = 0.1
-"""Of 1: a norm within a tenth of it is nearly 1."""
+"""The distance from 1: a norm within a tenth of it is nearly 1."""
 PREDICTED_WITHIN = 0.1
-"""Of 1, for what the norm exceeds 1 by over what it should."""
+"""The tolerance around 1, for what the norm exceeds 1 by over what it should."""
 TITLES = {"attention": "attention", "feed_forward": "feed-forward"}
 _SOURCE = "Xiong et al. 2020, appendix F, after eq. (64)"
 
@@ -38,10 +38,10 @@ def run(config: LayerJacobianConfig, pieces: Pieces) -> Findings:
         )
         for seed in pieces.each("seeds", range(1, config.seeds + 1))
     ]
-    values = {
-        name: {what: np.array([one[name][what] for one in seeds]) for what in seeds[0][name]}
-        for name in SUBLAYERS
-    }
+    values: dict[str, dict[str, Any]] = {name: {} for name in SUBLAYERS}
+    for name in SUBLAYERS:
+        for what in seeds[0][name]:
+            values[name][what] = np.array([one[name][what] for one in seeds])
     return Findings(
         conditions=_conditions(config),
         claims=claims(config.blocks, values),

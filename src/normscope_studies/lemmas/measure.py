@@ -1,4 +1,4 @@
-"""What the study of the lemmas measures: one call a seed, plain numbers out."""
+"""Measures what the study of the lemmas asks for: one call a seed, plain numbers out."""
 
 # B = rows, T = tokens of the one sequence, D = width
 import math
@@ -20,7 +20,9 @@ _Key = TypeVar("_Key", bound=Hashable)
 STEPS = 6
 """The hidden state, and the five superscripts of Table 1."""
 _EQUAL, _ZERO = 1e-6, 1e-6
-"""Of the largest singular value: two are the same, or one is none, up to rounding in float64."""
+"""Shares of the largest singular value: two are the same, or one is none, up to rounding in
+float64.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ class LemmasConfig:
 
     width: int = 512
     tokens: int = 256
-    """Of the one sequence of a draw: n of the paper."""
+    """Tokens of the one sequence of a draw: n of the paper."""
     blocks: int = 24
     seeds: int = 60
     """Each draws its own weights and vectors."""
@@ -62,7 +64,9 @@ def relu(config: LemmasConfig, seed: int) -> dict[str, list[float]]:
     beyond: the share of vectors that have a feature with ReLU(X)² / σ² above 2 ln(100 d), as
     appendix E has it."""
     generator = torch.Generator().manual_seed(seed)
-    shares, deviations, beyond = [], [], []
+    shares = []
+    deviations = []
+    beyond = []
     for sigma in config.sigmas:
         x_BD = sigma * torch.randn(
             config.vectors, config.width, generator=generator, dtype=torch.float64
@@ -99,10 +103,11 @@ def post_ln(config: LemmasConfig, seed: int) -> dict[str, Any]:
         places |= {(step, i): point for step, point in enumerate(steps)}
     found = _squared_norms(stack, places, config)
     states = torch.stack([found[0, i] for i in range(config.blocks)])
+    squares = []
+    for step in range(STEPS):
+        squares.append([float(found[step, i].mean()) for i in range(config.blocks)])
     return {
-        "steps": [
-            [float(found[step, i].mean()) for i in range(config.blocks)] for step in range(STEPS)
-        ],
+        "steps": squares,
         "hidden_off": float((states - 1).abs().max()),
     }
 
@@ -146,7 +151,7 @@ def jacobians(config: LemmasConfig, seed: int) -> dict[str, Any]:
 
 
 def singular_values(f: nn.Module, x_D: Tensor) -> Tensor:
-    """Of ∂f(x)/∂x at one point, falling, from the full matrix: for small D."""
+    """Returns those of ∂f(x)/∂x at one point, falling, from the full matrix: for small D."""
     with torch.enable_grad():
         jacobian_DD = torch.autograd.functional.jacobian(f, x_D)  # type: ignore[no-untyped-call]
     values: Tensor = torch.linalg.svdvals(jacobian_DD)

@@ -105,7 +105,9 @@ def difference(
     """
     if stated is None:
         found = estimate([a - b for a, b in zip(first.losses, second.losses, strict=True)])
-        mean, half_width, seeds = float(found.mean), float(found.half_width), found.count
+        mean = float(found.mean)
+        half_width = float(found.half_width)
+        seeds = found.count
     else:
         mean, half_width, seeds = (stated[0][key] for key in ("mean", "half_width", "seeds"))
     answer = _answer(question, mean - half_width, mean + half_width)

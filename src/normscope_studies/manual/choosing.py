@@ -10,6 +10,7 @@ from normscope.choosing.case import NEAR, ModelToTrain
 from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
 from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
 from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
+from normscope.choosing.query_key import evidence as query_key_evidence, evidence_parts
 from normscope.choosing.rates import (
     HELD,
     HELD_BEYOND_GPT3,
@@ -37,8 +38,8 @@ CASES = (
     ModelToTrain(model="encoder-only", blocks=12, width=768, optimizer="adamw", tokens=1e11),
     ModelToTrain(model="encoder-only", blocks=6, width=128, optimizer="muon"),
 )
-"""What the page shows: sizes that people train, sizes that were measured, and some of which nothing
-is known.
+"""The cases that the page shows: sizes that people train, sizes that were measured, and some of
+which nothing is known.
 """
 
 _INTRODUCTION = f"""\
@@ -57,7 +58,7 @@ $ normscope choose peri-ln deepnorm --model decoder-only --blocks 24 --width 102
 ```
 
 It begins with what we would do, in three lines: placement, peak rate and warm-up. Below stands how sure each is and
-what would make it surer. A placement of ours is named where it led in a result near the model's size and as deep, and
+what would settle it. A placement of ours is named where it led in a result near the model's size and as deep, and
 the length is told (`--tokens`): elsewhere it is Pre-LN, with the placement that is worth a comparison, one that ends
 above Pre-LN in no result that counts. The rate is that of [one law](#the-peak-rate); `--long` prints all that is
 known. Names of placements limit the answer to these; `--json` prints [the same as data](#as-data), with the place of
@@ -87,6 +88,17 @@ _TABLES_INTRODUCTION = """\
 
 Tables of what `normscope choose --long` prints, one model a section. [Choosing](choosing.md) says how evidence is
 ranked and how verdicts are made.
+"""  # noqa: E501
+_QUERY_KEY_NORMS = """\
+## Norms on queries and keys
+
+```console
+$ normscope choose qk-norm --blocks 24 --width 1024 --tokens 5e9
+```
+
+They go with every placement (`pre-ln+qk-norm`, or `--qk-norm`), and are asked for by a word of their own. The answer has
+what we would do, how sure that is, the naive answer beside it, what is not known, and the comparison that decides with
+what it takes. It stands on what is below; the nearest in width comes first. `--json` prints it as data.
 """  # noqa: E501
 _AS_DATA = """\
 ## As data
@@ -142,7 +154,7 @@ def _overview(choices: Sequence[EvidenceForModel]) -> Iterator[str]:
 
 
 def _by_others(evidence: Evidence) -> Iterator[str]:
-    """What is said of every case alike, once."""
+    """Says what holds for every case alike, once."""
     yield "\n".join(_part(_rate_part(), level=2))
     yield "\n".join(_part(advice_part(evidence.advice), level=2))
     for model in get_args(ModelKind):
@@ -151,11 +163,18 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
                 published_part(model, [one for one in published() if one.model == model]), level=2
             )
         )
+    yield _QUERY_KEY_NORMS
+    for part in evidence_parts(query_key_evidence()):
+        yield "\n".join(_part(part))
 
 
 def _rate_part() -> PageSection:
     """The law, how often it is right, and every recipe that it is fitted to."""
-    found, (held, of), (by_all, of_all), (by_near, of_near) = law(), HELD, *HELD_BY_MEDIANS.values()
+    found = law()
+    held, of = HELD
+    by_every_family, by_near_widths = HELD_BY_MEDIANS.values()
+    by_all, of_all = by_every_family
+    by_near, of_near = by_near_widths
     beyond, of_beyond = HELD_BEYOND_GPT3
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     said = [
@@ -200,7 +219,7 @@ def _rate_part() -> PageSection:
 
 
 def command(case: ModelToTrain) -> str:
-    """What prints the case."""
+    """Returns the command that prints the case."""
     mantissa, _, power = f"{case.tokens or 0:.6e}".partition("e")
     tokens = "" if case.tokens is None else f" --tokens {float(mantissa):g}e{int(power)}"
     return (
@@ -263,6 +282,10 @@ def _sentences(said: Sequence[str]) -> Iterator[str]:
 def _table(table: TextTable) -> Iterator[str]:
     if table.title:
         yield f"**{table.title.capitalize()}**\n"
-    escaped = ([re.sub(r"([|*])", r"\\\1", cell) for cell in row] for row in table.rows)
-    yield from table_lines(table.columns, escaped)
+    yield from table_lines(table.columns, map(_escaped, table.rows))
     yield ""
+
+
+def _escaped(row: Sequence[str]) -> list[str]:
+    """Returns a row in whose cells Markdown reads neither bars nor stars."""
+    return [re.sub(r"([|*])", r"\\\1", cell) for cell in row]

@@ -6,10 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import NamedTuple
 
 from normscope.report.words import significant
 
-_WIDTH, _HEIGHT, _LEFT, _BETWEEN, _TOP, _BELOW, _ROW = 330, 200, 62, 78, 46, 46, 18
+_WIDTH = 330
+_HEIGHT = 200
+_LEFT = 62
+_BETWEEN = 78
+_TOP = 46
+_BELOW = 46
+_ROW = 18
 _LETTER = 6.6  # pixels of a letter of 12 pixels
 _LOOKS = ("curve", "curve thin", "curve reference", "curve reference dashed")
 _STYLE = """
@@ -48,26 +55,33 @@ class DepthCurve:
 
     @property
     def points(self) -> list[tuple[int, float]]:
-        """What a logarithmic axis can show."""
+        """Returns the points that a logarithmic axis can show."""
         pairs = enumerate(self.values, self.first)
         return [(depth, value) for depth, value in pairs if 0 < value < math.inf]
 
 
-def curves_svg(panels: Sequence[tuple[str, str, Sequence[DepthCurve]]], *, title: str) -> str:
-    """Panels side by side, with logarithmic heights; each is the labels of its axes, depth first,
-    and its curves.
-    """
-    looks = {curve.label: curve.look for *_, curves in panels for curve in curves}
+class DepthPanel(NamedTuple):
+    """Curves that share their axes."""
+
+    x_label: str
+    """The unit of depth."""
+    y_label: str
+    curves: Sequence[DepthCurve]
+
+
+def curves_svg(panels: Sequence[DepthPanel], *, title: str) -> str:
+    """Draws panels side by side, with logarithmic heights."""
+    looks = {curve.label: curve.look for panel in panels for curve in panel.curves}
     wide = _LEFT + len(panels) * (_WIDTH + _BETWEEN) - _BETWEEN + 22
     legend, rows = _legend(looks, wide)
     top = _TOP + _ROW * (rows - 1)
     high = top + _HEIGHT + _BELOW
     drawn = [
         f'<g transform="translate({_LEFT + i * (_WIDTH + _BETWEEN)} '
-        f'{top})">{"".join(_panel(*panel))}</g>'
+        f'{top})">{"".join(_panel(panel))}</g>'
         for i, panel in enumerate(panels)
     ]
-    told = ". ".join(_panel_in_words(label, curves) for _, label, curves in panels)
+    told = ". ".join(map(_panel_in_words, panels))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="curves" role="img" width="{wide}" '
         f'height="{high}" viewBox="0 0 {wide} {high}">\n'
@@ -90,7 +104,8 @@ def ticks(low: float, high: float) -> list[float]:
     return [number for number in round_numbers if low <= number <= high]
 
 
-def _panel(x_label: str, y_label: str, curves: Sequence[DepthCurve]) -> Iterator[str]:
+def _panel(panel: DepthPanel) -> Iterator[str]:
+    curves = panel.curves
     low, high = _heights([value for curve in curves for _, value in curve.points])
     depth = max(curve.first + len(curve.values) - 1 for curve in curves)
 
@@ -108,8 +123,8 @@ def _panel(x_label: str, y_label: str, curves: Sequence[DepthCurve]) -> Iterator
     for at in range(0, depth + 1, max(1, depth // 4)):
         yield f'<text x="{x(at)}" y="{_HEIGHT + 16}" text-anchor="middle">{at}</text>'
     middle, below = _WIDTH // 2, _HEIGHT + 34
-    yield f'<text x="{middle}" y="{below}" text-anchor="middle">{escape(x_label)}</text>'
-    yield f'<text x="{8 - _LEFT}" y="-10">{escape(y_label)}</text>'
+    yield f'<text x="{middle}" y="{below}" text-anchor="middle">{escape(panel.x_label)}</text>'
+    yield f'<text x="{8 - _LEFT}" y="-10">{escape(panel.y_label)}</text>'
     for curve in sorted(curves, key=lambda curve: -curve.look):  # the subject lies over the others
         line = "L".join(f"{x(at)} {y(value)}" for at, value in curve.points)
         yield f'<path class="{_LOOKS[curve.look]}" d="M{line}"/>' if line else ""
@@ -124,8 +139,10 @@ def _heights(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _legend(looks: dict[str, int], wide: int) -> tuple[list[str], int]:
-    """In rows that are no wider than the picture."""
-    marks, x, row = [], 8.0, 0
+    """Draws the legend in rows that are no wider than the picture."""
+    marks = []
+    x = 8.0
+    row = 0
     for label, look in looks.items():
         needed = 34 + len(label) * _LETTER + 18
         if x + needed > wide and x > 8:
@@ -137,8 +154,9 @@ def _legend(looks: dict[str, int], wide: int) -> tuple[list[str], int]:
     return marks, row + 1
 
 
-def _panel_in_words(label: str, curves: Sequence[DepthCurve]) -> str:
+def _panel_in_words(panel: DepthPanel) -> str:
     ends = [
-        f"{c.label} {significant(c.values[0], 3)} to {significant(c.values[-1], 3)}" for c in curves
+        f"{c.label} {significant(c.values[0], 3)} to {significant(c.values[-1], 3)}"
+        for c in panel.curves
     ]
-    return f"{label}: {', '.join(ends)}"
+    return f"{panel.y_label}: {', '.join(ends)}"

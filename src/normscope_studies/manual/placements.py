@@ -16,7 +16,7 @@ from normscope.report.words import significant
 from normscope.theory.predict import ModelSetting, StackPrediction, predict_or_refuse
 
 from ..engine.page import table_lines
-from .curves import DepthCurve, curves_svg
+from .curves import DepthCurve, DepthPanel, curves_svg
 from .measured import PlacementResults, measured
 
 BLOCKS = 24
@@ -36,7 +36,7 @@ class _PredictedFigure:
 
 
 def predictions(placements: Mapping[str, type[Placement]]) -> dict[str, _PredictedFigure]:
-    """Of each, in an encoder where it is defined for one."""
+    """Predicts each placement, in an encoder where it is defined for one."""
     found: dict[str, _PredictedFigure] = {}
     for stack in ("encoder", "encoder-decoder"):
         names = [name for name, placement in placements.items() if _stack(placement) == stack]
@@ -75,7 +75,7 @@ def _command(name: str, others: Sequence[str], stack: str) -> str:
 
 def _panels(
     drawn: Mapping[str, Mapping[str, StackPrediction]], titles: Mapping[str, str]
-) -> list[tuple[str, str, list[DepthCurve]]]:
+) -> list[DepthPanel]:
     streams, gradients = [], []
     for number, (name, stacks) in enumerate(drawn.items()):
         for part, (stack, prediction) in enumerate(stacks.items()):
@@ -92,7 +92,10 @@ def _panels(
                         label=of, look=look or min(place, 1), first=0, values=curve.q.tolist()
                     )
                 )
-    return [("completed blocks", _STREAM, streams), ("block", _GRADIENT, gradients)]
+    return [
+        DepthPanel("completed blocks", _STREAM, streams),
+        DepthPanel("block", _GRADIENT, gradients),
+    ]
 
 
 def _told(stacks: Mapping[str, StackPrediction]) -> Iterator[str]:

@@ -27,8 +27,8 @@ _Kept = TypeVar("_Kept", evidence.EvidenceRow, evidence.BestRate)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GridSize:
-    """What a comparison was trained with: its results hold this in words alone, and a test holds
-    these to them.
+    """Says what a comparison was trained with: its results hold this in words alone, and a test
+    holds these to them.
     """
 
     blocks: int
@@ -53,7 +53,7 @@ SIZES: Mapping[str, _GridSize] = {
 
 
 def collect(results: Path) -> evidence.Evidence:
-    """What the results of a clone say. Raises UserError where one of them is not there."""
+    """Returns what the results of a clone say. Raises UserError where one of them is not there."""
     found = [one for name, read in _READERS.items() for one in read(name, _load(results, name))]
     depths, advice = _load(results, "depth"), _load(results, "advice")
     return evidence.Evidence(
@@ -231,11 +231,11 @@ def _converged(name: str, data: Any) -> Iterator[_Read]:
         )
         yield arm.best_of(setting, one["peak_lrs"], at_an_end=one["best_at_an_end"])
     baseline = arms.pop(evidence.BASELINE)
-    less = {
-        one: estimate([a - b for a, b in zip(arm.losses, baseline.losses, strict=True)])
-        for one, arm in arms.items()
-    }
-    together = holm({one: (found, -math.inf, 0.0) for one, found in less.items()})
+    family = {}
+    for placement, arm in arms.items():
+        less = [a - b for a, b in zip(arm.losses, baseline.losses, strict=True)]
+        family[placement] = (estimate(less), -math.inf, 0.0)
+    together = holm(family)
     for placement, arm in arms.items():
         if placement not in _FAILED.get(name, ()):
             row = difference("lower-loss", setting, arm, baseline)
@@ -248,8 +248,8 @@ _HOLDS: Mapping[bool | None, evidence.Support] = {
     None: "undecided",
 }
 _FAILED: Mapping[str, Sequence[str]] = {"streams": ("hyper-connections",)}
-"""By result: whose rate, chosen by trainings a fifth as long, may have been too large for whole
-ones.
+"""The placements whose rate, chosen by trainings a fifth as long, may have been too large for whole
+ones, by result.
 """
 
 
@@ -270,19 +270,22 @@ def _grid(name: str, data: Any) -> Iterator[_Read]:
     )
     yield setting
     names = {placement.title: name for name, placement in registered().items()}
-    arms = [
-        MeasuredArm(
-            placement=names[arm["placement"]],
-            optimizer=arm["optimizer"],
-            warmup_updates=arm["warmup_updates"],
-            peak_lr=arm["peak_lr"],
-            losses=losses,
-            source=f"/arms/{place}/seeds/*/valid_loss_nats",
-        )
-        for place, arm in enumerate(data["arms"])
+    arms = []
+    for place, arm in enumerate(data["arms"]):
+        losses = [seed["valid_loss_nats"] for seed in arm["seeds"]]
         # A configuration counts whose every seed came to its end.
-        if None not in (losses := [seed["valid_loss_nats"] for seed in arm["seeds"]])
-    ]
+        if None in losses:
+            continue
+        arms.append(
+            MeasuredArm(
+                placement=names[arm["placement"]],
+                optimizer=arm["optimizer"],
+                warmup_updates=arm["warmup_updates"],
+                peak_lr=arm["peak_lr"],
+                losses=losses,
+                source=f"/arms/{place}/seeds/*/valid_loss_nats",
+            )
+        )
     yield from own_best(setting, arms)
 
 
@@ -366,6 +369,6 @@ _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {
     "figure2": _translation,
     "figure4": _translation,
 }
-"""By folder of results/: what reads it. The others compare no placements or warm-ups, or have them
+"""The reader of each folder of results/. The others compare no placements or warm-ups, or have them
 at one seed.
 """

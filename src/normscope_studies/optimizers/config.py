@@ -1,4 +1,4 @@
-"""What the study trains: placements, optimisers and their ladders of rates, warm-ups, sizes."""
+"""Names what the study trains: placements, optimisers with their ladders, warm-ups, sizes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,18 @@ from ..engine.decoders import check_decoders, decoder_run
 from ..engine.study import scales
 
 PLACEMENTS = (
-    *("post-ln", "pre-ln", "deepnorm", "peri-ln", "olmo-2", "sub-ln", "residual", "rezero"),
-    *("lns", "hybrid-norm-star", "completep", "mhc"),
+    "post-ln",
+    "pre-ln",
+    "deepnorm",
+    "peri-ln",
+    "olmo-2",
+    "sub-ln",
+    "residual",
+    "rezero",
+    "lns",
+    "hybrid-norm-star",
+    "completep",
+    "mhc",
 )
 """Post-LN and Pre-LN, and of each idea since the one that is used most."""
 
@@ -44,7 +54,9 @@ class OptimizersConfig:
     """
 
     warmup_updates: int = 12
-    """Of the runs with warm-up; as many have none. All go to 0 in a straight line from there on."""
+    """The warm-up of the runs with one; as many have none. All go to 0 in a straight line from
+    there on.
+    """
     ladder_seeds: int = 1
     """Seeds that climb the whole ladder."""
     seeds: int = 3
@@ -59,13 +71,13 @@ class OptimizersConfig:
     placements: tuple[str, ...] = PLACEMENTS
     optimizers: tuple[str, ...] = tuple(LADDERS)
     short_warmup_updates: int = 2
-    """Of as many runs more."""
+    """The warm-up of as many runs more."""
     best_rates: int = 3
-    """How many of the ladder's rates are trained with all seeds, none of which climbed: those of
-    the lowest losses.
+    """The number of the ladder's rates that are trained with all seeds, none of which climbed:
+    those of the lowest losses.
     """
     rates: int = 7
-    """Of an optimiser's ladder, from its lowest."""
+    """The number of rates of an optimiser's ladder, from its lowest."""
     needs_nats: float = 0.1
     """A warm-up is needed where the best loss without it lies more than this above the best with
     it.
@@ -78,9 +90,9 @@ class OptimizersConfig:
     blocks: int = 8
     weight_decay: float = 0.1
     momentum: float = 0.9
-    """Of SGD."""
+    """The momentum of SGD."""
     precision: str = "auto"
-    """Of products, as `train.precision`."""
+    """Numbers that products are computed in, as `train.precision`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.ladder_seeds <= self.seeds:
@@ -113,7 +125,7 @@ class OptimizersConfig:
 
     @property
     def warmups(self) -> tuple[int, ...]:
-        """None, the short one and the long one."""
+        """Returns no warm-up, the short one and the long one."""
         return 0, self.short_warmup_updates, self.warmup_updates
 
     def ladder(self, optimizer: str) -> tuple[float, ...]:
@@ -162,7 +174,7 @@ SCALES = scales(
 
 
 def base_config(config: OptimizersConfig) -> LanguageModelRunConfig:
-    """What all runs share. Raises UserError for text that is not there."""
+    """Returns what all runs share. Raises UserError for text that is not there."""
     sizes = checks.settings_of(config, "width", "ffn_width", "heads", "blocks")
     return decoder_run(
         config,

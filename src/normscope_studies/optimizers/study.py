@@ -77,14 +77,14 @@ def conditions(
     parameters: int,
     runs: Mapping[str, Any],
 ) -> dict[str, str]:
-    """How the runs were made. baselines: the losses of models that know the frequencies of tokens,
-    and of pairs.
+    """Says how the runs were made. baselines: the losses of models that know the frequencies of
+    tokens, and of pairs.
     """
     climbing = "one seed" if config.ladder_seeds == 1 else f"{config.ladder_seeds} seeds"
-    ladders = "; ".join(
-        f"{TITLES[name]} {', '.join(f'{lr:g}' for lr in config.ladder(name))}"
-        for name in config.optimizers
-    )
+    ladders = []
+    for name in config.optimizers:
+        rates = ", ".join(f"{lr:g}" for lr in config.ladder(name))
+        ladders.append(f"{TITLES[name]} {rates}")
     return {
         "loss": "negative log-likelihood per target token of the whole validation split, natural "
         "logarithm",
@@ -104,8 +104,10 @@ def conditions(
             f"{config.short_warmup_updates} updates, of {config.warmup_updates} or none; products "
             f"in {config.precision}"
         ),
-        "rates": f"{ladders}. {climbing} on the ladder, then {config.seeds} others at its best "
-        f"{counted(config.best_rates, 'rate')}",
+        "rates": (
+            f"{'; '.join(ladders)}. {climbing} on the ladder, then {config.seeds} others at its "
+            f"best {counted(config.best_rates, 'rate')}"
+        ),
         "verdict": (
             f"needs it: the interval of the difference lies above {config.needs_nats:g} nats; "
             f"gains from it: above 0; does not: below {config.needs_nats:g}; else undecided; all "

@@ -88,7 +88,7 @@ def _probed(
 
 
 def figures(found: _Readings) -> list[StudyFigure]:
-    """What probes read over depth, trained and untrained; and what a block changes of it."""
+    """Draws what probes read over depth, trained and untrained; and what a block changes of it."""
     first = next(iter(found.values()))
     return [
         StudyFigure.of_panels(
@@ -110,18 +110,22 @@ def figures(found: _Readings) -> list[StudyFigure]:
             title="How much each block changes what a probe reads",
             caption="By how much the probe of the depth before, which is not fitted again, falls "
             "short of one that is: mean over the seeds in their range.",
-            panels=[
-                curves(
-                    _headed(name),
-                    {one.title: one.changed(name).tolist() for one in found.values()},
-                    x=range(1, first.changed(name).shape[1] + 1),
-                    xlabel="block",
-                    ylabel="shortfall of accuracy",
-                )
-                for name in first.properties
-            ],
+            panels=[_changes(found, name) for name in first.properties],
         ),
     ]
+
+
+def _changes(found: _Readings, name: str) -> Panel:
+    """Draws over the blocks how much each of them changes of one property."""
+    changed_SL = {one.title: one.changed(name) for one in found.values()}
+    blocks = next(iter(changed_SL.values())).shape[1]
+    return curves(
+        _headed(name),
+        {title: shortfalls.tolist() for title, shortfalls in changed_SL.items()},
+        x=range(1, blocks + 1),
+        xlabel="block",
+        ylabel="shortfall of accuracy",
+    )
 
 
 def _accuracies(found: _Readings, name: str, *, untrained: bool) -> Panel:
@@ -188,7 +192,7 @@ def _control(one: PlacementReading, name: str) -> Any:
 def conditions(
     config: ProbesConfig, baselines: tuple[float, float], runs: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How the models were trained and probed."""
+    """Says how the models were trained and probed."""
     shared = conditions_of_trainings(config.trainings, baselines, runs)
     del shared["BLEU"]
     return {

@@ -1,4 +1,6 @@
-"""What named and carried rates cost models of 6 to 42 million parameters, on a CUDA device."""
+"""Measures what named and carried rates cost models of 6 to 42 million parameters, on a CUDA
+device.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -61,7 +63,7 @@ CARRIED = (
     ("four times the width, by µP", "llama-8x128", "llama-8x512-mup"),
     ("four times the depth", "llama-2x512", "llama-8x512"),
 )
-"""What grows, the model that is probed, and the one that is trained."""
+"""Cases of what grows, the model that is probed, and the one that is trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class _SizedConfig:
     processes: int = 4
     """Trainings at a time, on the same device."""
     trained_on: str = ""
-    """Where they were trained, if the page is made elsewhere."""
+    """The place where they were trained, if the page is made elsewhere."""
 
     def __post_init__(self) -> None:
         check_least(self, updates=20, processes=1)
@@ -126,7 +128,7 @@ class _SizedLadder:
 
     @property
     def learned(self) -> bool:
-        """Whether any of them knows more than how frequent tokens are."""
+        """Returns whether any of them knows more than how frequent tokens are."""
         return self.best_nats < self.unigram_nats - 0.05
 
     def lost(self, rate: float) -> float | None:
@@ -145,7 +147,7 @@ class _SizedLadder:
 
 
 def named_rate(one: SizedModel) -> float:
-    """What known rates name; of µP, for the narrower model, whose rates it takes."""
+    """Returns what known rates name; of µP, for the narrower model, whose rates it takes."""
     narrow = round(one.width / one.narrower)
     facts = RateFacts(
         optimizer="adamw", width=narrow, sublayers=2 * one.blocks, normed_sums=one.normed_sums
@@ -269,9 +271,12 @@ def _tables(ladders: Sequence[_SizedLadder]) -> list[StudyTable]:
 
 def _figure(ladders: Sequence[_SizedLadder]) -> StudyFigure:
     rates = sorted(ladders[0].nats)
+    losses = {}
+    for one in ladders:
+        losses[one.model.name] = [[one.nats[rate] for rate in rates]]
     panel = curves(
         "held-out loss",
-        {one.model.name: [[one.nats[rate] for rate in rates]] for one in ladders},
+        losses,
         x=rates,
         xlabel="peak rate",
         ylabel="nats per token",

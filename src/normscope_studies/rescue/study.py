@@ -1,4 +1,4 @@
-"""What the remedies that the doctor names do to trainings that failed."""
+"""Measures what the remedies that the doctor names do to trainings that failed."""
 
 import math
 from collections.abc import Sequence
@@ -35,6 +35,11 @@ def run(config: RescueConfig, pieces: Pieces) -> Findings:
     """One piece a training and one an answer of the doctor's."""
     cases, levels = measured(config, unigram_nats(), pieces)
     failed = [one for one in cases if levels.failed(one.asked.family, one.losses[""])]
+    ended: dict[str, dict[str, list[int]]] = {}
+    for situation, remedies in counted(failed, levels).items():
+        ended[str(situation)] = {
+            str(remedy): [cured.count, cured.of] for remedy, cured in remedies.items()
+        }
     return Findings(
         conditions=_conditions(config, levels),
         claims=claims(failed, levels),
@@ -45,12 +50,7 @@ def run(config: RescueConfig, pieces: Pieces) -> Findings:
             "sound_nats": dict(levels.sound_nats),
             "failed": len(failed),
             "trainings": [_row(one, failed, levels) for one in cases],
-            "remedies": {
-                str(situation): {
-                    str(remedy): [cured.count, cured.of] for remedy, cured in remedies.items()
-                }
-                for situation, remedies in counted(failed, levels).items()
-            },
+            "remedies": ended,
             "first_ended": _share_of(failed, levels, _first_cured(failed, levels)),
             "half_ended": _share_of(failed, levels, _half_cured(failed, levels)),
         },
@@ -101,7 +101,7 @@ def _at_least(low: float, high: float, least: float) -> Answer:
 
 
 def _first_cured(failed: Sequence[RescueCase], levels: Levels) -> list[bool]:
-    """Of each case whether the remedy ended it that other families' trainings put first."""
+    """Returns of each case whether the remedy ended it that other families' trainings put first."""
     return [_cured(one, first_by_others(one, failed, levels), levels) for one in failed]
 
 
@@ -170,21 +170,17 @@ def _cases_table(cases: Sequence[RescueCase], levels: Levels) -> StudyTable:
 
 
 def _counts_table(failed: Sequence[RescueCase], levels: Levels) -> StudyTable:
+    rows = []
+    for situation, remedies in counted(failed, levels).items():
+        row = [str(situation)]
+        for remedy in Remedy:
+            cured = remedies.get(remedy)
+            row.append(f"{cured.count} of {cured.of}" if cured else "")
+        rows.append(row)
     return StudyTable(
         title="How many failures each remedy ended, by what model and log say",
         columns=["situation", *(str(remedy) for remedy in Remedy)],
-        rows=[
-            [
-                str(situation),
-                *(
-                    f"{remedies[remedy].count} of {remedies[remedy].of}"
-                    if remedy in remedies
-                    else ""
-                    for remedy in Remedy
-                ),
-            ]
-            for situation, remedies in counted(failed, levels).items()
-        ],
+        rows=rows,
     )
 
 

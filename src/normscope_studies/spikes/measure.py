@@ -65,7 +65,7 @@ class _Monitored(Hooks):
 
 
 def by_normscope(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) -> History:
-    """In this library's loop: what its metrics.jsonl says."""
+    """Trains in this library's loop, and returns what its metrics.jsonl says."""
     batches = cases.ChainBatches(case, config, seed)
     model = cases.made_model(config, case, seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -102,8 +102,8 @@ def by_normscope(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int
 
 
 def by_trainer(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) -> History:
-    """In Hugging Face's Trainer: what its trainer_state.json says. Needs transformers and
-    accelerate.
+    """Trains in Hugging Face's Trainer, and returns what its trainer_state.json says. Needs
+    transformers and accelerate.
     """
     import transformers
 
@@ -111,11 +111,11 @@ def by_trainer(case: cases.TrainingCase, config: cases.SpikesConfig, seed: int) 
 
     batches = cases.ChainBatches(case, config, seed)
     model = cases.made_model(config, case, seed)
-    rows = [
-        {name: tensor[row] for name, tensor in batch.items()}
-        for batch in map(batches, range(1, config.updates + 1))
-        for row in range(batches.sequences)
-    ]
+    rows = []
+    for update in range(1, config.updates + 1):
+        batch = batches(update)
+        for row in range(batches.sequences):
+            rows.append({name: tensor[row] for name, tensor in batch.items()})
     optimizer = cases.made_optimizer(model, config, case, seed)
     warmup = cases.warmup_updates(config, case)
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -192,13 +192,18 @@ def warnings(history: History, every_updates: int) -> list[int]:
             if one.kind is EpisodeKind.SIGN and one.cause != "warmup-never-ends"
         }
         now |= {("episode", one.onset) for one in episodes(known) if not one.needs_cause}
-        # The onset of an episode moves by a few updates as more of it is seen.
-        if any(
-            all(kind != other or abs(at - was) > _SAME for other, was in told) for kind, at in now
-        ):
+        if any(_is_new(kind, at, told) for kind, at in now):
             found.append(update)
         told |= now
     return found
+
+
+def _is_new(kind: str, onset: int, told: set[tuple[str, int]]) -> bool:
+    """Returns whether nothing of that kind was told that began at about the same update.
+
+    The onset of an episode moves by a few updates as more of it is seen.
+    """
+    return all(kind != other or abs(onset - was) > _SAME for other, was in told)
 
 
 _SAME = 10

@@ -68,15 +68,13 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
         )
     broken = {key: piece for key, piece in found.items() if piece["cause"]}
     healthy = {key: piece for key, piece in found.items() if key[1] in config.healthy}
+    first_seed = {}
+    for name in names:
+        first_seed[name] = {loop: found[loop, name, 1] for loop in config.loops}
     return Findings(
         conditions=_conditions(config),
         claims=_claims(broken, healthy),
-        figures=[
-            losses_figure(
-                {name: {loop: found[loop, name, 1] for loop in config.loops} for name in names},
-                config,
-            )
-        ],
+        figures=[losses_figure(first_seed, config)],
         tables=[
             _confusions({key: piece for key, piece in found.items() if key[1] not in config.slow}),
             _leads(found, config),
@@ -89,8 +87,8 @@ def run(config: SpikesConfig, pieces: Pieces) -> Findings:
 
 
 def is_dated(piece: _Piece) -> bool:
-    """Whether an episode begins within five updates of where the training was broken, and none
-    elsewhere.
+    """Returns whether an episode begins within five updates of where the training was broken, and
+    none elsewhere.
     """
     return bool(piece["episodes"]) and all(
         abs(e["onset"] - piece["onset"]) <= WITHIN_UPDATES for e in piece["episodes"]
@@ -98,12 +96,12 @@ def is_dated(piece: _Piece) -> bool:
 
 
 def is_explained(piece: _Piece) -> bool:
-    """Whether the first episode has the right cause."""
+    """Returns whether the first episode has the right cause."""
     return bool(piece["episodes"]) and piece["episodes"][0]["cause"] == piece["cause"]
 
 
 def is_placed(piece: _Piece) -> bool:
-    """Whether the first episode names the block that was broken, or says that none leads."""
+    """Returns whether the first episode names the broken block, or says that none leads."""
     return bool(piece["episodes"]) and piece["place"] in piece["episodes"][0]["place"]
 
 
@@ -152,18 +150,15 @@ def _said(piece: _Piece) -> str:
 def _confusions(found: Mapping[tuple[str, str, int], _Piece]) -> StudyTable:
     said = [*(cause.id for cause in PATTERNS), UNKNOWN, NOTHING]
     truths = [*(cause.id for cause in PATTERNS), ""]
-    counts = {
-        truth: Counter(_said(piece) for piece in found.values() if piece["cause"] == truth)
-        for truth in truths
-    }
+    rows = []
+    for truth in truths:
+        count = Counter(_said(piece) for piece in found.values() if piece["cause"] == truth)
+        if count:
+            rows.append([truth or "healthy", *(str(count[word]) for word in said)])
     return StudyTable(
         title="What was done, by row, and what the doctor says, by column",
         columns=["", *said],
-        rows=[
-            [truth or "healthy", *(str(count[word]) for word in said)]
-            for truth, count in counts.items()
-            if count
-        ],
+        rows=rows,
     )
 
 
@@ -218,8 +213,11 @@ def _leads(found: Mapping[tuple[str, str, int], _Piece], config: SpikesConfig) -
             "updates"
         ),
         columns=(
-            *("broken", "warned", "updates after the break, at most"),
-            *("the loss left its course", "so many updates after the warning"),
+            "broken",
+            "warned",
+            "updates after the break, at most",
+            "the loss left its course",
+            "so many updates after the warning",
         ),
         rows=rows,
     )
@@ -264,8 +262,13 @@ def _conditions(config: SpikesConfig) -> dict[str, str]:
 
 
 _SMOKE = {
-    **{"loops": ("normscope",), "broken": ("rate",), "slow": ("queries",), "healthy": ("warm-up",)},
-    **{"updates": 70, "change_at": 45, "blocks": 2},
+    "loops": ("normscope",),
+    "broken": ("rate",),
+    "slow": ("queries",),
+    "healthy": ("warm-up",),
+    "updates": 70,
+    "change_at": 45,
+    "blocks": 2,
 }
 _PAPER = {"seeds": 10, "width": 64, "blocks": 6, "updates": 400, "change_at": 250}
 STUDY = Study(

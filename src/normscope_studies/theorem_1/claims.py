@@ -1,4 +1,6 @@
-"""What theorem 1 and steps of its proof claim of the last W₂'s gradient, and what is corrected."""
+"""Judges what theorem 1 and steps of its proof claim of the last W₂'s gradient, and what is
+corrected.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +21,9 @@ EXPONENT_WITHIN = 0.1
 MUCH_SMALLER = 0.5
 """A share that is called so."""
 PREDICTED_WITHIN = 0.1
-"""Of 1, for measured / expected; the paper's order is dozens of times what is expected."""
+"""The tolerance around 1 of measured / expected; the paper's order is dozens of times what is
+expected.
+"""
 
 
 def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
@@ -62,20 +66,21 @@ def claims(sweeps: Sequence[Sweep]) -> list[Claim]:
     ]
 
 
+def _sweeps_of(sweeps: Sequence[Sweep], side: Half) -> dict[str, Sweep]:
+    return {sweep.name: sweep for sweep in sweeps if sweep.side is side}
+
+
 def _much_smaller(deep: Sequence[Sweep]) -> Claim:
     """Pre-LN's gradient over Post-LN's of the same seed, at every depth."""
-    post, pre = (
-        {sweep.name: sweep for sweep in deep if sweep.side is side} for side in SIDES.values()
-    )
+    post, pre = (_sweeps_of(deep, side) for side in SIDES.values())
     shares = {name: estimate(sweep.norms_SX / post[name].norms_SX) for name, sweep in pre.items()}
     answers = {
         name: zip(pre[name].x, each_between(one, 0, MUCH_SMALLER), strict=True)
         for name, one in shares.items()
     }
-    ends = (
-        f"{name} {' to '.join(number(one.mean[end]) for end in (0, -1))}"
-        for name, one in shares.items()
-    )
+    ends = [
+        f"{name} {number(one.mean[0])} to {number(one.mean[-1])}" for name, one in shares.items()
+    ]
     return judged(
         name="Theorem 1, Pre-LN beside Post-LN",
         statement=(
@@ -158,7 +163,7 @@ def _scale(side: Half, deep: Mapping[str, Sweep], wide: Mapping[str, Sweep]) -> 
 
 
 def _each_element(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]) -> Claim:
-    """What the proof bounds before it sums the squares of all d² elements."""
+    """Judges what the proof bounds before it sums the squares of all d² elements."""
     chance = paper.theorem_1_probability(epsilon=EPSILON, delta=DELTA)
     return claim(
         f"Theorem 1, {side.title}: each element",
@@ -175,7 +180,7 @@ def _each_element(side: Half, sweeps: Sequence[Sweep], wide: Mapping[str, Sweep]
 
 
 def _lower_tail(side: Half, sweeps: Sequence[Sweep]) -> Claim:
-    """What the proof draws from Lemma 5, looked at in what the lemma is applied to."""
+    """Judges what the proof draws from Lemma 5, looked at in what the lemma is applied to."""
     chance = paper.shrink_probability(epsilon=EPSILON)
     below = np.mean(
         [(sweep.least_shares_SXQ <= paper.ALPHA_0).mean((1, 2)) for sweep in sweeps], axis=0

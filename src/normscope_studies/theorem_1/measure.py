@@ -20,8 +20,8 @@ from ..engine.checks import check_least
 from ..theory.simulation import drawn, square_encoder
 
 ROWS = {"N(0, 1/d)": -0.5, "N(0, 1)": 0.0}
-"""What rows of the output projection are drawn from: their elements have the standard deviation d
-to this power.
+"""The distribution that rows of the output projection are drawn from: their elements have the
+standard deviation d to this power.
 """
 
 
@@ -39,9 +39,9 @@ class Theorem1Config:
     blocks: int = 6
     seeds: int = 32
     tokens: int = 16
-    """Of the longer sequences; the others have one."""
+    """Tokens of the longer sequences; the others have one."""
     sequences: int = 8
-    """Of each draw of the weights, each with a loss of its own."""
+    """Sequences of each draw of the weights, each with a loss of its own."""
     vocabulary: int = 4096
 
     def __post_init__(self) -> None:
@@ -68,13 +68,13 @@ def sweeps_of_seed(
     """`last_layer_gradients` of one seed at every (blocks, width) of each sweep, by the name of the
     sweep.
     """
-    return {
-        over: [
+    sweeps = {}
+    for over, places in shapes.items():
+        sweeps[over] = [
             last_layer_gradients(placement, blocks=blocks, width=width, seed=seed, **sizes)
             for blocks, width in places
         ]
-        for over, places in shapes.items()
-    }
+    return sweeps
 
 
 def last_layer_gradients(
@@ -123,16 +123,16 @@ def last_layer_gradients(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SeenForward:
-    """What was seen of one forward pass; the graph begins at `added_ND`."""
+    """Holds what was seen of one forward pass; the graph begins at `added_ND`."""
 
     hidden_NF: Tensor
-    """What the last W₂ reads."""
+    """The input of the last W₂."""
     added_ND: Tensor
-    """What it gives."""
+    """The output of the last W₂."""
     normed_ND: Tensor
-    """What the last norm reads, detached."""
+    """The input of the last norm, detached."""
     output_ND: Tensor
-    """Of the stack."""
+    """The output of the stack."""
 
 
 def _forward(stack: Stack, x_ND: Tensor, context: Context) -> _SeenForward:

@@ -18,7 +18,9 @@ from .claims import claims
 from .measure import Theorem1Config, sweeps_of_seed
 from .sweeps import LONG, SHORT, SIDES, Half, Sweep
 
-_INK, _GREEN, _PINK = -1, 2, 3
+_INK = -1
+_GREEN = 2
+_PINK = 3
 _LINES: dict[str, tuple[str, int]] = {
     "paper's order, d√(ln d) or d√(ln d / L)": ("paper_order", _INK),
     "paper's bound with its constants": ("paper_bound", _PINK),
@@ -44,15 +46,18 @@ def figures(sweeps: Sequence[Sweep]) -> list[StudyFigure]:
     shown: dict[tuple[str, str, str], list[Sweep]] = {}
     for sweep in sorted(sweeps, key=lambda one: one.rows == LONG):
         shown.setdefault((sweep.over, sweep.side.title, sweep.rows), []).append(sweep)
-    return [
-        StudyFigure.of_panels(
-            name=name,
-            title=f"The last W₂'s gradient over {name}",
-            caption=_CAPTIONS[over],
-            panels=[_panel(several) for (one, _, _), several in shown.items() if one == over],
+    made = []
+    for over, name in (("blocks", "depth"), ("width", "width")):
+        panels = [_panel(several) for (one, _, _), several in shown.items() if one == over]
+        made.append(
+            StudyFigure.of_panels(
+                name=name,
+                title=f"The last W₂'s gradient over {name}",
+                caption=_CAPTIONS[over],
+                panels=panels,
+            )
         )
-        for over, name in (("blocks", "depth"), ("width", "width"))
-    ]
+    return made
 
 
 def _panel(sweeps: Sequence[Sweep]) -> Panel:
@@ -94,8 +99,8 @@ def run(config: Theorem1Config, pieces: Pieces) -> Findings:
 
 
 def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Sweep]:
-    """In both directions, for both numbers of tokens, and over width for both kinds of rows; a
-    piece a seed.
+    """Yields them in both directions, for both numbers of tokens, and over width for both kinds of
+    rows; a piece a seed.
     """
     vocabulary = config.vocabulary
     sizes: dict[str, Any] = {
@@ -115,7 +120,9 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
         ("width", LONG),
     ]
     for (over, rows), tokens in product(choices, (1, config.tokens)):
-        entries = [[place[f"{tokens}, {rows}"] for place in seed[over]] for seed in seeds]
+        entries = []
+        for seed in seeds:
+            entries.append([place[f"{tokens}, {rows}"] for place in seed[over]])
         yield Sweep(
             side=side,
             over=over,
@@ -138,7 +145,10 @@ def _sweeps(side: Half, config: Theorem1Config, pieces: Pieces) -> Iterator[Swee
 
 def _every(entries: Sequence[Sequence[Mapping[str, Any]]], what: str) -> Floats:
     """One number of all entries, (S, X, Q)."""
-    return np.array([[place[what] for place in seed] for seed in entries], dtype=np.float64)
+    rows = []
+    for seed in entries:
+        rows.append([place[what] for place in seed])
+    return np.array(rows, dtype=np.float64)
 
 
 def _conditions(config: Theorem1Config) -> dict[str, str]:
@@ -191,8 +201,14 @@ def _data(sweep: Sweep) -> dict[str, Any]:
 
 
 _SMOKE = {
-    **{"depths": (2, 4, 8), "width": 32, "widths": (16, 32, 64), "blocks": 2},
-    **{"seeds": 3, "tokens": 4, "sequences": 2, "vocabulary": 256},
+    "depths": (2, 4, 8),
+    "width": 32,
+    "widths": (16, 32, 64),
+    "blocks": 2,
+    "seeds": 3,
+    "tokens": 4,
+    "sequences": 2,
+    "vocabulary": 256,
 }
 STUDY = Study(
     title="Theorem 1: the gradient of the last layer",

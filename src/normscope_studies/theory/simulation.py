@@ -1,5 +1,5 @@
-"""What theory's predictions are compared with: stacks as drawn, on random sequences or on batches
-of real text.
+"""Simulates what theory's predictions are compared with: stacks as drawn, on random sequences or on
+batches of real text.
 """
 
 # N = packed tokens, B = sequences, T = tokens of each, D = width
@@ -29,7 +29,7 @@ from normscope.theory.settings import RepeatedTokens
 from normscope.train.device import seed_weights
 
 SEQUENCES = 6
-"""Of each draw; their gradients are told apart."""
+"""Sequences of each draw; their gradients are told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def drawn(placement: str, shape: StackShape, initialisation: str, seed: int) -> 
 
 
 def square_encoder(blocks: int, width: int) -> StackShape:
-    """Of section 3.3: one head, and an inner width that is the outer one."""
+    """Returns the shape of section 3.3: one head, and an inner width that is the outer one."""
     return StackShape(kind="encoder", width=width, ffn_width=width, heads=1, encoder_blocks=blocks)
 
 
@@ -179,8 +179,8 @@ class Simulation:
         }
 
     def _input(self) -> Tensor:
-        """In the theory's setting independent tokens; in the paper's no token twice in a sequence,
-        and positions.
+        """Draws in the theory's setting independent tokens; in the paper's no token twice in a
+        sequence, and positions.
         """
         if self.model.setting == "theory":
             return torch.randn(self.layout.tokens, self.model.width, requires_grad=True)
@@ -208,8 +208,11 @@ def draws_of(placement: str, model: ModelSetting, draws: int) -> list[dict[str, 
     each matrix.
     """
     simulation = Simulation(placement, model)
-    found = [simulation.draw(seed) for seed in range(1, draws + 1)]
-    return [{kind: {"q": one.q, **one.squares} for kind, one in draw.items()} for draw in found]
+    found = []
+    for seed in range(1, draws + 1):
+        draw = simulation.draw(seed)
+        found.append({kind: {"q": one.q, **one.squares} for kind, one in draw.items()})
+    return found
 
 
 def _record_stream(stack: Stack, record: Callable[[tuple[float, float]], None]) -> None:
@@ -233,7 +236,7 @@ def _record_gradient(linear: nn.Linear, record: Callable[[float], None]) -> None
 
 
 def _products(x_ND: Tensor) -> Tensor:
-    """Of all pairs of tokens, sequence by sequence."""
+    """Returns those of all pairs of tokens, sequence by sequence."""
     x_BTD = x_ND.view(SEQUENCES, -1, x_ND.shape[-1])
     return x_BTD @ x_BTD.mT
 

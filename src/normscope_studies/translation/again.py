@@ -16,7 +16,8 @@ def judged_again(
     claims: Callable[[Any, Trained], Sequence[Claim]],
     derived: Callable[[Any, Trained], Mapping[str, Any]],
 ) -> JudgedAgain:
-    """What one figure's claims say of the runs in its data; derived: its own numbers of them.
+    """Judges again what one figure's claims say of the runs in its data; derived: its own numbers
+    of them.
 
     Raises KeyError where the data lack a configuration that the figure has.
     """
@@ -29,10 +30,11 @@ def judged_again(
 def trained_again(arms: Sequence[TranslationArm], data: Mapping[str, Any]) -> Trained:
     """The runs of these arms, with the six digits that their losses have in the data."""
     written = {(one["text"], one["title"]): one["seeds"] for one in data["configurations"]}
+    curves = {}
+    for arm in arms:
+        curves[arm] = [TranslationCurve(**seed) for seed in written[arm.pair, arm.title]]
     return Trained(
-        curves={
-            arm: [TranslationCurve(**seed) for seed in written[arm.pair, arm.title]] for arm in arms
-        },
+        curves=curves,
         unigram_nats=data["unigram_nats"],
         texts=[data["conditions"]["text"]],
         trained_by=data["runs"],

@@ -25,30 +25,33 @@ def _times(best_lr: float, multiples: float | tuple[float, ...]) -> float | tupl
 
 
 PAPER_EPOCHS, PAPER_EPOCH_UPDATES = 15, 1_100
-"""What the paper shows, and about how many batches of 4,096 tokens its 153,000 pairs are."""
+"""The epochs that the paper shows, and about how many batches of 4,096 tokens its 153,000 pairs
+are.
+"""
 PAPER_LONG, PAPER_SHORT = 4_000, 500
 """Its warm-ups, in updates (section 3.2)."""
 _SHARED = (
-    *(
-        "toy_pairs",
-        "width",
-        "ffn_width",
-        "heads",
-        "blocks",
-        "dropout",
-        "attention_dropout",
-        "label_smoothing",
-    ),
-    *("max_tokens", "epoch_updates", "bleu_sentences", "bleu_beam"),
+    "toy_pairs",
+    "width",
+    "ffn_width",
+    "heads",
+    "blocks",
+    "dropout",
+    "attention_dropout",
+    "label_smoothing",
+    "max_tokens",
+    "epoch_updates",
+    "bleu_sentences",
+    "bleu_beam",
 )
-"""What a run's numbers depend on beside its arm, its seed and what its language pair has of its
-own.
+"""The settings that a run's numbers depend on beside its arm, its seed and what its language pair
+has of its own.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsConfig:
-    """What all runs of figures 2, 4 and 6 have in common. Runs that figures share are those of
+    """Says what all runs of figures 2, 4 and 6 have in common. Runs that figures share are those of
     equal settings.
     """
 
@@ -102,7 +105,7 @@ class RunsConfig:
     """auto, cpu, cuda, cuda:1 …"""
 
     RATES: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """By optimiser: the settings of a figure that hold its rates."""
+    """The settings of a figure that hold its rates, by optimiser."""
 
     def __post_init__(self) -> None:
         check_least(self, seeds=1, epochs=2, epoch_updates=1, bleu_sentences=1)

@@ -15,7 +15,9 @@ DROP_AFTER_EPOCHS, DECAY_AFTER_EPOCHS = 8, 6
 """Section 4.1: De-En drops by 0.1 "at the 8-th epoch", En-De decays "at the 6-th epoch"."""
 PAPER_EN_DE_LRS = (7e-4, 1.5e-3)
 TITLES = {DE_EN: "De-En", EN_DE: "En-De"}
-PAPER_S, ONE_DECAY, BOTH_WARM = "the paper's schedules", "one decay", "both with warm-up"
+PAPER_S = "the paper's schedules"
+ONE_DECAY = "one decay"
+BOTH_WARM = "both with warm-up"
 
 
 class Pairing(NamedTuple):
@@ -30,7 +32,7 @@ class Pairing(NamedTuple):
 
     @property
     def setting(self) -> str:
-        """What tells it from others on the same text."""
+        """Says what tells it from others on the same text."""
         return f"rate {self.post.peak_lr:g}, {self.schedules}"
 
     @property
@@ -44,7 +46,7 @@ class Figure4Config(config.RunsConfig):
     """Post-LN with warm-up and Pre-LN without, at the same rates."""
 
     pairs: tuple[str, ...] = (DE_EN, EN_DE)
-    """Those to train: `["de-en"]` leaves En-De for later."""
+    """Pairs to train: `["de-en"]` leaves En-De for later."""
     lrs: tuple[float, ...] = config.ADAM_LRS
     """De-En. The paper has the first alone; RAdam and the linear decay are tried at it."""
     curve_lrs: tuple[float, ...] = (4e-3,)
@@ -82,7 +84,7 @@ class Figure4Config(config.RunsConfig):
 
     @property
     def all_lrs(self) -> list[float]:
-        """Of De-En on the controlled schedules, in rising order."""
+        """Returns the rates of De-En on the controlled schedules, in rising order."""
         return sorted({*self.lrs, *self.curve_lrs})
 
     def post(self, pair: str, lr: float) -> TranslationArm:
@@ -158,20 +160,21 @@ class Figure4Config(config.RunsConfig):
         """Both with the same warm-up and the same decay: only the placement differs. De-En
         alone.
         """
-        rates = self._rates(pair) if pair == DE_EN else ()
-        both = [
-            [self.controlled(place, pair, lr, warm=True) for place in (POST, PRE)] for lr in rates
-        ]
-        return [Pairing(BOTH_WARM, post, pre) for post, pre in both]
+        found = []
+        for lr in self._rates(pair) if pair == DE_EN else ():
+            post = self.controlled(POST, pair, lr, warm=True)
+            pre = self.controlled(PRE, pair, lr, warm=True)
+            found.append(Pairing(BOTH_WARM, post, pre))
+        return found
 
     def every_pairing(self) -> list[Pairing]:
-        """Those of both texts, and then those that are alike."""
+        """Returns the pairings of both texts, and then those that are alike."""
         paired = [one for pair in self.pairs for one in self.pairings(pair)]
         return paired + [one for pair in self.pairs for one in self.alike(pair)]
 
     def square(self) -> dict[tuple[str, str], TranslationArm]:
-        """By placement and optimiser: all without warm-up and on a linear decay; none where De-En
-        is left out.
+        """Returns all without warm-up and on a linear decay, by placement and optimiser; none where
+        De-En is left out.
         """
         if DE_EN not in self.pairs:
             return {}

@@ -1,5 +1,5 @@
-"""What the pages of figures 2, 4 and 6 show alike: curves over epochs and over rates, tables, data
-and conditions.
+"""Shows what the pages of figures 2, 4 and 6 have alike: curves over epochs and over rates, tables,
+data and conditions.
 """
 
 import math
@@ -19,14 +19,14 @@ from ..engine.pieces import Pieces
 from .arms import TranslationArm
 from .config import PAPER_EPOCH_UPDATES, PAPER_EPOCHS, PAPER_LONG, PAPER_SHORT, RunsConfig
 from .ladder import RateLadder, climbed, settled
-from .runs import Trained, trained
+from .runs import Trained, TranslationCurve, trained
 
 _Legend = Mapping[str, TranslationArm]
 """Arms of one panel by their words in the legend; the same words have the same colour in every
 panel of a figure.
 """
 _RatePanels = Mapping[str, Mapping[str, Sequence[TranslationArm]]]
-"""By panel and words: arms that differ in their rate alone, in rising order of it."""
+"""Arms that differ in their rate alone, in rising order of it, by panel and words."""
 SPREAD = "mean over seeds with the range of all of them"
 
 
@@ -39,8 +39,8 @@ def findings(
     data: Mapping[str, Any],
     rates: _RatePanels | None = None,
 ) -> Findings:
-    """Of one figure; data: its own. rates: what a sensitivity to the rate is stated of, where it
-    has several.
+    """Returns the findings of one figure; data: its own. rates: what a sensitivity to the rate is
+    stated of, where it has several.
     """
     sensitivity = [] if rates is None else sensitivity_data(rates, found)
     return Findings(
@@ -65,7 +65,8 @@ def answer(
     data: Callable[[Any, Trained], Mapping[str, Any]],
     rates: Callable[[Any], _RatePanels] | None = None,
 ) -> Findings:
-    """What the arms of one figure are found to say, once what the folder lacks of them is trained.
+    """Returns what the arms of one figure are found to say, once what the folder lacks of them is
+    trained.
 
     Raises UserError for text that is not there, and for a training that fails.
     """
@@ -172,37 +173,41 @@ def rates_figure(panels: _RatePanels, found: Trained, *, caption: str) -> StudyF
 def _over_epochs(
     arms: _Legend, found: Trained, what: Literal["nll_nats", "bleu"]
 ) -> dict[str, list[Sequence[float]]]:
-    """By words, a row a seed. A run that stopped early ends the curve, and one that stopped at once
-    leaves none.
+    """Returns the courses by words, a row a seed. A run that stopped early ends the curve, and one
+    that stopped at once leaves none.
     """
-    lengths = {
-        words: min(len(run.updates) for run in found.curves[arm]) for words, arm in arms.items()
-    }
-    return {
-        words: [getattr(run, what)[: lengths[words]] for run in found.curves[arm]]
-        for words, arm in arms.items()
-        if lengths[words]
-    }
+    shown: dict[str, list[Sequence[float]]] = {}
+    for words, arm in arms.items():
+        runs = found.curves[arm]
+        shortest = min(len(run.updates) for run in runs)
+        if shortest:
+            shown[words] = [getattr(run, what)[:shortest] for run in runs]
+    return shown
 
 
 def sensitivity_data(panels: _RatePanels, found: Trained) -> list[dict[str, Any]]:
-    """Of each curve over the rate, by the title of its panel; a panel of one rate has none."""
-    return [
-        {
-            "panel": title,
-            "configuration": words,
-            "peak_lrs": [arm.peak_lr for arm in arms],
-            "best_peak_lr": arms[one.best_rate].peak_lr,
-            "sensitivity_nats": one.value,
-            "low": one.low,
-            "high": one.high,
-            "seeds": one.seeds,
-        }
-        for title, kinds in panels.items()
-        if all(len(arms) > 1 for arms in kinds.values())
-        for words, arms in kinds.items()
-        for one in (found.lr_sensitivity(arms),)
-    ]
+    """Returns the sensitivity of each curve over the rate, by the title of its panel; a panel of
+    one rate has none.
+    """
+    curves = []
+    for title, kinds in panels.items():
+        if not all(len(arms) > 1 for arms in kinds.values()):
+            continue
+        for words, arms in kinds.items():
+            one = found.lr_sensitivity(arms)
+            curves.append(
+                {
+                    "panel": title,
+                    "configuration": words,
+                    "peak_lrs": [arm.peak_lr for arm in arms],
+                    "best_peak_lr": arms[one.best_rate].peak_lr,
+                    "sensitivity_nats": one.value,
+                    "low": one.low,
+                    "high": one.high,
+                    "seeds": one.seeds,
+                }
+            )
+    return curves
 
 
 def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
@@ -229,7 +234,7 @@ def _sensitivity_table(data: Sequence[Mapping[str, Any]]) -> StudyTable:
 
 
 def _ends_table(found: Trained) -> StudyTable:
-    """Where every run ends."""
+    """Lists where every run ends."""
     return table(
         "Where the runs end",
         [
@@ -253,24 +258,25 @@ def _ends_table(found: Trained) -> StudyTable:
 def _runs_data(found: Trained) -> dict[str, Any]:
     """Every curve, and the baseline of every language pair."""
     return {
-        "configurations": [
-            {
-                "text": arm.pair,
-                "title": arm.title,
-                "placement": arm.placement,
-                "optimizer": arm.optimizer,
-                "peak_lr": arm.peak_lr,
-                "schedule": arm.schedule_words,
-                "updates": arm.updates,
-                "summed_lr": arm.summed_lr,
-                "last_loss_nats": [curve.final_nats for curve in runs],
-                "last_bleu": [curve.final_bleu for curve in runs],
-                "seeds": [asdict(curve) for curve in runs],
-            }
-            for arm, runs in found.curves.items()
-        ],
+        "configurations": [_arm_data(arm, runs) for arm, runs in found.curves.items()],
         "unigram_nats": found.unigram_nats,
         "runs": found.trained_by,
+    }
+
+
+def _arm_data(arm: TranslationArm, runs: Sequence[TranslationCurve]) -> dict[str, Any]:
+    return {
+        "text": arm.pair,
+        "title": arm.title,
+        "placement": arm.placement,
+        "optimizer": arm.optimizer,
+        "peak_lr": arm.peak_lr,
+        "schedule": arm.schedule_words,
+        "updates": arm.updates,
+        "summed_lr": arm.summed_lr,
+        "last_loss_nats": [curve.final_nats for curve in runs],
+        "last_bleu": [curve.final_bleu for curve in runs],
+        "seeds": [asdict(curve) for curve in runs],
     }
 
 
@@ -280,7 +286,7 @@ def plain(found: Estimate | None) -> dict[str, Any] | None:
 
 
 def _conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
-    """How the runs were made."""
+    """Says how the runs were made."""
     optimizers = {arm.optimizer for arm in found.curves}
     settings = [
         "plain, without momentum" if name == "sgd" else f"{name}, betas 0.9 and 0.98"
@@ -310,7 +316,7 @@ def _conditions(config: RunsConfig, found: Trained) -> dict[str, str]:
 
 
 def scaling(config: RunsConfig) -> str:
-    """How an epoch and the warm-ups stand to the paper's."""
+    """Says how an epoch and the warm-ups stand to the paper's."""
     paper = PAPER_EPOCHS * PAPER_EPOCH_UPDATES
     if config.updates == paper and config.long_warmup_updates == PAPER_LONG:
         return "none: epochs and warm-ups are the paper's"

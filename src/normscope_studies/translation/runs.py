@@ -43,7 +43,7 @@ class TranslationCurve:
     summed_lr: Sequence[float]
     """Rate summed over the updates up to each validation, as the run logged it."""
     first_nats: float
-    """Of the first batch, before the first update."""
+    """The loss of the first batch, before the first update."""
     ended: str
     """finished or non-finite."""
 
@@ -68,8 +68,8 @@ class TranslationCurve:
         ]
 
     def updates_to(self, nats: float) -> float | None:
-        """Where it first comes down to that loss, on a straight line between validations; None if
-        never.
+        """Returns where it first comes down to that loss, on a straight line between validations;
+        None if never.
         """
         return updates_to(self.updates, self.nll_nats, nats)
 
@@ -91,15 +91,15 @@ class Trained:
     """The runs of one figure."""
 
     curves: dict[TranslationArm, list[TranslationCurve]]
-    """By arm, one a seed in their order."""
+    """Curves by arm, one a seed in their order."""
     unigram_nats: Mapping[str, float]
-    """By language pair: entropy of the validation targets one by one, which is reached without the
-    source.
+    """The entropy of the validation targets one by one, which is reached without the source, by
+    language pair.
     """
     texts: Sequence[str]
-    """What each pair is trained and validated on, in words."""
+    """Words for what each pair is trained and validated on."""
     trained_by: dict[str, dict[str, Any]]
-    """By run: the source that made it."""
+    """The source that made each run, by its name."""
 
     def finals(self, arm: TranslationArm) -> list[float]:
         """The last losses in nats, one a seed."""
@@ -118,16 +118,16 @@ class Trained:
         return _several([curve.final_bleu for curve in self.curves[arm]], 1)
 
     def excess(self, arm: TranslationArm, other: TranslationArm) -> Estimate:
-        """By how many nats the arm ends above the other, over seeds taken in pairs."""
+        """Measures by how many nats the arm ends above the other, over seeds taken in pairs."""
         return less(self.finals(arm), self.finals(other))
 
     def gain_kept(self, arm: TranslationArm, best: TranslationArm) -> Estimate | None:
         """Its gain over the unigram baseline as a share of the best one's; None where that has none
         for certain.
         """
-        own, gains = (
-            [self.unigram(best) - loss for loss in self.finals(one)] for one in (arm, best)
-        )
+        baseline = self.unigram(best)
+        own = [baseline - loss for loss in self.finals(arm)]
+        gains = [baseline - loss for loss in self.finals(best)]
         if between(estimate(gains), least=0.0) is not True:
             return None
         return estimate([a / b for a, b in zip(own, gains, strict=True)])
@@ -141,17 +141,18 @@ class Trained:
         return [None if update is None else update / slow.updates for update in reached]
 
     def lr_sensitivity(self, arms: Sequence[TranslationArm]) -> Sensitivity:
-        """Of the last loss over the rates of arms that differ in their rate alone: as
-        `measure.lr_sensitivity`.
+        """Measures the sensitivity of the last loss to the rate of arms that differ in their rate
+        alone: as `measure.lr_sensitivity`.
 
         A run that did not stay finite counts as its loss at initialisation, that of its first
         batch.
         """
         by_rate = [self.curves[arm] for arm in arms]
-        losses = [
-            [run.nll_nats[-1] if run.ended == "finished" else math.inf for run in runs]
-            for runs in zip(*by_rate, strict=True)
-        ]
+        losses = []
+        for of_seed in zip(*by_rate, strict=True):
+            losses.append(
+                [run.nll_nats[-1] if run.ended == "finished" else math.inf for run in of_seed]
+            )
         return lr_sensitivity(losses, [run.first_nats for run in by_rate[0]])
 
 
@@ -176,12 +177,11 @@ def never_there(shares: Mapping[str, Sequence[float | None]]) -> str:
     """A sentence on the settings in which some seed is never there, with how many are not; empty
     where all are.
     """
-    missing = {setting: sum(share is None for share in row) for setting, row in shares.items()}
-    words = [
-        f"{setting}, in {count} of {len(shares[setting])}"
-        for setting, count in missing.items()
-        if count
-    ]
+    words = []
+    for setting, row in shares.items():
+        count = sum(share is None for share in row)
+        if count:
+            words.append(f"{setting}, in {count} of {len(row)}")
     return f"Never, by seeds: {'; '.join(words)}." if words else ""
 
 
@@ -210,8 +210,11 @@ def trained(
     corpora = {pair: open_corpus(one.data) for pair, one in pairs.items()}
     every = sorted((cell for runs in cells.values() for cell in runs), key=lambda cell: cell.seed)
     train_all(every, stage, pieces, later=later)
+    curves = {}
+    for arm, runs in cells.items():
+        curves[arm] = [curve_of(cell) for cell in runs]
     return Trained(
-        curves={arm: [curve_of(cell) for cell in runs] for arm, runs in cells.items()},
+        curves=curves,
         unigram_nats={pair: TRANSLATION.chance_nats(corpus) for pair, corpus in corpora.items()},
         texts=[_text(pair, corpus) for pair, corpus in corpora.items()],
         trained_by={
@@ -235,7 +238,7 @@ def _text(pair: str, corpus: Corpus) -> str:
 
 
 def folder_of(config: RunsConfig, pieces: Pieces) -> Path:
-    """Where the runs lie: beside the study's folder, so that the three figures share them."""
+    """Returns where the runs lie: beside the study's folder, as the three figures share them."""
     return (
         Path(config.cells) if config.cells else pieces.folder.resolve().parent / "translation-cells"
     )
@@ -274,14 +277,14 @@ def cells_of(
 
 
 def curve_of(cell: Cell) -> TranslationCurve:
-    """Of a run that is over. Raises KeyError for an event of another version."""
+    """Reads the curve of a run that is over. Raises KeyError for an event of another version."""
     events = cell.folder.events()
     updates = [event for event in events if event["event"] == "update"]
     validations = [event for event in events if event["event"] == "validation"]
-    sums = [
-        math.fsum(one["lr"] for one in updates if one["update"] <= event["update"])
-        for event in validations
-    ]
+    sums = []
+    for event in validations:
+        until = [one["lr"] for one in updates if one["update"] <= event["update"]]
+        sums.append(math.fsum(until))
     return TranslationCurve(
         updates=[event["update"] for event in validations],
         nll_nats=[event["nll_nats"] for event in validations],

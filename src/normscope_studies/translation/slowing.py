@@ -1,5 +1,5 @@
-"""Whether warm-up slows down a placement that trains without it too: Pre-LN of figure 4, on the one
-decay.
+"""Judges whether warm-up slows down a placement that trains without it too: Pre-LN of figure 4, on
+the one decay.
 """
 
 import math
@@ -16,11 +16,11 @@ from .page import plain
 from .runs import Trained, less, never_there, sooner
 
 _Pairs = Mapping[str, tuple[TranslationArm, TranslationArm]]
-"""By rate: with the long warm-up, and without one; the decay is the same."""
+"""Arms with the long warm-up and without one, by rate; the decay is the same."""
 
 
 def slowing_claims(config: Figure4Config, found: Trained) -> list[Claim]:
-    """Of the end of the warm-up, and of the end of the training; of De-En."""
+    """Judges the end of the warm-up, and the end of the training; of De-En."""
     pairs, update = _pairs(config), _first_checkpoint_after(config)
     shares = {rate: found.updates_shares(warm, bare) for rate, (warm, bare) in pairs.items()}
     return [
@@ -80,6 +80,12 @@ def _first_checkpoint_after(config: Figure4Config) -> int:
 
 
 def _at(pair: tuple[TranslationArm, TranslationArm], update: int, found: Trained) -> Estimate:
-    """By how much the loss with warm-up is higher at that update, over seeds taken in pairs."""
-    warm, bare = ([run.nats_at(update) for run in found.curves[arm]] for arm in pair)
-    return less(warm, bare)
+    """Measures by how much the loss with warm-up is higher at that update, over seeds taken in
+    pairs.
+    """
+    warm, bare = pair
+    return less(_nats_at(warm, update, found), _nats_at(bare, update, found))
+
+
+def _nats_at(arm: TranslationArm, update: int, found: Trained) -> list[float]:
+    return [run.nats_at(update) for run in found.curves[arm]]

@@ -112,6 +112,21 @@ def hybrid_norm(*, star: bool = False, by_head: bool = True) -> Equations:
     return Equations(stack=formula)
 
 
+def simple_norm(x: Tensor, stack: ReferenceStack) -> Tensor:
+    """As SimpleGPT's blocks go: every linear layer's output is normed over its whole width."""
+
+    def normed(f, place: str):
+        return lambda y: f.norm.named(place, y)
+
+    for f in stack.sublayers():
+        if f.kind == "feed_forward":
+            branch = f(x, hidden=normed(f, "hidden"))
+        else:
+            branch = f(x, **{p: normed(f, p) for p in ("query", "key", "value")})
+        x = x + f.norm(branch)
+    return stack.final_norm(x)
+
+
 WEIGHTS = {"scheme": "megatron", "gain": last_matrices_by_depth}
 
 
@@ -156,5 +171,16 @@ EXPECTED = {
         formula=HYBRID_FORMULA,
         added=HYBRID_ADDED | norms("attention.query", "attention.key", "attention.value"),
         **WEIGHTS,
+    ),
+    "simple-norm": Expected(
+        equations=Equations(stack=simple_norm),
+        formula=(
+            "attention: x ← x + norm(F(x, norm_query(query), norm_key(key), norm_value(value))); "
+            "feed_forward: x ← x + norm(F(x, norm_hidden(hidden))); y = norm(x)"
+        ),
+        added=PRE
+        | norms("attention.query", "attention.key", "attention.value")
+        | norms("feed_forward.hidden", width=FFN_WIDTH),
+        scheme="normal-0.02",
     ),
 }

@@ -46,6 +46,15 @@ def layer_scale(x: Tensor, stack: ReferenceStack) -> Tensor:
     return stack.final_norm(x)
 
 
+def norm_preserving(x: Tensor, stack: ReferenceStack) -> Tensor:
+    """marin's issue 8860; one θ a block."""
+    for f in stack.sublayers():
+        theta = stack.w[f"{stack.at}blocks.{f.block - 1}.placed.theta"]
+        share = torch.log(1 + torch.exp(theta)) / stack.blocks
+        x = (1 - share).sqrt() * x + share.sqrt() * f(f.norm(x))
+    return stack.final_norm(x)
+
+
 def zaya(x: Tensor, stack: ReferenceStack) -> Tensor:
     def at_start(name: str) -> Tensor:
         return stack.w[f"{stack.at}start.placed.{name}"]
@@ -129,5 +138,15 @@ EXPECTED = {
         added=PRE | {"blocks.0.placed.gate": ()},
         scheme="normal-0.02",
         first={"gate": 0.0},
+    ),
+    "norm-preserving": Expected(
+        equations=Equations(stack=norm_preserving),
+        formula=(
+            "x ← √(1 - 0.9999 · min(1, 1/L · softplus(theta))) · x + "
+            "√(0.9999 · min(1, 1/L · softplus(theta))) · F(norm(x)); y = norm(x)"
+        ),
+        added=PRE | {"blocks.0.placed.theta": ()},
+        scheme="normal-0.02",
+        first={"theta": 0.0},
     ),
 }

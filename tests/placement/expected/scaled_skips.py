@@ -26,6 +26,21 @@ def gain(of: Gain) -> float:
     return 1.0 if of.matrix in ("query", "key") else BETA[of.stack]
 
 
+def deeploop(x: Tensor, stack: ReferenceStack) -> Tensor:
+    """arXiv:2607.13491: (2N)^1/2 for N blocks of two sub-layers; a decoder's third counts."""
+    scale = (3 if stack.at == "decoder." else 2) * stack.blocks
+    for f in stack.sublayers():
+        x = f.norm(scale**0.5 * x + f(x))
+    return x
+
+
+def deeploop_gain(of: Gain) -> float:
+    """(8N)^-1/2 for 2 blocks; (12M)^-1/2 for a decoder's."""
+    if of.matrix in ("query", "key"):
+        return 1.0
+    return float((24 if of.stack == "decoder" else 16) ** -0.5)
+
+
 def admin(x: Tensor, stack: ReferenceStack) -> Tensor:
     """Liu et al. 2020, section 4: ω a vector for each sub-layer."""
     for f in stack.sublayers():
@@ -82,6 +97,15 @@ EXPECTED = {
         added=POST,
         scheme="xavier-normal",
         gain=gain,
+        toy_rate=1e-2,
+    ),
+    "deeploop": Expected(
+        equations=Equations(stack=deeploop),
+        formula="x ← norm(3.464 · x + F(x))",
+        added=POST,
+        scheme="xavier-normal",
+        gain=deeploop_gain,
+        same_formula="admin-constant",
         toy_rate=1e-2,
     ),
     "admin": Expected(**ADMIN),

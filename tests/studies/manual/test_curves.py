@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from normscope_studies.manual.curves import DepthCurve, curves_svg, ticks
+from normscope_studies.manual.curves import DepthCurve, DepthPanel, curves_svg, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -16,7 +16,9 @@ def drawn(*values: list[float]) -> ElementTree.Element:
     curves = [
         DepthCurve(label=f"A & {i}", look=i, first=0, values=row) for i, row in enumerate(values)
     ]
-    return ElementTree.fromstring(curves_svg([("block", "size", curves)], title="Sizes <of> all"))
+    return ElementTree.fromstring(
+        curves_svg([DepthPanel("block", "size", curves)], title="Sizes <of> all")
+    )
 
 
 def points(picture: ElementTree.Element, look: str) -> list[tuple[float, float]]:
@@ -56,7 +58,9 @@ def test_a_long_legend_has_more_rows_and_stays_inside():
         DepthCurve(label=f"a rather long name, number {i}", look=1, first=0, values=[1, 2])
         for i in range(6)
     ]
-    picture = ElementTree.fromstring(curves_svg([("block", "size", curves)], title="Many"))
+    picture = ElementTree.fromstring(
+        curves_svg([DepthPanel("block", "size", curves)], title="Many")
+    )
     rows = {text.get("y") for text in picture.findall(f"{SVG}text")}
     assert len(rows) > 1
     assert all(

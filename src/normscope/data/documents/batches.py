@@ -133,7 +133,9 @@ class Masker:
         """
         length = len(tokens_T)
         bits = raw_bits(3 * length, seed, epoch, index, _MASKS)
-        order, how, which = bits[:length], bits[length : 2 * length], bits[2 * length :]
+        order = bits[:length]
+        how = bits[length : 2 * length]
+        which = bits[2 * length :]
         maskable = np.flatnonzero(~np.isin(tokens_T, list(self.special_ids)))
         wanted = min(max(1, round(length * self.masked_share)), len(maskable))
         shuffled = maskable[np.argsort(order[maskable], kind="stable")]
@@ -218,7 +220,11 @@ class PairSource:
 
     def batch(self, indices: Sequence[int], *, epoch: int) -> PairBatch:
         """The sequences of these indices, in that order, as one batch."""
-        tokens, segments, masked, targets, random = [], [], [], [], []
+        tokens = []
+        segments = []
+        masked = []
+        targets = []
+        random = []
         cls, sep = self.tokeniser.ids[CLS], self.tokeniser.ids[SEP]
         begun = 0
         for index in indices:

@@ -128,12 +128,16 @@ def prepare_documents(
 
 class _Documents(Preparation):
     corpus = DocumentCorpus
-    format_name, version, learned = FORMAT, VERSION, TOKENISER
+    format_name = FORMAT
+    version = VERSION
+    learned = TOKENISER
     encode = staticmethod(encode_part)
 
     def __init__(self, config: DocumentsConfig) -> None:
         self.config = config
-        self.out, self.processes, self.options = config.out, config.processes, config.options()
+        self.out = config.out
+        self.processes = config.processes
+        self.options = config.options()
         kind = config.tokeniser
         self.sources = [file for files in config.splits.values() for file in files]
         self.sources += [kind] if isinstance(kind, Path) else []
@@ -141,16 +145,19 @@ class _Documents(Preparation):
 
     def inputs(self, progress: Progress) -> dict[str, Any]:
         tokeniser = self.config.tokeniser
+        digests = {}
+        for name, files in self.config.splits.items():
+            digests[name] = [source_sha256(file) for file in files]
         return {
-            "inputs": {
-                name: [source_sha256(file) for file in files]
-                for name, files in self.config.splits.items()
-            },
+            "inputs": digests,
             "tokeniser": file_sha256(tokeniser) if isinstance(tokeniser, Path) else "",
         }
 
     def read(self, folder: Path, progress: Progress) -> list[TextPart]:
-        config, done, total, texts = self.config, 0, 0, {}
+        config = self.config
+        done = 0
+        total = 0
+        texts = {}
 
         def told(file_bytes: int) -> None:
             nonlocal done
@@ -214,10 +221,9 @@ class _Documents(Preparation):
     def counts(self, writers: Mapping[str, SplitWriter]) -> dict[str, Any]:
         for writer in writers.values():
             writer.end()
-        counted = {
-            what: {name: getattr(writer, what) for name, writer in writers.items()}
-            for what in _COUNTED
-        }
+        counted = {}
+        for what in _COUNTED:
+            counted[what] = {name: getattr(writer, what) for name, writer in writers.items()}
         return {
             "vocabulary_size": self.vocabulary_size,
             "held_out": "valid" not in self.config.splits,

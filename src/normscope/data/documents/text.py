@@ -148,7 +148,9 @@ def _sentences(part: TextPart) -> tuple[list[str], list[int], Counter[int]]:
     """All sentences of a part, the number of the document of each, and number -> words of the part
     of that document.
     """
-    sentences, numbers, words = list[str](), list[int](), Counter[int]()
+    sentences = list[str]()
+    numbers = list[int]()
+    words = Counter[int]()
     lines = iter(part.path.read_bytes().decode().split("\n")[1:-1])
     number = part.first - 1
     for line in lines:

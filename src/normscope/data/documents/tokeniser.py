@@ -136,10 +136,9 @@ class TextTokeniser(TokenizerFile):
         # Our own sequences, without what a post-processor would add, and never cut or padded.
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        found = {
-            special: [ids[name] for name in names if name in ids]
-            for special, names in _NAMES.items()
-        }
+        found = {}
+        for special, names in _NAMES.items():
+            found[special] = [ids[name] for name in names if name in ids]
         if not found[SEP]:
             raise ValueError(f"it has no token {' or '.join(_NAMES[SEP])}")
         self.lacks = tuple(special for special, numbers in found.items() if not numbers)
@@ -180,8 +179,12 @@ class TextTokeniser(TokenizerFile):
         is [UNK].
         """
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        special, unknown = set(self.ids.values()), self.ids[UNK]
-        return [[unknown if i in special else i for i in encoding.ids] for encoding in encodings]
+        special = set(self.ids.values())
+        unknown = self.ids[UNK]
+        found = []
+        for encoding in encodings:
+            found.append([unknown if i in special else i for i in encoding.ids])
+        return found
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text, special tokens left out."""

@@ -128,13 +128,11 @@ class Corpus:
         """
         splits = {}
         for name, raw in lines.items():
-            source, target = (
-                TokenArray.of(
-                    (ids.tolist() for ids in side.encode(text)),
-                    vocabulary_size=len(side.vocabulary),
-                )
-                for side, text in zip((codec.source, codec.target), raw, strict=True)
-            )
+            sides = []
+            for side, text in zip((codec.source, codec.target), raw, strict=True):
+                encoded = (ids.tolist() for ids in side.encode(text))
+                sides.append(TokenArray.of(encoded, vocabulary_size=len(side.vocabulary)))
+            source, target = sides
             splits[name] = Split(source, target, *(raw if name != "train" else ()))
         return cls.in_memory(codec, splits)
 

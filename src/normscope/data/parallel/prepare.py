@@ -52,12 +52,16 @@ def prepare(
 
 class _Pairs(Preparation):
     corpus = stored.Corpus
-    format_name, version, learned = stored.FORMAT, stored.VERSION, "codec"
+    format_name = stored.FORMAT
+    version = stored.VERSION
+    learned = "codec"
     count, encode = staticmethod(count_part), staticmethod(encode_part)
 
     def __init__(self, config: PrepareConfig) -> None:
         self.config = config
-        self.out, self.processes, self.options = config.out, config.workers, config.options()
+        self.out = config.out
+        self.processes = config.workers
+        self.options = config.options()
         self.sources = [file for pair in config.splits.values() for file in pair]
         self.held_out_every = None if "valid" in config.splits else HOLD_OUT_EVERY
 
@@ -73,7 +77,9 @@ class _Pairs(Preparation):
         self.pairs_read = _checked_counts(self.config, progress)
 
     def read(self, folder: Path, progress: Progress) -> list[TextPart]:
-        config, total, done = self.config, sum(self.pairs_read.values()), 0
+        config = self.config
+        total = sum(self.pairs_read.values())
+        done = 0
 
         def pairs_done(known: Mapping[str, Any]) -> None:
             nonlocal done
@@ -137,16 +143,16 @@ class _Pairs(Preparation):
         }
 
     def counts(self, writers: Mapping[str, TokenWriter]) -> dict[str, Any]:
+        tokens = {}
+        for name in self.kept:
+            tokens[name] = [writers[f"{name}.{side}"].tokens for side in stored.SIDES]
         return {
             "read": self.pairs_read,
             "kept": self.kept,
             "dropped": dict(self.dropped),
             "held_out_every": self.held_out_every,
             "vocabulary_sizes": self.vocabulary_sizes,
-            "tokens": {
-                name: [writers[f"{name}.{side}"].tokens for side in stored.SIDES]
-                for name in self.kept
-            },
+            "tokens": tokens,
         }
 
 

@@ -17,7 +17,10 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from ...errors import UserError
 from ..words import TokenizerFile, refuse_fewer, repeated, trained
 
-BOS, PAD, EOS, UNK = 0, 1, 2, 3
+BOS = 0
+PAD = 1
+EOS = 2
+UNK = 3
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 END_OF_WORD = "</w>"
 

@@ -202,6 +202,7 @@ for _name, _curve in {
     "sigmoid": operations.sigmoid,
     "tanh": operations.tanh,
     "silu": operations.silu,
+    "softplus": operations.softplus,
 }.items():
     _curve.register(Term, partial(_of_number, _name, _curve))
 

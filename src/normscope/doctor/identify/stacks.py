@@ -20,7 +20,14 @@ from ..find.branches import Branch, BranchKind
 from ..find.segments import Segment, segments
 from ..find.streams import Stream, find_streams
 from ..record import Stack, Sublayer
-from ..trace.forward import Inputs, call_with, floating, is_finite, tensors_in
+from ..trace.forward import (
+    Inputs,
+    amiss_with,
+    call_with,
+    floating,
+    is_finite,
+    tensors_in,
+)
 from ..trace.graph import Graph
 from ..trace.operations import Trace
 from ..trace.recording import recorded
@@ -200,6 +207,8 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
     with looked_at(model):
         graph = Graph(recorded_pass(model, inputs))
         streams = find_streams(graph)
+    if not streams and (amiss := amiss_with(model, inputs)):
+        raise ValueError(amiss)
     if not streams:
         raise ValueError(
             "no residual stream found: nothing in the forward pass has the form x + F(x) with "
@@ -259,7 +268,8 @@ def recorded_pass(model: nn.Module, inputs: Inputs) -> Trace:
         # What casts its input itself may be in need of it.
         if give_back():
             return recorded_pass(model, inputs)
-        raise ValueError(f"the forward pass raised {in_one_line(error)}") from error
+        said = f"the forward pass raised {in_one_line(error)}"
+        raise ValueError("; ".join(filter(None, [said, amiss_with(model, inputs)]))) from error
     found = list(tensors_in(trace.output))
     if not any(tensor.is_floating_point() for tensor in found):
         numbers = "complex numbers" if any(map(torch.is_complex, found)) else "integers"

@@ -107,7 +107,11 @@ def _found_where(trial: Trial, difference: float) -> ModesApart:
         _in_training(trial, seed=0)
     names = [name for name, _ in trial.model.named_modules()]
     odd = [name for name in names if _begins_in(name, evaluated, trained)]
-    innermost = [one for one in odd if not any(_is_within(other, one) for other in odd)]
+
+    def is_innermost(module: str) -> bool:
+        return not any(_is_within(other, module) for other in odd)
+
+    innermost = [module for module in odd if is_innermost(module)]
     return ModesApart(
         difference=difference,
         where=innermost[0] if innermost else "",
@@ -146,7 +150,11 @@ def _is_within(path: str, module: str) -> bool:
 def _called_alone(names: list[str], here: _Calls, there: _Calls) -> tuple[str, ...]:
     """The outermost modules that were called in one pass and not in the other."""
     alone = [name for name in names if name in here.made and name not in there.made]
-    return tuple(one for one in alone if not any(_is_within(one, other) for other in alone))
+
+    def is_outermost(module: str) -> bool:
+        return not any(_is_within(module, other) for other in alone)
+
+    return tuple(module for module in alone if is_outermost(module))
 
 
 @contextmanager

@@ -93,7 +93,9 @@ def input_uses(
 
 class _Asked:
     def __init__(self, trial: Trial, given: Mapping[str, Tensor], scores: Tensor) -> None:
-        self._trial, self._given, self._scores = trial, given, scores
+        self._trial = trial
+        self._given = given
+        self._scores = scores
         self._ids = next(
             (name for name, x in given.items() if x.dtype == torch.long and x.ndim == 2), ""
         )

@@ -98,14 +98,15 @@ def _differences(
         key = sublayer.kind, str(sublayer.formula), str(wanted)
         pairs[key] += 1
         if key not in shown:
-            made = _tree(sublayer.formula.segment), _tree(segment)
-            if not all(made) or max(map(_size, made)) > _LARGEST:
+            observed_tree = _tree(sublayer.formula.segment)
+            expected_tree = _tree(segment)
+            if observed_tree is None or expected_tree is None:
                 return []
             shown[key] = _FormulaEdits(
                 kind=sublayer.kind,
                 observed=sublayer.formula,
                 expected=wanted,
-                edits=_edits(*made, "the sum"),
+                edits=_edits(observed_tree, expected_tree, "the sum"),
             )
     return [(shown[key], times) for key, times in pairs.items()]
 
@@ -122,20 +123,26 @@ class _Tree:
         return self.kind.startswith("F") or any(part.with_branch for part in self.parts)
 
 
+def _tree(segment: Segment) -> _Tree | None:
+    """Returns the segment's end as a tree; None where that has more than `_LARGEST` nodes.
+
+    A value that is read twice stands twice in a tree: two streams that read each other double it
+    with every sub-layer, so that nodes are counted before they are made.
+    """
+    made = {id(segment.start): _Tree("x")}
+    sizes = {id(segment.start): 1}
+    for term in segment.terms:
+        arguments = [id(argument) for argument in term.arguments if id(argument) in made]
+        sizes[id(term)] = 1 + sum(sizes[argument] for argument in arguments)
+        if sizes[id(term)] > _LARGEST:
+            return None
+        parts = tuple(made[argument] for argument in arguments)
+        made[id(term)] = _node(term, parts, segment.branches[0].branch)
+    return made[id(segment.end)]
+
+
 def _size(tree: _Tree) -> int:
     return 1 + sum(map(_size, tree.parts))
-
-
-def _tree(segment: Segment) -> _Tree:
-    first = segment.branches[0].branch
-    made = {id(segment.start): _Tree("x")}
-    for term in segment.terms:
-        made[id(term)] = _node(
-            term,
-            tuple(made[id(argument)] for argument in term.arguments if id(argument) in made),
-            first,
-        )
-    return made[id(segment.end)]
 
 
 def _node(term: Term, parts: tuple[_Tree, ...], first: int) -> _Tree:

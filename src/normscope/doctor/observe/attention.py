@@ -122,6 +122,11 @@ def _measured(
         else scale,
         normed=tuple(side for side in ("queries", "keys") if made[side].normed),
         normed_wrong=tuple(side for side in ("queries", "keys") if made[side].over_others),
+        of_many_lengths=tuple(
+            side
+            for side, n in (("queries", place.queries), ("keys", place.keys))
+            if _has_many_lengths(values[n].tensor, width)
+        ),
         unnormed=_unnormed(
             graph, {side: one.product for side, one in made.items() if one.product is not None}
         ),
@@ -137,6 +142,22 @@ def _measured(
             padding_BK,
         ),
     )
+
+
+def _has_many_lengths(x: Tensor, width: int) -> bool:
+    """Whether more than half of the vectors of a head's width are off their median length by 1 % or
+    more; of keys that were turned for the product, they stand in the last dimension but one.
+    """
+    if x.is_meta or not x.numel():
+        return False
+    for axis in (-1, -2):
+        if x.ndim >= -axis and x.shape[axis] == width:
+            length = x.detach().float().norm(dim=axis)
+            middle = length.median()
+            off = (length - middle).abs() >= 0.01 * middle
+            if float(off.float().mean()) <= 0.5:
+                return False
+    return True
 
 
 def _in_sequences(

@@ -9,7 +9,7 @@ import torch
 
 from ..find.branches import Branch
 from ..find.streams import Stream
-from ..measured import RecordedPlace
+from ..measured import AlteredSkip, RecordedPlace
 from ..trace.graph import Graph
 from ..trace.operations import (
     FUSED,
@@ -119,7 +119,7 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
     )
 
 
-def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, int], ...]:
+def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
     """What every skip goes through beside sums, scales and norms: a dropout, or a curve or a bound
     between the sums.
 
@@ -127,7 +127,7 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, in
     stream goes on in.
     """
     found = [
-        ("dropout", graph.values[join].module, place)
+        AlteredSkip("dropout", graph.values[join].module, place)
         for place, stream in enumerate(streams)
         for join in stream.joins
         if join in graph.trace.dropped and join != stream.last
@@ -142,7 +142,7 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[tuple[str, str, in
                 if not graph.predecessors[at]:
                     break
             if curve and at in lasts:
-                found.append((curve, graph.values[at].module, place))
+                found.append(AlteredSkip(curve, graph.values[at].module, place))
     return tuple(found)
 
 

@@ -13,10 +13,14 @@ from ..result import Advice
 
 _FILE = Path(__file__).with_name("terms.toml")
 _TERMS: dict[str, dict[str, str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-TERMS = {
-    key: {name: " ".join(words.split()) for name, words in term.items()}
-    for key, term in _TERMS.items()
-}
+
+
+def _of_one_line(term: dict[str, str]) -> dict[str, str]:
+    """Takes the line breaks of the file out of a term's words."""
+    return {name: " ".join(words.split()) for name, words in term.items()}
+
+
+TERMS = {key: _of_one_line(term) for key, term in _TERMS.items()}
 """Names that stand beside numbers, and what they mean."""
 ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "yours", "warmup", "loss"))
 
@@ -149,6 +153,14 @@ def _why_usual(advice: Advice) -> str:
     if advice.carried:
         return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}, {advice.carried}"
     told = [counted(advice.recipes, "recipe")] if advice.recipes else []
-    told += [counted(advice.ladders, "ladder")] if advice.ladders else []
-    median = f"median of {joined(told)}: {learning_rate(advice.median_rate or 0.0, 2)}"
-    return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)} by a law; {median}"
+    told += [counted(advice.ladders, "learning-rate sweep")] if advice.ladders else []
+    spread = f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+    fitted = f"{spread}, fitted to width, depth and placement; {joined(told)} near this width"
+    median = advice.median_rate or 0.0
+    if span.low <= median <= span.high:
+        return fitted
+    # Two numbers, and why: nobody has shown which is the better start.
+    return (
+        f"{fitted}, whose median, of any depth and placement, is {learning_rate(median, 2)}: which "
+        "is the better start is undecided"
+    )

@@ -5,9 +5,9 @@ import ast
 import sys
 from collections.abc import Iterable
 from html import escape
-from pathlib import Path
 
 from ... import __version__
+from ...limits.home import from_home
 from ..result import Finding, Health, Record
 from ..trace.code_places import CodePlace, seen_from_here
 from .words import stack_title, stack_words, summary, verdict_words
@@ -18,7 +18,9 @@ _COLOURS = {
     Health.WARNINGS: "#a15c00",
     Health.ERRORS: "#b3261e",
 }
-_PIXELS_A_SIGN, _EDGE_PIXELS, _LONGEST_SIGNS = 6.5, 6, 60
+_PIXELS_A_SIGN = 6.5
+_EDGE_PIXELS = 6
+_LONGEST_SIGNS = 60
 
 
 def card(diagnosis: Record, badge_name: str) -> str:
@@ -140,7 +142,7 @@ def _place_of(target: str) -> CodePlace | None:
     file = place if place.endswith(".py") else _file_of(place)
     if not file:
         return None
-    body = ast.parse(Path(file).expanduser().read_text(encoding="utf-8")).body
+    body = ast.parse(from_home(file).read_text(encoding="utf-8")).body
     lines = [
         one.lineno
         for one in body

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from statistics import fmean
 from typing import Any
 
-from ...report.chart import Kind, Panel, Series
+from ...report.chart import Panel, Series
 from ...report.words import kind_name
 from ..record import Stack
 
@@ -67,12 +67,17 @@ def _row(
     """of_place: the quantity of a place, from that of its sub-layers."""
     seen, theory = values_of(stack, of)
     where = places(stack).values()
+
+    def of_places(values: Sequence[float | None]) -> tuple[float | None, ...]:
+        found = []
+        for members in where:
+            found.append(of_place([values[i] for i in members]))
+        return tuple(found)
+
     return _DepthRow(
         name=name,
-        measured=tuple(of_place([seen[i] for i in members]) for members in where),
-        predicted=None
-        if theory is None
-        else tuple(of_place([theory[i] for i in members]) for members in where),
+        measured=of_places(seen),
+        predicted=None if theory is None else of_places(theory),
         logarithmic=logarithmic,
     )
 
@@ -210,14 +215,17 @@ def _panel(
     several: list[Series] = []
     for hue, (label, some) in enumerate(members.items()):
         kept = [(i, depth) for i in some if (depth := at[i]) is not None]
-        both: tuple[tuple[str, Kind, Sequence[float | None] | None], ...]
-        both = (label, "measured", seen), ("theory", "predicted", theory)
-        for name, kind, values in both:
-            y = [scale(values[i]) for i, _ in kept] if values is not None else []
-            if any(value is not None for value in y):
-                several.append(
-                    Series(label=name, kind=kind, hue=hue, x=[depth for _, depth in kept], y=y)
-                )
+        x = [depth for _, depth in kept]
+        measured = Series(
+            label=label, kind="measured", hue=hue, x=x, y=[scale(seen[i]) for i, _ in kept]
+        )
+        both = [measured]
+        if theory is not None:
+            y = [scale(theory[i]) for i, _ in kept]
+            both.append(Series(label="theory", kind="predicted", hue=hue, x=x, y=y))
+        for one in both:
+            if any(value is not None for value in one.y):
+                several.append(one)
     known = [value for one in several for value in one.y if value is not None]
     if not known:
         return None

@@ -45,7 +45,7 @@ def _pieces(found: Record) -> Iterator[str]:
         )
         rows = [(row.term["name"], row.value, row.meaning) for row in advice_rows(found.advice)]
         yield notebook.table(("", "", "what it means"), rows)
-        yield notebook.paragraph(f"surer: {surer(found.advice, found.compared)}")
+        yield notebook.paragraph(f"to check: {surer(found.advice, found.compared)}")
         yield from (notebook.paragraph(f"note: {note}") for note in found.advice.notes)
     if found.findings:
         heads = ("severity", "finding", "where", "what", "fix")

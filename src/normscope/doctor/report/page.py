@@ -102,6 +102,7 @@ def render_doctor(
         first=asked or words.first_step(diagnosis),
         command="" if history is None else history.command,
         summary=words.summary(diagnosis),
+        unasked=words.unasked(diagnosis),
         parameters=counted(diagnosis.parameters, "parameter"),
         loss=words.loss_words(diagnosis.measured),
         **advised(diagnosis),

@@ -14,7 +14,10 @@ from ..result import Advice, Record
 from .advice_words import ADVICE_TERMS, advice_rows, source, surer
 
 _WIDTH_INCHES = 5.2
-_LEFT, _RIGHT, _BOTTOM, _TOP = 1.3, 0.15, 0.62, 0.12
+_LEFT = 1.3
+_RIGHT = 0.15
+_BOTTOM = 0.62
+_TOP = 0.12
 """Inches around the axes."""
 _ROW_INCHES = 0.34
 _ROOM = 3.0

@@ -108,7 +108,9 @@ def _heights(values: Sequence[float | None], logarithmic: bool, levels: int) -> 
     ]
 
 
-_LINES, _MOST_EXCEPTIONS, _INDENT = 42, 3, 2
+_LINES = 42
+_MOST_EXCEPTIONS = 3
+_INDENT = 2
 _FIRST_SCREEN = 22
 """Lines up to the details, of a terminal of 24 with its prompt; a second finding that does not fit
 waits below.
@@ -146,7 +148,9 @@ class _TerminalPage:
     options: ConsoleOptions
 
     def __init__(self, diagnosis: Record, why: Mapping[str, str], first: str) -> None:
-        self.d, self.why, self.first = diagnosis, why, first
+        self.d = diagnosis
+        self.why = why
+        self.first = first
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.console, self.options = console, options
@@ -208,7 +212,12 @@ class _TerminalPage:
         )
         lines = [] if self.first else [self._say(words.first_step(self.d), style)]
         lines += [Text.assemble(self._say(verdict, style), self._say(f" — {rate or what}", "bold"))]
-        return Group(*lines, *([self._say(what)] if rate else []))
+        unasked = words.unasked(self.d)
+        return Group(
+            *lines,
+            *([self._say(what)] if rate else []),
+            *([self._say(unasked, "dim")] if unasked else []),
+        )
 
     def _last(self) -> Iterator[RenderableType]:
         """The verdict, and what to do, once more; not the latter where a log asks for something
@@ -307,7 +316,7 @@ class _TerminalPage:
             table.add_row(*map(self._say, (row.term["name"], row.value, row.meaning)))
         yield Padding(table, (0, 0, 0, 2))
         for note in (
-            f"surer: {surer(advice, self.d.compared)}",
+            f"to check: {surer(advice, self.d.compared)}",
             *(f"note: {note}" for note in advice.notes),
         ):
             yield Padding(self._say(note, "dim"), (0, 0, 0, 2))

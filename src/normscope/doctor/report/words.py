@@ -1,6 +1,7 @@
 """What a diagnosis says in words, for the terminal and for the page alike."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -120,6 +121,19 @@ def rules_count(diagnosis: Record) -> str:
     asked = sum(rule.asked for rule in diagnosis.rules)
     left = len(diagnosis.rules) - asked
     return counted(asked, "rule") + " asked" + (f", {left} not" if left else "")
+
+
+def unasked(diagnosis: Record) -> str:
+    """How many rules were not asked, and the reason that most of them have, in one line; "" where
+    all were.
+    """
+    reasons = Counter(rule.reason for rule in diagnosis.rules if not rule.asked)
+    if not reasons:
+        return ""
+    ((reason, most),) = reasons.most_common(1)
+    others = reasons.total() - most
+    left = f"not asked: {counted(most, 'rule')}, as {reason}"
+    return f"{left}; {others} for other reasons" if others else left
 
 
 def rules_words(diagnosis: Record) -> str:
@@ -259,13 +273,13 @@ def block_span(blocks: Iterable[int]) -> str:
     """
     several = sorted(set(blocks))
     parts = ["before 1"] if 0 in several else []
-    runs = groupby(
-        enumerate(block for block in several if block > 0), key=lambda pair: pair[1] - pair[0]
-    )
-    spans = ([block for _, block in members] for _, members in runs)
-    return ", ".join(
-        [*parts, *(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in spans)]
-    )
+    numbered = [block for block in several if block > 0]
+    # In a run of blocks, numbers grow as places do.
+    runs = groupby(enumerate(numbered), key=lambda pair: pair[1] - pair[0])
+    for _, members in runs:
+        run = [block for _, block in members]
+        parts.append(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}")
+    return ", ".join(parts)
 
 
 def same_sublayers(stack: Stack) -> list[list[int]]:

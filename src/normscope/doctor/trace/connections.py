@@ -207,7 +207,10 @@ def _way_back(
     whole: whether it comes in whole, and what is smaller are weights.
     """
     size = flow.values[start].tensor.numel()
-    bases, frozen, todo, seen = set[int](), set[int](), [number], 0
+    bases = set[int]()
+    frozen = set[int]()
+    todo = [number]
+    seen = 0
     while todo:
         at, seen = todo.pop(), seen + 1
         value = flow.values[at]

@@ -50,11 +50,12 @@ class Flow:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self.trace, self.values = trace, trace.values
-        self.predecessors = [
-            [n for n in value.inputs if self.values[n].is_data] if value.is_data else []
-            for value in self.values
-        ]
+        self.trace = trace
+        self.values = trace.values
+        self.predecessors: list[list[int]] = []
+        for value in self.values:
+            inputs = value.inputs if value.is_data else ()
+            self.predecessors.append([n for n in inputs if self.values[n].is_data])
         self.consumers: list[list[int]] = [[] for _ in self.values]
         self.ancestors: list[int] = []
         """Of each value a set of numbers as bits, its own among them."""
@@ -147,9 +148,10 @@ class Flow:
         """
         inside = self.between(source, target)
         place = {number: n for n, number in enumerate(inside)}
-        before = dominators(
-            [[place[n] for n in self.predecessors[number] if n in place] for number in inside]
-        )
+        predecessors = []
+        for number in inside:
+            predecessors.append([place[n] for n in self.predecessors[number] if n in place])
+        before = dominators(predecessors)
         at, found = len(inside) - 1, list[int]()
         while at > 0:
             found.append(inside[at])

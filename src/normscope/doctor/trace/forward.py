@@ -95,6 +95,32 @@ def tensors_in(output: Any, *, inside_objects: bool = True) -> Iterator[Tensor]:
                 yield from tensors_in(part, inside_objects=inside_objects)
 
 
+_OF_TOKENS = (torch.int64, torch.int32)
+
+
+def amiss_with(model: nn.Module, inputs: Inputs) -> str:
+    """What is wrong with the inputs themselves, in words that say what to give; "" where nothing
+    is to be seen.
+    """
+    given = () if callable(inputs) else [*tensors_in(inputs, inside_objects=False)]
+    empty = [one for one in given if not one.numel()]
+    if empty:
+        return (
+            f"the batch is empty, of shape {tuple(empty[0].shape)}; give one with a sequence of "
+            "two tokens at least"
+        )
+    tables = [one.num_embeddings for one in model.modules() if isinstance(one, nn.Embedding)]
+    # A device of another kind can be asked nothing once it has failed.
+    numbers = [one for one in given if one.dtype in _OF_TOKENS and one.device.type == "cpu"]
+    largest = max([int(one.max()) for one in numbers], default=0)
+    if not tables or largest < max(tables):
+        return ""
+    return (
+        f"token {largest:,} is out of range: the largest embedding has {max(tables):,} entries, 0 "
+        f"to {max(tables) - 1:,}; give other tokens, or build the model with a larger vocabulary"
+    )
+
+
 def main_tensor(output: Any) -> Tensor | None:
     """The logits where the output names some, else its first floating-point tensor with two
     dimensions or more.
@@ -225,7 +251,8 @@ def _marks_one_id(inputs: Inputs) -> Tensor | None:
     masks = [
         one for one in given if one.dtype == torch.bool or bool(((one == 0) | (one == 1)).all())
     ]
-    ids = next((one for one in given if not any(one is mask for mask in masks)), None)
+    are_masks = {id(mask) for mask in masks}
+    ids = next((one for one in given if id(one) not in are_masks), None)
     for mask in masks:
         for real in (mask != 0, mask == 0):
             if ids is not None and mask.shape == ids.shape and real.any() and not real.all():

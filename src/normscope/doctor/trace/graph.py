@@ -204,7 +204,9 @@ class Graph(Flow):
         """The step of one operation by itself: a rearrangement, a sum, a multiple, or a mask that
         the pass drew.
         """
-        before, args, kwargs = self.predecessors[value.number], value.args, value.kwargs
+        before = self.predecessors[value.number]
+        args = value.args
+        kwargs = value.kwargs
         numel = value.tensor.numel()
         if (
             any(self.values[n].tensor.numel() != numel for n in before)

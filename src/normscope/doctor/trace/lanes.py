@@ -220,16 +220,14 @@ def _weighed_before(
     from too.
     """
     own = [weight for x, weight in products.values() if flow.rearranged(x) == root]
-    return [
-        n
-        for n in shared
-        if n != root
-        and flow.through_weights[root] >> n & 1
-        and all(
-            flow.through_weights[weight] >> n & 1 and not flow.depends(weight, root)
-            for weight in own
-        )
-    ]
+    # Numbers that are made from the value itself tell nothing of what it is made from.
+    if any(flow.depends(weight, root) for weight in own):
+        return []
+
+    def makes_all(stream: int) -> bool:
+        return all(flow.through_weights[made] >> stream & 1 for made in (root, *own))
+
+    return [stream for stream in shared if stream != root and makes_all(stream)]
 
 
 def _are_mixed(flow: Flow, shared: set[int], products: dict[int, tuple[int, int]]) -> bool:

@@ -194,8 +194,12 @@ def stacked_sums(trace: Trace) -> dict[int, _StackedSum]:
 
 
 def _rewrite(value: TracedValue, op: str, function: object, *inputs: int) -> None:
-    value.op, value.inputs, value.output = op, inputs, 0
-    value.function, value.args, value.kwargs = function, tuple(map(Ref, inputs)), {}
+    value.op = op
+    value.inputs = inputs
+    value.output = 0
+    value.function = function
+    value.args = tuple(map(Ref, inputs))
+    value.kwargs = {}
 
 
 def _stacked_sum(trace: Trace, value: TracedValue) -> _StackedSum | None:
@@ -270,11 +274,12 @@ def blends(flow: Flow) -> dict[int, _Blend]:
     """
     found = {value.number: one for value in flow.values if (one := _blend(flow, value))}
     made_by = {number: _matrices(flow, one.gate) for number, one in found.items()}
-    return {
-        number: one
-        for number, one in found.items()
-        if not any(made_by[number] & some for other, some in made_by.items() if other != number)
-    }
+
+    def is_made_again(number: int) -> bool:
+        others = [some for other, some in made_by.items() if other != number]
+        return any(made_by[number] & some for some in others)
+
+    return {number: one for number, one in found.items() if not is_made_again(number)}
 
 
 def _blend(flow: Flow, value: TracedValue) -> _Blend | None:

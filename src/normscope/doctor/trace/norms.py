@@ -36,8 +36,6 @@ _ARITHMETIC = _REDUCING | frozenset(
         "reciprocal",
         "clamp",
         "clamp_min",
-    }
-    | {
         "maximum",
         "abs",
         "gt",
@@ -49,8 +47,11 @@ _ARITHMETIC = _REDUCING | frozenset(
         "_unsafe_view",
         "unsqueeze",
         "squeeze",
+        "clone",
+        "detach",
+        "alias",
+        "_to_copy",
     }
-    | {"clone", "detach", "alias", "_to_copy"}
 )
 _LARGEST = 24
 """Steps of a norm's arithmetic; LayerNorm written out has about ten."""
@@ -91,11 +92,9 @@ def norm_function(flow: Flow, value: TracedValue) -> NormFunction | None:
     if not value.is_data:
         return None
     if value.op == "native_layer_norm" and value.output == 0:
-        (source,), shape, epsilon = (
-            flow.predecessors[value.number][:1],
-            value.args[1],
-            value.args[4],
-        )
+        (source,) = flow.predecessors[value.number][:1]
+        shape = value.args[1]
+        epsilon = value.args[4]
         given = [flow.values[n].tensor for n in value.inputs if not flow.values[n].is_data]
         gain = _root_mean_square(given[0]) if given and not given[0].is_meta else 1.0
         return NormFunction(

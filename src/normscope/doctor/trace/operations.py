@@ -26,8 +26,12 @@ REARRANGING = frozenset(
         "squeeze",
         "clone",
         "detach",
+        "alias",
+        "_to_copy",
+        "expand",
+        "slice",
+        "rewritten",
     }
-    | {"alias", "_to_copy", "expand", "slice", "rewritten"}
 )
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
@@ -54,8 +58,6 @@ BY_NUMBER = frozenset(
         "reciprocal",
         "exp",
         "log",
-    }
-    | {
         "tanh",
         "sigmoid",
         "relu",
@@ -68,8 +70,11 @@ BY_NUMBER = frozenset(
         "softplus",
         "erf",
         "clamp",
+        "clone",
+        "detach",
+        "alias",
+        "_to_copy",
     }
-    | {"clone", "detach", "alias", "_to_copy"}
 )
 """Operations on each number alone, or on numbers in the same place."""
 RESHAPING = frozenset({"view", "reshape", "_unsafe_view"})

@@ -244,7 +244,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """What was detached and what came of it lie in one place, and the tensor itself tells which
         of them it is.
         """
-        at, stopped, memory = number, False, memory_of(tensor)
+        at = number
+        stopped = False
+        memory = memory_of(tensor)
         while len(self.values[at].inputs) == 1 and memory_of(self.values[at].tensor) == memory:
             stopped = stopped or self.values[at].op == "detach"
             (at,) = self.values[at].inputs

@@ -144,7 +144,9 @@ class Foreign(SublayerModule):
 
     def __init__(self, kind: SublayerKind, module: nn.Module, told: MatricesOf | None) -> None:
         super().__init__()
-        self.module, self.kind, self.told = _adapted(kind, module), kind, told
+        self.module = _adapted(kind, module)
+        self.kind = kind
+        self.told = told
         takes = inspect.signature(self.module.forward).parameters.values()
         self.takes_everything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes)
         self.accepted = frozenset([one.name for one in takes][1:])  # the first is x

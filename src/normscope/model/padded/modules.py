@@ -154,7 +154,8 @@ class Placed(nn.Module):
                 "normscope.profile(model, lambda: model(batch)) once before anything else, or load "
                 "the weights of a model for which that was done"
             )
-        if self.training and torch.is_grad_enabled() and self.unattended and not self.attached:
+        trains = self.training and torch.is_grad_enabled()
+        if trains and self.unattended and not self.attached:
             raise RuntimeError(
                 f"placement {self._name()} {self.unattended}: call normscope.attach(model, "
                 "optimizer) when the optimiser is made, or model.eval() where nothing is to be "

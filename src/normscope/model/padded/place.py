@@ -137,9 +137,10 @@ def _rows(
             "the same module stands in two places, and its weights can be drawn for one alone: "
             "copy it"
         )
-    return kinds, [
-        [Foreign(kind, module, told) for kind, module in block.items()] for block in blocks
-    ]
+    foreign = []
+    for block in blocks:
+        foreign.append([Foreign(kind, module, told) for kind, module in block.items()])
+    return kinds, foreign
 
 
 def _by_kind(block: _BlockModules) -> Mapping[SublayerKind, nn.Module]:

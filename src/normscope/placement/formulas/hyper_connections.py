@@ -20,14 +20,21 @@ from ..operations import (
 from ..registry import register
 
 STREAMS = 4
-_FIRST = [
-    tuple((float(i == read), *(float(i == j) for j in range(STREAMS))) for i in range(STREAMS))
-    for read in range(STREAMS)
-]
-"""Initial weights of streams, by the one that a sub-layer reads: what it reads, and what each
-stream becomes.
-"""
 _Weights = Sequence[Sequence[Number]]
+
+
+def _first_weights(read: int) -> tuple[tuple[float, ...], ...]:
+    """Returns alpha as it starts in a sub-layer that reads the stream `read`, a row a stream: its
+    weight in what is read, then in what each stream becomes. Every stream stays itself.
+
+    `_first_weights(1)` starts (0, 1, 0, 0, 0), (1, 0, 1, 0, 0).
+    """
+    rows = []
+    for stream in range(STREAMS):
+        row = [float(stream == read)]
+        row += [float(stream == other) for other in range(STREAMS)]
+        rows.append(tuple(row))
+    return tuple(rows)
 
 
 @register
@@ -55,14 +62,17 @@ class HyperConnections(Placement):
 
     def join(self, x: State, sublayer: Sublayer, norm: Norms) -> State:
         read = (sublayer.site.number - 1) % STREAMS
-        alpha = sublayer.parameter("alpha", initial=_FIRST[read], shape=(STREAMS, STREAMS + 1))
+        alpha = sublayer.parameter(
+            "alpha", initial=_first_weights(read), shape=(STREAMS, STREAMS + 1)
+        )
         beta = sublayer.parameter("beta", initial=1.0, shape=(STREAMS,))
         own, written = self.connected(x, sublayer, norm, alpha, beta)
         branch = sublayer(norm(weighed([row[0] for row in own], x)))
-        return tuple(
-            weighed((*(row[j + 1] for row in own), written[j]), (*x, branch))
-            for j in range(STREAMS)
-        )
+        streams = []
+        for stream in range(STREAMS):
+            kept = [row[stream + 1] for row in own]
+            streams.append(weighed((*kept, written[stream]), (*x, branch)))
+        return tuple(streams)
 
     def connected(
         self, x: State, sublayer: Sublayer, norm: Norms, alpha: Value, beta: Value
@@ -107,9 +117,11 @@ class StaticHyperConnections(HyperConnections):
     def connected(
         self, x: State, sublayer: Sublayer, norm: Norms, alpha: Value, beta: Value
     ) -> tuple[_Weights, Sequence[Number]]:
-        return [[alpha[i][j] for j in range(STREAMS + 1)] for i in range(STREAMS)], [
-            beta[i] for i in range(STREAMS)
-        ]
+        own = []
+        for stream in range(STREAMS):
+            row = alpha[stream]
+            own.append([row[column] for column in range(STREAMS + 1)])
+        return own, [beta[stream] for stream in range(STREAMS)]
 
 
 IDENTITY = tuple(

@@ -180,3 +180,28 @@ class HybridNormWidth(HybridNorm):
 
     def attention(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
         return sublayer(x, query=norm.query, key=norm.key, value=norm.value)
+
+
+@register
+class SimpleNorm(PreLN):
+    """x ← x + LN(F(x)), LN behind every matrix: queries, keys, values and the feed-forward's first;
+    y = LN(x).
+
+    arXiv:2602.01212 in the authors' Llama (`simplegpt_model.py` of SimpleGPT), whose norms are
+    RMSNorm: nothing is normed before F, each linear layer's output is, over its whole width. A
+    gated feed-forward's gate is normed there as well, and here not. A decoder's cross-attention,
+    which it has not, is as self-attention. Its last matrices are drawn smaller with depth, which a
+    norm behind them undoes at initialisation; ours are not.
+    """
+
+    name = "simple-norm"
+    title = "SimpleNorm"
+    gist = "a norm behind every matrix, none before F"
+    citation = "arXiv:2602.01212, simplegpt_model.py of SimpleGPT"
+    year = 2026
+    initialisation = "normal-0.02"
+
+    def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
+        if sublayer.site.kind == "feed_forward":
+            return x + norm(sublayer(x, hidden=norm.hidden))
+        return x + norm(sublayer(x, query=norm.query, key=norm.key, value=norm.value))

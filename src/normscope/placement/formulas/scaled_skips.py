@@ -145,6 +145,32 @@ class AdminConstant(AdminLogN):
 
 
 @register
+class DeepLoop(AdminConstant):
+    """As `admin-constant`, skip_scale² the sub-layers times how often in turn they are run
+    (`loops`), and DeepNorm's weights at gain `branch_gain` = 1/(2 skip_scale).
+
+    arXiv:2607.13491: what the same matrices give in every pass adds up in line, so that DeepNorm's
+    constants of the unrolled stack are squared: (2N)^1/2 and (8N)^-1/2 for N blocks of two
+    sub-layers. Where passes are not alike, the exponents are DeepNorm's again. The source has one
+    stack alone; in an encoder-decoder we count the sub-layers of each.
+    """
+
+    name = "deeploop"
+    title = "DeepLoop"
+    gist = "deepnorm for loops: constants squared"
+    citation = "arXiv:2607.13491"
+    year = 2026
+    variant_of = ""
+    initialisation = "xavier-normal"
+
+    def squared_scale(self, sublayers: int) -> float:
+        return float(sublayers * self.stack.loops)
+
+    def gain(self, weight: str, site: Site) -> float:
+        return 1.0 if weight in ("query", "key") else 1 / (2 * self.skip_scale)
+
+
+@register
 class KEEL(Placement):
     """x ← LN(skip_scale · x + F(LN(x))), skip_scale the number of sub-layers of the stack, not
     trained.

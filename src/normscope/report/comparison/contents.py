@@ -115,11 +115,11 @@ class GradientProfile:
     @property
     def label(self) -> str:
         """All of them: "Post-LN, no warm-up; warm-up 200"."""
-        groups = dict.fromkeys(name.group for name in self.names)
-        variants = {
-            group: [name.variant for name in self.names if name.group == group] for group in groups
-        }
-        return "; ".join(str(Name(group, "; ".join(variants[group]))) for group in groups)
+        variants: dict[str, list[str]] = {}
+        for name in self.names:
+            variants.setdefault(name.group, []).append(name.variant)
+        groups = [str(Name(group, "; ".join(own))) for group, own in variants.items()]
+        return "; ".join(groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,9 @@ from .contents import ComparisonPage, GradientProfile, Name, RateCurve, RunCurve
 
 _Value = TypeVar("_Value", bound=Hashable)
 _NATS, _RATE = "nats per target token", "learning rate"
-_ALL_POINTS, _LEAST_POINTS, _MOST_POINTS = 640, 20, 120
+_ALL_POINTS = 640
+_LEAST_POINTS = 20
+_MOST_POINTS = 120
 """Points of one quantity that all configurations share, and the least and the most that one of them
 has.
 """
@@ -103,12 +105,13 @@ def _over_updates(
             if not places:
                 continue  # a run that has not begun, or was stopped at its first update
             at = [curve.updates[i] for i in places]
-            one = of_seeds(
-                looks[curve.name], at, [[finite(row[i]) for i in places] for row in values_SU]
-            )
-            crosses = [
-                cross for row in curve.seeds_values for cross in _crosses(curve.updates, row)
-            ]
+            rows = []
+            for row in values_SU:
+                rows.append([finite(row[i]) for i in places])
+            one = of_seeds(looks[curve.name], at, rows)
+            crosses = []
+            for seed_values in curve.seeds_values:
+                crosses += _crosses(curve.updates, seed_values)
             found.append(replace(one, crosses=crosses, further=_further(at, clock)))
         return found
 
@@ -207,13 +210,10 @@ def _rates(
             ],
             lights=[str(name) for name in curve.configurations],
         )
-        series.append(
-            of_seeds(
-                look,
-                curve.peak_lrs,
-                [[finite(value) for value in row] for row in curve.seeds_losses],
-            )
-        )
+        rows = []
+        for losses in curve.seeds_losses:
+            rows.append([finite(value) for value in losses])
+        series.append(of_seeds(look, curve.peak_lrs, rows))
     return Panel(
         title="Validation loss at the end",
         xlabel="peak learning rate",

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -107,16 +108,26 @@ def spread(values: Iterable[float | None], written: Callable[[float], str] = num
     ]
 
 
-def growth(profile: GradientProfile) -> list[tuple[str, float, float, float]]:
-    """Rows of a table, one a stack: its name, the mean norm of its first and its last block, and
-    last over first.
-    """
+class StackGrowth(NamedTuple):
+    """How a stack's gradients differ from its first block to its last."""
+
+    stack: str
+    first: float
+    """Mean norm of the first block's."""
+    last: float
+    ratio: float
+    """Last over first, NaN where the first is 0."""
+
+
+def growth(profile: GradientProfile) -> list[StackGrowth]:
+    """Returns the growth of each stack's gradient norms."""
     means = [math.fsum(column) / len(column) for column in zip(*profile.seeds_norms, strict=True)]
     rows = []
     named = zip(profile.blocks, means, strict=False)  # no seeds, no means: no rows
     for stack, part in groupby(named, key=lambda pair: pair[0].stack):
         norms = [mean for _, mean in part]
-        rows.append((stack, norms[0], norms[-1], norms[-1] / norms[0] if norms[0] else math.nan))
+        ratio = norms[-1] / norms[0] if norms[0] else math.nan
+        rows.append(StackGrowth(stack, norms[0], norms[-1], ratio))
     return rows
 
 
@@ -134,7 +145,9 @@ def tally(configurations: Sequence[ComparedConfiguration]) -> str:
     return f"{counts}: {', '.join(parts)}." if parts else f"{counts}."
 
 
-_WIDTH_INCHES, _ROW_INCHES, _LEGEND_ROW_INCHES = 5.6, 0.3, 0.24
+_WIDTH_INCHES = 5.6
+_ROW_INCHES = 0.3
+_LEGEND_ROW_INCHES = 0.24
 _LEGEND_COLUMNS, _LEGEND_ROWS = 2, 2
 """Rows of the legend that the usual height has room for."""
 _LABEL_CHARACTERS = 28
@@ -153,15 +166,11 @@ def pictures(comparison: ComparisonPage, explored: Mapping[str, Sequence[Panel]]
 
     What readers explore by a slider has no picture.
     """
-    charts = {
-        figure: next(panel for panel in panels if not panel.frames)
-        for figure, panels in explored.items()
-    }
-    drawn = {
-        figure.replace("-", "_"): chart_svg(panel)
-        for figure, panel in charts.items()
-        if panel.series or not panel.log_x
-    }
+    drawn = {}
+    for figure, panels in explored.items():
+        chart = next(panel for panel in panels if not panel.frames)
+        if chart.series or not chart.log_x:
+            drawn[figure.replace("-", "_")] = chart_svg(chart)
     return drawn | {"final_loss": endings_svg(comparison)}
 
 

@@ -43,6 +43,9 @@ from .tokens import (
     trace,
 )
 
+_TAKEN_OFF_BY_NORMS = 2
+"""Directions of d: a norm takes off what lies along its input, and LayerNorm the mean."""
+
 
 @dataclass(frozen=True, slots=True)
 class _SublayerChange:
@@ -69,20 +72,21 @@ class Carried:
         *,
         last_is_drawn: bool,
     ) -> None:
-        self.stack, self.rule, self.last_is_drawn = stack, rule, last_is_drawn
-        self.tokens, self.width = stack.setting.tokens, stack.atoms.width
-        reads = [*(applied.input for applied in stack.applied), stack.output]
-        arrived = [*(over_tokens(one.input) for one in gradients.arrived), over_tokens(at_output)]
-        self._ledger = ledger_of(
-            stack.atoms, self.tokens, [read.gradient_coefficients for read in reads], arrived
-        )
+        self.stack = stack
+        self.rule = rule
+        self.last_is_drawn = last_is_drawn
+        self.tokens = stack.setting.tokens
+        self.width = stack.atoms.width
+        reads = [applied.input for applied in stack.applied]
+        reads.append(stack.output)
+        arrived = [over_tokens(at.input) for at in gradients.arrived]
+        arrived.append(over_tokens(at_output))
+        coefficients = [read.gradient_coefficients for read in reads]
+        self._ledger = ledger_of(stack.atoms, self.tokens, coefficients, arrived)
         self.learnt = self._learnt(gradients)
-        self.moved = [
-            self._move(number, applied, at)
-            for number, (applied, at) in enumerate(
-                zip(stack.applied, gradients.arrived, strict=True)
-            )
-        ]
+        self.moved: list[_SublayerChange] = []
+        for applied, at in zip(stack.applied, gradients.arrived, strict=True):
+            self.moved.append(self._move(len(self.moved), applied, at))
 
     def gram(self, value: Moments) -> Tokens:
         """E⟨δx_s, δx_t⟩ / d of a value of the stack, once every sub-layer below it has moved."""
@@ -108,9 +112,7 @@ class Carried:
         along = self._ledger.along(row)
         gram = self._ledger.gram(row, along)
         if applied.input.normed:
-            # A norm takes off what lies along its input, and LayerNorm the mean: of what is random,
-            # a d-th each.
-            gram = gram.scaled(1 - 2 / self.stack.atoms.scatter_width)
+            gram = gram.scaled(1 - _TAKEN_OFF_BY_NORMS / self.stack.atoms.scatter_width)
         at_input = self._ledger.at(along, number)
         owns = self._owns(applied, at)
         # A matrix is random but for what it has made of gradients on their way back.
@@ -146,50 +148,68 @@ class Carried:
         ]
 
     def _last(self, applied: Applied, at: Arrived) -> MatrixStep:
-        """The step of F's last matrix."""
-        made, kind = applied.map, applied.site.kind
-        if kind != "feed_forward" and not self.last_is_drawn:
+        """Returns the step of F's last matrix."""
+        is_feed_forward = applied.site.kind == "feed_forward"
+        if not is_feed_forward and not self.last_is_drawn:
             return STILL
-        hidden, inputs = None, over_tokens(made.last_inputs)
-        if kind == "feed_forward":
-            x = applied.input
-            mean = made.last_mean / made.last_inputs.one**0.5
-            hidden = Hidden(
-                self.stack.setting.activation, made.variance, correlation(x.p, x.q), mean
-            )
-        return first_step(
-            self.rule,
-            UpdatedMatrix(inputs, over_tokens(at.output), made.last_width, self.width, hidden),
-            self.tokens,
+        made = applied.map
+        matrix = UpdatedMatrix(
+            over_tokens(made.last_inputs),
+            over_tokens(at.output),
+            made.last_width,
+            self.width,
+            self._hidden(applied) if is_feed_forward else None,
+        )
+        return first_step(self.rule, matrix, self.tokens)
+
+    def _hidden(self, applied: Applied) -> Hidden:
+        """Returns what the last matrix of a feed-forward reads."""
+        made = applied.map
+        x = applied.input
+        return Hidden(
+            self.stack.setting.activation,
+            made.variance,
+            correlation(x.two, x.one),
+            made.last_mean / made.last_inputs.one**0.5,
         )
 
     def _through(self, applied: Applied, at: Arrived, moved: list[InnerChange]) -> MatrixStep:
-        """To F's output."""
-        total, outputs = STILL, self._outputs(applied)
+        """Carries what moves at the outputs of F's first matrices to F's output."""
+        outputs = self._outputs(applied)
+        total = STILL
         for projection, one, g in zip(applied.map.projections, moved, at.projections, strict=True):
             if one is UNMOVED:
                 continue
+            gradient = over_tokens(g)
             if applied.site.kind == "feed_forward":
-                gradients = (over_tokens(at.output), over_tokens(g))
                 step = activated(
-                    projection, one, applied.map, gradients, outputs, self.stack.setting.activation
+                    projection,
+                    one,
+                    applied.map,
+                    (over_tokens(at.output), gradient),
+                    outputs,
+                    self.stack.setting.activation,
                 )
             else:
-                drawn, more = self.last_is_drawn, met(applied, projection)
                 step = attended(
-                    projection, one, over_tokens(g), outputs, last_is_drawn=drawn, more=more
+                    projection,
+                    one,
+                    gradient,
+                    outputs,
+                    last_is_drawn=self.last_is_drawn,
+                    more=met(applied, projection),
                 )
             total = together(total, step)
         return total
 
     def _outputs(self, applied: Applied) -> int:
-        """Of F's first matrices."""
+        """Returns the fan-out of F's first matrices."""
         return applied.site.stack.ffn_width if applied.site.kind == "feed_forward" else self.width
 
 
 def _change_coefficients(x: Moments) -> Array:
-    """Of a value's change: those of gradients, since a norm divides both by the size that was
-    drawn.
+    """Returns those of a value's change: those of gradients, since a norm divides both by the size
+    that was drawn.
 
     What no gradient passes, a change does pass.
     """

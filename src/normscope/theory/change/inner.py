@@ -17,9 +17,16 @@ from .rules import MatrixStep, UpdatedMatrix, UpdateRule, first_step
 from .signs import Slopes, rounded, slope_squares, slopes, through_units
 from .tokens import NONE, Alike, Tokens, Whole, forward, over_tokens, sandwich, solved, whole
 
+_VARIANCE_OF_ALL_WEIGHT = 9
+"""The variance of logits that adds 1 to Σ w⁴ / (Σ w²)², which is one over the keys without logits:
+fitted on random logits over 4 to 64 keys. Equation T20.
+"""
+_LEAST_GAP = 1e-9
+"""A share of a token's square: below it tokens do not differ but for rounding."""
+
 
 class InnerChange(NamedTuple):
-    """What moves at the outputs of a first matrix."""
+    """A change at the outputs of a first matrix."""
 
     coefficients: Tokens
     """Of the gradients there."""
@@ -53,15 +60,13 @@ def own(
     *,
     activated: bool,
 ) -> InnerChange:
-    """What the matrix's own update moves."""
+    """Returns what the matrix's own update moves."""
     inputs = over_tokens(projection.inputs)
     if rule == "sign" and activated:
+        if gradient.one <= 0:
+            return UNMOVED
         square = 1.0 if isinstance(inputs, Whole) else inputs.one
-        return (
-            InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square)
-            if gradient.one > 0
-            else UNMOVED
-        )
+        return InnerChange(NONE, NONE, fan_in * math.sqrt(square), fan_in * square)
     step = first_step(rule, UpdatedMatrix(inputs, gradient, fan_in, fan_out), projection.length)
     return InnerChange(step.coefficients, step.rest)
 
@@ -95,21 +100,24 @@ def attended(
 
 
 def met(applied: Applied, projection: Projection) -> Entry:
-    """By how much more what moves along gradients scatters than as many fresh vectors would.
+    """Returns how much more what moves along gradients scatters than as many fresh vectors would.
 
     A query's gradient is made of the very keys that it meets, and a key's of the queries. To a
     logit both add its own gradient times the other's square: twice the same, which is counted with
-    queries. Of random logits over 4 to 64 keys Σ w⁴ is about so much of (Σ w²)²: one over the keys,
-    and a ninth of the logits' variance.
+    queries. Σ w⁴ over the keys says how few of them hold the weight.
 
     Equation T20.
     """
     if projection.name != "query":
         return 1.0
-    (one, two, _), places = applied.input.mean, applied.input.atoms.places
-    twice = 1 + one / max(one - two, 1e-9 * one)
+    one, two, _ = applied.input.mean
+    places = applied.input.atoms.places
     keys = projection.length if places is None else places.keys
-    more = 1 + applied.site.stack.width_of_head * twice**2 * (1 / keys + applied.map.variance / 9)
+    fourth_powers = 1 / keys + applied.map.variance / _VARIANCE_OF_ALL_WEIGHT
+    # Keys differ from their mean in the gap alone, and queries meet them as they are.
+    gap = max(one - two, _LEAST_GAP * one)
+    twice = 1 + one / gap
+    more = 1 + applied.site.stack.width_of_head * twice**2 * fourth_powers
     return more if places is None else np.maximum.outer(more, more)
 
 
@@ -131,7 +139,9 @@ def activated(
     Equation T20.
     """
     above, below = gradients
-    tokens, inputs, back_map = projection.length, over_tokens(projection.inputs), projection.back
+    tokens = projection.length
+    inputs = over_tokens(projection.inputs)
+    back_map = projection.back
     if below.one <= 0 or not (moved.sign or np.any(whole(moved.coefficients, tokens))):
         return MatrixStep(NONE, forward(back_map, moved.rest, tokens))
     if isinstance(back_map, Factors):

@@ -63,7 +63,9 @@ def rounded(correlation: float) -> float:
     return 1 - float(f"{1 - min(1.0, correlation):.3g}")
 
 
-_GRADIENT, _OWN, _GATE = 1, 2, 3
+_GRADIENT = 1
+_OWN = 2
+_GATE = 3
 """Seeds of variables that are independent of one another."""
 _GRADIENTS, _INPUTS = 1000, 1500
 """Points at most where both are summed over."""

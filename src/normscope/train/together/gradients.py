@@ -34,8 +34,12 @@ class SharedGradients:
         device: torch.device,
         precision: Precision,
     ) -> None:
-        self.sharing, self.objective, self.feed = sharing, objective, feed
-        self.seed, self.device, self.precision = seed, device, precision
+        self.sharing = sharing
+        self.objective = objective
+        self.feed = feed
+        self.seed = seed
+        self.device = device
+        self.precision = precision
         self.group = sharing.group
 
     def __call__(self, numbers: range) -> Losses:

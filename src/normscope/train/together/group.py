@@ -102,7 +102,9 @@ class Several(Group):
     """The processes of torch's default group."""
 
     def __init__(self, rank: int, size: int, signs: LifeSigns) -> None:
-        self.rank, self.size, self.signs = rank, size, signs
+        self.rank = rank
+        self.size = size
+        self.signs = signs
 
     def total(self, values: Sequence[float]) -> list[float]:
         summed = torch.tensor(values, dtype=torch.float64)

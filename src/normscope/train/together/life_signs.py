@@ -59,7 +59,9 @@ class LifeSigns:
         late_seconds: float = LATE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.store, self.rank, self.size = store, rank, size
+        self.store = store
+        self.rank = rank
+        self.size = size
         self.late_seconds, self.clock = late_seconds, clock
         self._others = [other for other in range(size) if other != rank]
         self._known: dict[int, _Known] = {}

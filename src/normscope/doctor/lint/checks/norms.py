@@ -33,7 +33,7 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     rule = (
         f"{title} ends in one"
         if title
-        else "its blocks leave the stream un-normed, and it has norms elsewhere"
+        else "its blocks leave the stream without a norm, and it has norms elsewhere"
     )
     # A single block beside a deeper stack is a head or a reader of it.
     beside = stack.blocks == 1 and any(other.blocks > 1 for other in patient.stacks)
