@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..measured import AttentionMeasurements, ModelMeasurements
+from ..attended import AttentionMeasurements
+from ..measured import ModelMeasurements
 from ..record import Stack
 
 

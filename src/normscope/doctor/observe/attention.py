@@ -11,10 +11,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ..attended import AttentionMeasurements
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..measured import AttentionMeasurements
 from ..record import Stack, with_measured
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..measured import PlaceLogits
+from ..attended import PlaceLogits
 from ..record import Stack
 from ..trace.graph import Graph
 from ..trace.operations import TracedValue

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from ...measured import AttentionMeasurements
+from ...attended import AttentionMeasurements
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ..likes import odd_ones
