@@ -11,6 +11,8 @@ DOCTOR = Path(normscope.doctor.__file__).parent
 ORDER = (
     "trace",
     "find",
+    "partly_used",
+    "attended",
     "measured",
     "loss_targets",
     "record",
@@ -43,7 +45,16 @@ def out_of_order(path: Path) -> list[str]:
 
 
 def test_the_order_has_every_folder_once() -> None:
-    files = {"loss_targets", "measured", "record", "predict", "result", "advise"}
+    files = {
+        "loss_targets",
+        "measured",
+        "partly_used",
+        "attended",
+        "record",
+        "predict",
+        "result",
+        "advise",
+    }
     assert sorted(ORDER) == sorted({folder_of(path) for path in FILES} | files)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from doctor.test_laws_movement import IDS, Decoder, adamw, next_token
 from normscope import diagnose
+from normscope.doctor.laws import trial
 from normscope.doctor.laws.slicing import slices
 from normscope.doctor.laws.trial import TrialLimits
 from normscope.doctor.laws.tried import tried
@@ -62,15 +63,43 @@ def test_without_laws_they_are_listed_as_not_asked():
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        (TrialLimits(seconds=1e-9), "the most that they may"),
+        (TrialLimits(seconds=1e-9), "the laws may take 1e-09 s here"),
         (TrialLimits(most_bytes=1000), "a copy of the model that is updated takes"),
     ],
 )
 def test_what_would_take_too_long_or_too_much_memory_is_not_asked(limits, said):
     model = Decoder()
     found = tried(model, (IDS,), next_token, optimizer="adam", rate=None, limits=limits)
-    assert (found.movement, found.modes) == (None, None)
-    assert said in found.reason
+    for law in ("reach", "modes", "movement", "uses"):
+        assert said in found.lacking(law)
+
+
+class Counted(Decoder):
+    """Each of its passes takes a second of `clock`, by which nothing else takes any time."""
+
+    passes = 0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        Counted.passes += 1
+        return super().forward(ids)
+
+
+@pytest.mark.parametrize("passes", [0.5, 1.0, 3.0])
+def test_all_laws_together_take_as_many_passes_of_the_batch_as_they_may(passes, monkeypatch):
+    monkeypatch.setattr(trial.time, "thread_time", lambda: float(Counted.passes))
+    monkeypatch.setattr(trial, "LITTLE_SECONDS", 0.0)
+    limits = TrialLimits(passes=passes)
+    model, before = Counted(), Counted.passes
+    found = tried(model, (IDS,), next_token, optimizer="adam", rate=None, limits=limits)
+    made = Counted.passes - before
+    # Of the slice, half of the batch, once, and then three forward passes for each of the whole.
+    most = passes * 3 * 2
+    assert made <= 1 + most
+    laws = ("reach", "modes", "movement", "uses")
+    refused = [law for law in laws if "s here, three passes" in found.lacking(law)]
+    assert bool(refused) == (passes < 3)
+    if refused:
+        assert f"the laws may take {most:.2g} s here" in found.lacking(refused[0])
 
 
 def test_the_cost_is_said_before_the_laws_start():

@@ -19,6 +19,7 @@ from doctor import (
     test_contradicts_training,
     test_laws_modes,
     test_laws_movement,
+    test_laws_places,
     test_laws_reach,
     test_laws_starts,
     test_laws_targets,
@@ -31,9 +32,10 @@ from doctor import (
     test_peers,
     test_queries_keys,
     test_reported,
+    test_routed,
     test_told,
 )
-from normscope.doctor.lint import checks, peers, told, tried
+from normscope.doctor.lint import checks, peers, routed, told, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -90,6 +92,12 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,
     "reads-ahead": test_laws_uses.test_a_norm_over_the_sequence_outside_of_blocks_knows_what_comes,
     "order-unread": test_laws_uses.test_positions_that_are_the_same_for_every_token_are_told,
+    "places-read": (
+        test_laws_places.test_a_mask_that_is_applied_behind_the_softmax_makes_outputs_count_their_place
+    ),
+    "context-unread": (
+        test_laws_places.test_weights_that_multiply_a_querys_own_value_leave_other_tokens_unread
+    ),
     "rows-mixed": test_laws_uses.test_a_mean_over_the_batch_lets_sequences_know_each_other,
     "padding-read": test_laws_uses.test_padding_that_a_mean_counts_is_read,
     "capped-logits": test_laws_reach.test_a_cap_of_1_leaves_a_loss_that_no_training_lowers,
@@ -104,6 +112,15 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "targets-alike": test_laws_targets.test_labels_of_one_class_are_told,
     "padding-in-loss": test_laws_targets.test_padding_that_the_loss_counts_is_told,
     "few-targets": test_laws_targets.test_a_loss_of_one_token_in_a_hundred_is_a_note,
+    "experts-without-tokens": test_routed.test_experts_that_a_bias_keeps_all_tokens_from,
+    "identical-experts": test_routed.test_experts_that_start_as_one,
+    "units-cut-off": test_routed.test_units_that_are_shared_out_or_cut_off,
+    "growing-state": test_routed.test_a_state_with_a_factor_above_1,
+    "detached-weights": test_routed.test_a_matrix_that_is_detached_where_it_is_read,
+    "dropped-products": test_routed.test_a_product_that_nobody_reads,
+    "wide-matrices": test_routed.test_parameters_that_a_scheme_for_layers_left_at_n_0_1,
+    "adapted-trained": test_routed.test_a_matrix_that_is_trained_beside_its_adapter,
+    "key-groups": test_routed.test_groups_that_other_heads_read_or_none,
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it
@@ -128,7 +145,7 @@ def test_what_has_tests_exists():
 def test_every_rule_of_every_file_is_listed_once():
     files = [
         importlib.import_module(f"{folder.__name__}.{found.name}")
-        for folder in (checks, peers, told, tried)
+        for folder in (checks, peers, routed, told, tried)
         for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]

@@ -15,6 +15,7 @@ from ..measure.autocast import without_autocast
 from ..optim.courses import RateCourse, course_of
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
+from .laws.meant import places_meant
 from .laws.tried import LEFT_OUT, UNTRIED, Tried, tried
 from .lint.linter import asked_rules, lint, reasons
 from .lint.patient import Loading, Patient
@@ -227,6 +228,7 @@ def _tried(
         peaks=() if told.course is None else told.course.peaks,
         seen=seen.measured,
         is_causal=_is_causal(seen.stacks),
+        places=places_meant(model, seen.stacks, seen.measured),
         watch=watch,
     )
 

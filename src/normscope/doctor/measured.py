@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from .attended import AttentionMeasurements
 from .loss_targets import LossTargets
+from .partly_used import PartlyUsed
 
 INNER: Mapping[str, Any] = MappingProxyType({"json": False})
 """Of a field that `record.plain` leaves out: the doctor's own stages alone need it."""
@@ -73,74 +75,6 @@ class NormUse:
     def module(self) -> str:
         """Path of the module that its parameters stand in; "" without any."""
         return self.parameters[0].rpartition(".")[0] if self.parameters else ""
-
-
-PlaceLogits = Literal[
-    "", "none", "queries", "sums", "farther", "heads", "unmatched", "one turn", "apart"
-]
-"""What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
-with which they grow, no place but the head, by which queries are turned, the place where queries
-and keys are one, in which both are turned otherwise, one angle that all channels are turned by,
-places in any other way; "" where that is not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionMeasurements:
-    """Attention of one sub-layer at work; means are over queries, those with few keys apart."""
-
-    head_width: int
-    keys: float = math.nan
-    """How many a query may look at."""
-    all_keys: int = 0
-    """How many there are, those that masks hide among them."""
-    deviation: float = math.nan
-    """Of a query's logits over its keys, biases and masks apart."""
-    entropy: float = math.nan
-    """Of its weights over ln(keys): 1 is a plain mean, near 0 it copies one token."""
-    largest: float = math.nan
-    """Of its weights."""
-    scale: float | None = None
-    """The number that products of queries and keys are multiplied with; None where it is trained,
-    or not known.
-    """
-    normed: tuple[str, ...] = ()
-    """Which of queries and keys have a norm after the matrix that makes them."""
-    normed_wrong: tuple[str, ...] = ()
-    """Those of them whose norm takes its statistics over other dimensions than a head's
-    features.
-    """
-    of_many_lengths: tuple[str, ...] = ()
-    """Which of queries and keys have no common length: more than half of their vectors, one for
-    each token and head, are off the median by 1 % or more. A norm of each head gives them one.
-    """
-    unnormed: tuple[str, ...] = ()
-    """Which of queries, keys and values are made from what others of them are made from a norm
-    of.
-    """
-    query_size: float = math.nan
-    """Root mean square of an entry, without what `scale` holds."""
-    key_size: float = math.nan
-    drawn: float | None = None
-    """What the matrices of queries and keys make of a logit over what two like that of values
-    would; None where these are not known."""
-    wrong_axis: str = ""
-    """Along which dimension its softmax sums to 1, where that is not the one that values are
-    weighed along.
-    """
-    sees_later: float | None = None
-    """Share of the queries that look at a later token, of those that have one; None where keys are
-    no such tokens.
-    """
-    sees_earlier: float | None = None
-    sees_itself: float | None = None
-    on_padding: float | None = None
-    """Mean weight on tokens that the batch's mask says are none; None without a mask with any such
-    token.
-    """
-    place_logits: PlaceLogits | None = None
-    """By tokens that are all alike; None where that was not looked for, or is not understood."""
-    places_in_values: bool = False
-    """Whether what is weighed depends on its place."""
 
 
 MatrixPart = Literal["", "query", "key", "value", "output", "ffn_in", "ffn_out"]
@@ -340,6 +274,8 @@ class ModelMeasurements:
     """Parameters behind a σ of data that is flat near 0 for nearly every token and entry, with its
     mean value.
     """
+    partly: PartlyUsed = field(default=PartlyUsed(), metadata=INNER)
+    """What not all of the model goes through, and what no loss teaches."""
     conditioned_gates: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
     """Matrices that make gates of branches from a condition, with the root mean square of these."""
     positions_along: int | None = field(default=None, metadata=INNER)

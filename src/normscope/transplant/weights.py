@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ..doctor.measured import AttentionMeasurements, MatrixPart, MatrixUse
+from ..doctor.attended import AttentionMeasurements
+from ..doctor.measured import MatrixPart, MatrixUse
 from ..doctor.record import Sublayer
 from ..doctor.trace.forward import joined
 from ..model.initialisation import fill

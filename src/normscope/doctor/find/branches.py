@@ -2,15 +2,16 @@
 norms inside it.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from math import prod
 from typing import Literal
 
 from ...placement import SublayerKind
 from ..trace.flow import mixes_positions
 from ..trace.graph import Graph
-from ..trace.operations import FUSED, PRODUCTS, SOFTMAX, UNREPEATABLE, walked
+from ..trace.operations import FUSED, PRODUCTS, SOFTMAX, UNREPEATABLE, TracedValue, walked
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -101,14 +102,17 @@ def find_branch(graph: Graph, output: int, stream: int, others: int, lent: int =
     # What only scales or shifts a norm is no memory that is attended to.
     if any(n in projected for value in meetings for n in value.inputs):
         kind = "cross_attention"
+    elif attends and _weighs_tokens(graph, region, reads):
+        kind = "attention"
     elif _mixes(graph, reads, output, attends):
         weighs = any(graph.values[n].op in SOFTMAX or FUSED in graph.values[n].op for n in region)
         kind = "attention" if attends and weighs else "mixer" if attends else "convolution"
+    scope = region + (_lent(graph, region, meetings) if kind == "attention" else projected)
     return Branch(
         output=output,
         reads=tuple(reads),
         kind=kind,
-        inside=inner_norms(graph, region + projected, reads, kind),
+        inside=inner_norms(graph, scope, reads, kind),
         name=_module(graph, region, products),
         one_head=attends
         and graph.values[meetings[0].inputs[0]].shape[-1] == graph.values[reads[0]].shape[-1],
@@ -183,6 +187,39 @@ def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
         mixes = None
     convolves = any(graph.values[n].op == "convolution" for n in graph.between(reads[0], output))
     return attends or convolves if mixes is None else mixes
+
+
+def _lent(graph: Graph, region: list[int], meetings: list[TracedValue]) -> list[int]:
+    """What keys and values that an earlier block made are computed by, from the product with
+    weights on.
+    """
+    inside = set(region)
+    outside = [n for one in meetings for n in graph.predecessors[one.number] if n not in inside]
+
+    def before(number: int) -> Iterable[int]:
+        made = graph.is_weight_product(graph.values[number])
+        return () if made else graph.predecessors[number]
+
+    return sorted({n for first in outside for n in walked(first, before)})
+
+
+def _weighs_tokens(graph: Graph, region: list[int], reads: list[int]) -> bool:
+    """Whether a softmax has a weight for every pair of tokens. One token changes no other where
+    keys and values are those of an earlier block, or where a window shows each token itself alone.
+    """
+    if len(reads) != 1:
+        return False
+    rows = graph.values[reads[0]].rows
+    for number in region:
+        value = graph.values[number]
+        if value.op not in SOFTMAX or len(value.shape) < 3:
+            continue
+        *outer, queries, keys = value.shape
+        # Where heads or experts are weighed, every token has a matrix of its own.
+        matrices = prod(outer)
+        if queries == keys > 2 and matrices < rows and matrices * queries % rows == 0:
+            return True
+    return False
 
 
 def inner_norms(

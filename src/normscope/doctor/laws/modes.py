@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..trace.forward import main_tensor
 from .calm import calm_training
-from .trial import Trial, Untried, said
+from .trial import OutOfTime, Trial, Untried, said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,8 @@ def _in_training(trial: Trial, *, seed: int) -> Tensor:
     try:
         with calm_training(trial.model):
             scores = trial.scores()
+    except OutOfTime:
+        raise
     except Exception as error:
         raise Untried(f"training mode cannot be run on this batch ({said(error)})") from error
     if scores is None:

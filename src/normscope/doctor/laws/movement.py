@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ...measure.passes import euclidean_norm
 from ..observe.gradients import loss_of
 from .calm import calm_training
-from .trial import Trial, Untried, said
+from .trial import OutOfTime, Trial, Untried, said
 
 UPDATES = 4
 """Behind a head of zeros a gate of zero opens in the second update, and the matrix of zeros behind
@@ -208,6 +208,8 @@ def _gradients(
         with torch.enable_grad():
             value = loss_of(trial.run(), trial.loss)[0]
             found = torch.autograd.grad(value, asked, allow_unused=True)
+    except OutOfTime:
+        raise
     except Exception as error:
         raise _Unusable(f"a copy of the model cannot be updated ({said(error)})") from error
     if any(gradient is not None for gradient in found[len(weights) :]):

@@ -8,6 +8,7 @@ import contextlib
 import copy
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from ...limits.memory import available_bytes
 from ...measure.unchanged import random_state_kept, uncompiled
 from ..observe.gradients import loss_of
-from ..trace.forward import Inputs, call_with, loss_of_output, main_tensor
+from ..trace.forward import Inputs, call_with, loss_of_output, main_tensor, tensors_in
 from .slicing import slices
 
 LossFunction = Callable[..., Tensor]
@@ -28,19 +29,30 @@ class Untried(ValueError):
     """A law that cannot be asked; the message says why, as a clause."""
 
 
+class OutOfTime(Untried):
+    """The laws have used up what they may take."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialLimits:
     """What the laws may cost, all of them together."""
 
     seconds: float = 30.0
+    """Of the processor, whatever the batch."""
+    passes: float = 3.0
+    """Of the whole batch, forward and backward; what takes less than `LITTLE_SECONDS` is asked of a
+    smaller batch too."""
     most_bytes: int | None = None
     """Beside the user's model; None for as many as are free."""
 
 
 WEIGHTS_BESIDE = 4
 """Times the weights that a trial takes beside them: a copy, its gradient, and Adam's two means."""
-PASSES = 18.0
+PASSES = 26.0
 """That all laws make of the slice at most, in forward passes; one update counts for three."""
+LITTLE_SECONDS = 5.0
+_FORWARD = 3.0
+"""Forward passes that one with its backward pass takes as long as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +71,29 @@ class Trial:
     """In evaluation mode, before any law touched the copy."""
     seconds: float
     """Of the processor, that a forward pass takes: a busy machine tries what an idle one does."""
+    until: float = math.inf
+    """Of the thread's processor time, after which no pass begins."""
+    budget: float = math.inf
+    """Seconds from the first law to then."""
 
     @property
     def expected(self) -> str:
         """What the laws will take at most, as words."""
-        return f"about {max(1, math.ceil(self.seconds * PASSES))} s"
+        return f"about {max(1, math.ceil(min(self.budget, self.seconds * PASSES)))} s"
 
     def run(self, inputs: Inputs | None = None) -> Any:
-        """The copy's output on the slice, or on other inputs."""
+        """The copy's output on the slice, or on other inputs. Raises OutOfTime."""
+        self.refuse_beyond(1)
         return call_with(self.model, self.inputs if inputs is None else inputs)
+
+    def refuse_beyond(self, passes: float) -> None:
+        """Raises OutOfTime where so many more forward passes would take longer than all laws
+        may."""
+        if time.thread_time() + self.seconds * passes > self.until:
+            raise OutOfTime(
+                f"the laws may take {self.budget:.2g} s here, three passes of the whole batch and "
+                "30 s at most, and this one would take more"
+            )
 
     @torch.no_grad()
     def scores(self, inputs: Inputs | None = None) -> Tensor | None:
@@ -100,12 +126,22 @@ def trial_of(
             seconds=0.0,
         )
         found = _on_a_slice(trial, inputs, loss)
-        if found.seconds * PASSES > limits.seconds:
-            raise Untried(
-                f"the laws would take {found.expected} here, and {limits.seconds:g} s are the most "
-                "that they may"
-            )
-        yield found
+        budget = _budget(found, inputs, limits)
+        yield replace(found, budget=budget, until=time.thread_time() + budget)
+
+
+def _budget(trial: Trial, inputs: Inputs, limits: TrialLimits) -> float:
+    """Seconds that all laws may take together: what passes of the whole batch take, from what one
+    of its slice took.
+    """
+    whole = trial.seconds * max(1.0, _size(inputs) / max(1, _size(trial.inputs)))
+    return min(limits.seconds, max(limits.passes * _FORWARD * whole, LITTLE_SECONDS))
+
+
+def _size(inputs: Inputs) -> int:
+    """Entries of the largest tensor."""
+    given = [] if callable(inputs) else [*tensors_in(inputs)]
+    return max((one.numel() for one in given), default=1)
 
 
 @contextlib.contextmanager
@@ -150,7 +186,7 @@ def _on_a_slice(trial: Trial, inputs: Inputs, loss: LossFunction | None) -> Tria
             with torch.no_grad():
                 output = call_with(trial.model, given)
                 took = time.thread_time() - began
-                value = loss_of(output, of_output)[0]
+                value = _loss_of_these(output, of_output)
         except Exception as error:
             why = f"a copy of the model does not run on a part of the batch ({said(error)})"
             continue
@@ -158,6 +194,15 @@ def _on_a_slice(trial: Trial, inputs: Inputs, loss: LossFunction | None) -> Tria
             return replace(trial, inputs=given, loss=of_output, output=output, seconds=took)
         why = "the loss on a part of the batch is not finite"
     raise Untried(why)
+
+
+def _loss_of_these(output: Any, loss: Callable[[Any], Tensor] | None) -> Tensor:
+    """The loss of an output. Raises UserWarning where its targets are those of the whole batch,
+    along which torch would repeat an output of a part of it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Using a target size")
+        return loss_of(output, loss)[0]
 
 
 def said(error: Exception) -> str:

@@ -9,6 +9,7 @@ from torch import nn
 
 from ..measured import ModelMeasurements
 from ..trace.forward import Inputs
+from .meant import PlacesMeant
 from .modes import ModesApart, modes_apart
 from .movement import Movement, movement
 from .reach import LogitReach, logit_reach
@@ -38,6 +39,8 @@ class Tried:
         return self.reasons.get(law, self.reason)
 
 
+LEAST_PASSES = {"reach": 3, "modes": 1, "movement": 4, "uses": 6}
+"""By law, forward passes without which it has no answer."""
 UNTRIED = Tried()
 LEFT_OUT = Tried(reason="the laws were left out")
 
@@ -52,14 +55,15 @@ def tried(
     peaks: Sequence[float] = (),
     seen: ModelMeasurements | None = None,
     is_causal: bool = False,
+    places: PlacesMeant | None = None,
     limits: TrialLimits | None = None,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Tried:
     """Every law of a model that runs and has finite weights and a loss. The model is only read.
 
     peaks: the largest rates of the optimiser's groups, where its scheduler told them. seen: what
-    one pass showed. is_causal: whether every attention hides later tokens. watch: told what
-    the trial costs before it starts.
+    one pass showed. is_causal: whether every attention hides later tokens. places: what the model
+    is meant to know of them. watch: told what the trial costs before it starts.
     """
     found: dict[str, Any] = {}
     reasons: dict[str, str] = {}
@@ -72,10 +76,20 @@ def tried(
                 ("reach", lambda: _reach(trial, seen or ModelMeasurements())),
                 ("modes", lambda: modes_apart(trial)),
                 ("movement", lambda: movement(trial, optimizer, rate, peaks)),
-                ("uses", lambda: input_uses(trial, predicts_next=next_token, is_causal=is_causal)),
+                (
+                    "uses",
+                    lambda: input_uses(
+                        trial,
+                        predicts_next=next_token,
+                        is_causal=is_causal,
+                        places=places,
+                        moved="movement" in found,
+                    ),
+                ),
             )
             for name, ask in asked:
                 try:
+                    trial.refuse_beyond(LEAST_PASSES[name])
                     found[name] = ask()
                 except Untried as error:
                     reasons[name] = str(error)

@@ -10,14 +10,17 @@ import inspect
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..trace.forward import Inputs, padding_in, tensors_in
-from .trial import Trial, Untried
+from .answers import known_answers
+from .context import ContextUses, context_uses
+from .meant import PlacesMeant
+from .trial import OutOfTime, Trial, Untried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +32,15 @@ class InputUses:
     later: float = 0.0
     """By how much outputs change with the tokens after them, as a share of their size."""
     rows: float = 0.0
-    """The same with the other rows of the batch."""
+    """The same with other rows of the batch."""
+    answers: tuple[int, ...] = ()
+    """Of outputs beside one another, how many places later the token stands that each is asked for,
+    of those that know it."""
     order: float | None = None
     """The same of the outputs at other places once two tokens have changed theirs; None of a model
     that hides later tokens, and so knows their order, or that is given no tokens."""
+    context: ContextUses = field(default_factory=ContextUses)
+    """What outputs know of places, and of other tokens."""
     has_positions: bool = False
     """Whether modules, weights or buffers are called after positions."""
     padding: float | None = None
@@ -50,9 +58,17 @@ may be a thousandth of what a token does."""
 
 
 @torch.no_grad()
-def input_uses(trial: Trial, *, predicts_next: bool, is_causal: bool = False) -> InputUses:
+def input_uses(
+    trial: Trial,
+    *,
+    predicts_next: bool,
+    is_causal: bool = False,
+    places: PlacesMeant | None = None,
+    moved: bool = False,
+) -> InputUses:
     """predicts_next: whether the targets are known to be the tokens one place later. is_causal:
-    whether every attention hides later tokens.
+    whether every attention hides later tokens. places: what the model is meant to know of them.
+    moved: whether the copy was updated, so that what starts at 0 has opened.
 
     Raises Untried where the inputs have no names and places that could be changed one by one.
     """
@@ -65,7 +81,9 @@ def input_uses(trial: Trial, *, predicts_next: bool, is_causal: bool = False) ->
     return InputUses(
         unread=tuple(asked.unread()),
         later=asked.later() if predicts_next or is_causal else 0.0,
+        answers=asked.answers(),
         order=None if is_causal else asked.order(),
+        context=asked.context(places or PlacesMeant(), moved),
         has_positions=_has_positions(trial.model),
         rows=asked.rows(),
         padding=padding,
@@ -86,7 +104,7 @@ class _Asked:
     def unread(self) -> Iterator[str]:
         """Inputs that change nothing in another order, nor with other numbers."""
         for name, x in self._given.items():
-            if x.ndim < 2 or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
+            if not x.ndim or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
                 continue
             other = x.flip(-1) if x.dtype == torch.long else x.flip(-1) + 0.5 * x.std()
             if not torch.equal(other, x) and self._changes_nothing({name: other}):
@@ -114,6 +132,47 @@ class _Asked:
         other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
         after = self._after({self._ids: other_BT})
         return self._changed(after, slice(None), slice(0, half))
+
+    def answers(self) -> tuple[int, ...]:
+        """Of outputs that know the token that they are asked for, how many places later it stands;
+        none of a model with a single output."""
+        ids_BT = self._given.get(self._ids)
+        if ids_BT is None or ids_BT.shape[1] < _LONG_ENOUGH or self._scores.ndim != 3:
+            return ()
+
+        def run(changed: Mapping[str, Tensor]) -> Any:
+            return self._trial.run(_with(self._trial.model, self._trial.inputs, changed))
+
+        return tuple(known_answers(self._trial, self._ids, ids_BT, run).values())
+
+    def context(self, places: PlacesMeant, moved: bool) -> ContextUses:
+        """Of tokens that are all real."""
+        ids_BT = self._given.get(self._ids)
+        hidden = padding_in(self._trial.inputs, crosses=False).values()
+        if ids_BT is None or not all(bool(real.all()) for real in hidden):
+            return ContextUses()
+        name = self._ids
+        return context_uses(
+            ids_BT,
+            self._scores,
+            places,
+            lambda other: self._after({name: other}),
+            lambda other: self._in_double({name: other}),
+            moved=moved,
+        )
+
+    def _in_double(self, changed: Mapping[str, Tensor]) -> Tensor | None:
+        """The same as `_after`, with weights and sums in double precision."""
+        model = self._trial.model
+        tensors = [*model.parameters(), *model.buffers()]
+        kept = [one.data for one in tensors]
+        try:
+            for one in tensors:
+                one.data = one.data.double() if one.is_floating_point() else one.data
+            return self._after(changed)
+        finally:
+            for one, data in zip(tensors, kept, strict=True):
+                one.data = data
 
     def order(self) -> float | None:
         """At all places but two, whose tokens are exchanged, or of what has no places; None where
@@ -152,15 +211,30 @@ class _Asked:
         return _size_of_change(before, after)
 
     def rows(self) -> float:
-        """At the first sequence, with other numbers in the second."""
+        """At the first sequence, with other numbers in all others; or at these, with others in the
+        first.
+        """
         sizes = {x.shape[0] for x in self._given.values() if x.ndim}
-        if sizes != {2} or self._scores.ndim != 3 or len(self._scores) != 2:
+        rows = len(self._scores)
+        if sizes != {rows} or rows < 2 or self._scores.ndim != 3:
             return 0.0
+        first, others = slice(0, 1), slice(1, None)
+        return max(
+            self._changed(self._after(self._changed_rows(others)), first, slice(None)),
+            self._changed(self._after(self._changed_rows(first)), others, slice(None)),
+        )
+
+    def _changed_rows(self, which: slice) -> dict[str, Tensor]:
+        """The inputs with other numbers in some rows: what each holds in another order, and of one
+        number a row what the next row has.
+        """
         changed = {}
         for name, x in self._given.items():
-            if x.ndim > 1 and not _SAYS_OF_OTHERS.search(name) and x.dtype != torch.bool:
-                changed[name] = torch.cat((x[:1], x[1:].flip(-1)))
-        return self._changed(self._after(changed), slice(0, 1), slice(None))
+            if _SAYS_OF_OTHERS.search(name) or x.dtype == torch.bool:
+                continue
+            changed[name] = x.clone()
+            changed[name][which] = (x.flip(-1) if x.ndim > 1 else x.roll(1))[which]
+        return changed
 
     def padding(self) -> tuple[float | None, str]:
         ids_BT = self._given.get(self._ids)
@@ -212,11 +286,15 @@ class _Asked:
         """The scores with other inputs; None where these are refused, or of another shape."""
         try:
             scores = self._trial.scores(_with(self._trial.model, self._trial.inputs, changed))
+        except OutOfTime:
+            raise
         except Exception:  # an input that must be what it is, as a count of another one
             return None
         return scores if scores is not None and scores.shape == self._scores.shape else None
 
 
+_LONG_ENOUGH = 12
+"""Tokens, in the middle of which one is changed that outputs some places before are asked for."""
 _LEAST = 4
 """Tokens, of which two are exchanged and others look on."""
 _POSITIONS = re.compile(r"pos(?!t)|rotary|rope|inv_freq|alibi|relative", re.IGNORECASE)

@@ -114,7 +114,23 @@ def likes_of(stack: Stack) -> Iterator[list[Sublayer]]:
         for one in kind:
             places[re.sub(r"\d+", "#", one.name)].append(one)
         several = [some for some in places.values() if len(some) > 2]
-        yield from several if len(several) > 1 else [kind]
+        yield from several if len(several) > 1 else [_of_like_parts(kind)]
+
+
+def _of_like_parts(kind: list[Sublayer]) -> list[Sublayer]:
+    """Without those that are called otherwise than all others and hold another number of
+    matrices, as a second head's sum beside the blocks.
+    """
+    parts = {one.name: len(one.measured.matrices) for one in kind}
+    names = Counter(re.sub(r"\d+", "#", one.name) for one in kind)
+    (usual_name, most), usual_size = names.most_common(1)[0], median(parts.values())
+    if 2 * most <= len(kind):
+        return kind
+    return [
+        one
+        for one in kind
+        if re.sub(r"\d+", "#", one.name) == usual_name or parts[one.name] == usual_size
+    ]
 
 
 def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

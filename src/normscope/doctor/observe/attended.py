@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..find.branches import Branch
 from ..measured import MatrixPart
 from ..trace.graph import Graph
-from ..trace.operations import FUSED, SOFTMAX, Ref, TracedValue
+from ..trace.operations import FUSED, SENDING, SOFTMAX, Ref, TracedValue, walked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,7 @@ def attentions_in(
                     queries=given[0], keys=given[1], values=given[2], scores=None, softmax=number
                 )
         elif value.op in SOFTMAX:
-            scores = [
-                n for n in branch.computed if is_score(graph.values[n]) and graph.depends(number, n)
-            ]
+            scores = [n for n in _summed_into(graph, branch, number) if is_score(graph.values[n])]
             if scores and len(factors := graph.factors(graph.values[scores[0]])) == 2:
                 weighed = weighed_values(graph, number)
                 yield RecordedAttention(
@@ -55,6 +53,19 @@ def attentions_in(
                     scores=scores[0] if len(scores) == 1 else None,
                     softmax=number,
                 )
+
+
+def _summed_into(graph: Graph, branch: Branch, softmax: int) -> list[int]:
+    """What a softmax's logits are computed from, but for what only chooses the keys that it sees:
+    an indexer has queries and keys of its own.
+    """
+    computed = set(branch.computed)
+
+    def before(number: int) -> list[int]:
+        chosen = graph.values[number].op in SENDING
+        return [] if chosen else [n for n in graph.predecessors[number] if n in computed]
+
+    return sorted({*walked(softmax, before)} - {softmax})
 
 
 def operands_of(graph: Graph, branch: Branch) -> Iterator[tuple[int, MatrixPart]]:

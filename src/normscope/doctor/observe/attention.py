@@ -11,19 +11,21 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from ..attended import AttentionMeasurements
 from ..find.branches import Branch
 from ..find.streams import Stream
 from ..identify.stacks import branches_of
-from ..measured import AttentionMeasurements
 from ..record import Stack, with_measured
 from ..trace.forward import Inputs, padding_in
 from ..trace.graph import Graph
 from ..trace.operations import FUSED, UNREPEATABLE
 from .attended import RecordedAttention, attentions_in
+from .groups import groups_of
 from .logits import after_product, logits_again, multiplied, scores_of
 from .norms import places_along
 from .parameters import size_of
-from .reach import places_of, probed, seen_keys
+from .places import places_of, probed
+from .reach import seen_keys
 from .recipe import matrix_gain
 from .softmax_axes import wrong_axis
 
@@ -79,6 +81,8 @@ def _of(
             graph, operands, place.values, lambda given: logits_again(graph, place, after, given)
         )
         found = replace(found, **of_places)
+    with suppress(*UNREPEATABLE):
+        found = replace(found, **groups_of(graph, place))
     return found
 
 

@@ -22,6 +22,7 @@ from ...measure.unchanged import left_unchanged
 from ..find.streams import Stream
 from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
+from ..partly_used import PartlyUsed
 from ..record import Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
@@ -37,6 +38,10 @@ from .parameters import (
     unregistered_parameters,
     unused_parameters,
 )
+from .partly.growing import growing_along
+from .partly.sending import sendings
+from .partly.units import cut_units
+from .partly.untaught import detached_products, dropped_products
 from .path import added_again, altered, first_nan, random_factors, writers
 from .reach import positions_along, with_reach
 from .streams import measured_stacks
@@ -136,6 +141,13 @@ def _watched(
         flat_gates=flat_gates(graph.trace),
         shut_gates=shut_gates(graph.trace),
         conditioned_gates=conditioned_gates(graph, stacks),
+        partly=PartlyUsed(
+            sendings=sendings(graph),
+            cut_units=cut_units(graph, streams, stacks),
+            detached_products=detached_products(model, graph),
+            dropped_products=dropped_products(model, graph),
+            growing_along=growing_along(graph, stacks),
+        ),
         norm_gains=norm_gains(graph),
         powers=powers(graph),
         tables=tables,

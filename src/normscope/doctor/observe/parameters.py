@@ -54,17 +54,16 @@ _SHUT = 0.99
 
 
 def shut_gates(trace: Trace) -> dict[str, float]:
-    """What shifts a σ of data, or makes what it is taken of, where nearly all of its values are
-    flat near 0: the parameter's name and the mean of the gate.
+    """What shifts a σ or a softplus of data, or makes what it is taken of, where nearly all of its
+    values are flat near 0: the parameter's name and the mean of the gate.
     """
     found: dict[str, float] = {}
     for value in trace.values:
-        is_gate = value.op == "sigmoid" and value.is_data and value.tensor.ndim > 1
+        is_gate = value.op in _LEAST and value.is_data and value.tensor.ndim > 1
         if not is_gate or value.tensor.is_meta or not value.tensor.numel():
             continue
         y = value.tensor.double()
-        flat = (_SLOPES["sigmoid"](y) < FLAT) & (y < 0.5)
-        if float(flat.double().mean()) < _SHUT:
+        if float((y < _LEAST[value.op]).double().mean()) < _SHUT:
             continue
         before = trace.values[value.inputs[0]]
         for _ in range(_LONGEST):
@@ -77,6 +76,10 @@ def shut_gates(trace: Trace) -> dict[str, float]:
             found[names[-1]] = float(y.mean())
     return found
 
+
+_LEAST = {"sigmoid": FLAT / 4, "softplus": 1e-5}
+"""Of a curve's value near 0, below which it is flat: the slope of σ is that value, and the step of
+a state space starts at 1e-4 and above (Gu and Dao 2023)."""
 
 _SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": lambda y: 4 * y * (1 - y),

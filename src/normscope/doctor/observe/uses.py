@@ -15,9 +15,16 @@ from ..identify.stacks import branches_of
 from ..measured import MatrixPart, MatrixUse
 from ..record import Stack, with_measured
 from ..trace.graph import Graph
-from ..trace.operations import BY_NUMBER, REARRANGING, SOFTMAX, UNREPEATABLE, TracedValue, walked
+from ..trace.operations import (
+    BY_NUMBER,
+    REARRANGING,
+    SENDING,
+    SOFTMAX,
+    UNREPEATABLE,
+    TracedValue,
+    walked,
+)
 from .attended import operands_of
-from .reach import SENDING
 
 _LINEAR = frozenset({"add", "sub", "rsub", "mul", "div", "neg"}) | REARRANGING
 _CURVES = (BY_NUMBER - _LINEAR) | SOFTMAX | SENDING

@@ -34,6 +34,8 @@ REARRANGING = frozenset(
     }
 )
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+SENDING = frozenset({"topk", "sort", "argsort", "argmax", "nonzero"})
+"""By which tokens are sent somewhere, or chosen."""
 
 FUSED = "scaled_dot_product"
 """In the name of every operation that computes scores, softmax and mean in one: queries, keys and

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from ...measured import AttentionMeasurements
+from ...attended import AttentionMeasurements
 from ...record import Stack, Sublayer
 from ...result import Severity
 from ..likes import odd_ones
@@ -132,6 +132,7 @@ def attention_scale(patient: Patient, stack: Stack) -> Iterator[Fault]:
     make up for it.
     """
     sites = [site for site in attending(stack) if site[1].scale and not _is_cosine(site[1])]
+    yield from _narrow_cosines(stack)
     odd = _odd_scales(sites)
     if odd:
         usual = next(seen for site in sites if site not in odd and (seen := site[1]))
@@ -152,6 +153,40 @@ def attention_scale(patient: Patient, stack: Stack) -> Iterator[Fault]:
             yield _unlike(
                 found, sites, Severity.INFO if _is_meant(patient, found[0][1]) else severity, told
             )
+
+
+_NARROW_COSINE = 1.0
+"""Of what cosines are multiplied with: a key that matches best then has 7 times the weight of the
+one that does worst, of however many."""
+
+
+def _narrow_cosines(stack: Stack) -> Iterator[Fault]:
+    """Attention of queries and keys of length 1, whose logits stay within a bound that no training
+    moves.
+    """
+    sites = attending(stack)
+    found = [
+        site
+        for site in sites
+        if _is_cosine(site[1])
+        and site[1].scale is not None
+        and abs(site[1].scale) <= _NARROW_COSINE
+        and site[1].all_keys > _NARROW
+    ]
+    if found:
+        _, seen = found[0]
+        most = math.exp(2 * abs(seen.scale or 0.0))
+        yield Fault(
+            where=[site for site, _ in found],
+            message=(
+                f"{counted(found, sites)} queries and keys have length 1, and their product is "
+                f"multiplied by a scale of {seen.scale:.3g}: logits lie within "
+                f"±{abs(seen.scale or 0.0):.3g}, and of {seen.all_keys} keys none ever gets a "
+                f"weight above {most / (most + seen.all_keys - 1):.2g}"
+            ),
+            fix=f"multiply them by √{seen.head_width}, by 10, or by a trained number: 1/√d is for "
+            "queries and keys whose entries have size 1",
+        )
 
 
 _UNSCALED = frozenset({"gpt_neo"})
@@ -275,5 +310,30 @@ def softmax_axis(patient: Patient, stack: Stack) -> Iterator[Fault]:
             message=(
                 f"{counted(found, sites)} the softmax runs over {found[0][1].wrong_axis}, so that "
                 "a query's weights do not sum to 1"
+            ),
+        )
+
+
+@stack_rule("key-groups")
+def key_groups(patient: Patient, stack: Stack) -> Iterator[Fault]:
+    """Grouped queries: groups that no head reads, or keys and values that other heads share."""
+    sites = attending(stack)
+    unread = [site for site in sites if site[1].unread_groups]
+    if unread:
+        yield Fault(
+            where=[site for site, _ in unread],
+            message=(
+                f"{counted(unread, sites)} groups of keys or values that no head reads: "
+                f"{unread[0][1].unread_groups}. They are computed, and their weights get no "
+                "gradient"
+            ),
+        )
+    apart = [site for site in sites if site[1].groups_apart]
+    if apart:
+        yield Fault(
+            where=[site for site, _ in apart],
+            message=(
+                f"{counted(apart, sites)} heads that share one group of keys share their values "
+                "with other heads: one is repeated head by head, the other group by group"
             ),
         )

@@ -270,10 +270,11 @@ def rounded_gradient(patient: Patient) -> Iterator[Fault]:
     """Matrices of feed-forwards with gradients a million times smaller than the others', and not 0.
 
     Attention's own are left out: queries and keys have none where tokens start alike, as a DETR's
-    decoder does.
+    decoder does. So are those of scans and convolutions, whose step reaches the loss as a product
+    of four small numbers.
     """
     norms, weights = patient.observed.gradient_norms, patient.weights
-    asked = [one for one in patient.sublayers() if not one.kind.endswith("attention")]
+    asked = [one for one in patient.sublayers() if one.kind == "feed_forward"]
     names = dict.fromkeys(
         name for one in asked for name in one.measured.matrices if norms.get(name)
     )

@@ -23,6 +23,7 @@ def attention_mask(patient: Patient, stack: Stack) -> Iterator[Fault]:
     ordered = [site for site in attending(stack) if site[1].sees_later is not None]
     if ordered:
         yield from _blind_to_itself(ordered)
+        yield from _itself_alone(ordered)
         yield from _at_later(patient, stack, ordered)
 
 
@@ -40,6 +41,26 @@ def _blind_to_itself(ordered: Sequence[AttentionSite]) -> Iterator[Fault]:
                 "causal mask hides the diagonal too, and the first token sees nothing"
             ),
             fix="hide where key > query, triu(1) of a mask and not triu(0)",
+        )
+
+
+def _itself_alone(ordered: Sequence[AttentionSite]) -> Iterator[Fault]:
+    """Yields attention whose tokens look at themselves and at no other."""
+    alone = [
+        one
+        for one in ordered
+        if one[1].sees_itself and one[1].sees_earlier == 0 and one[1].sees_later == 0
+    ]
+    if alone:
+        yield Fault(
+            severity=Severity.WARNING,
+            where=[site for site, _ in alone],
+            message=(
+                f"{counted(alone, ordered)} tokens look at themselves alone: the softmax is 1 "
+                "whatever queries and keys are, which get no gradient"
+            ),
+            fix="let tokens look at earlier ones: a window counts the token itself, so that one of "
+            "1 shows nothing else",
         )
 
 
@@ -280,14 +301,27 @@ _PLACES: dict[str, tuple[str, str]] = {
         "turn queries and keys by one function, with the same angles and the same pairs of "
         "channels",
     ),
+    "uneven": (
+        "of a token with the one before it is not one number: the steps that places are apart are "
+        "of several sizes, as where places begin anew inside a sequence, are read off a table that "
+        "is too short, or are counted in half precision, which has no odd number above 256",
+        "count places 0, 1, 2, … over the whole sequence, and compute their angles in float32",
+    ),
     "one turn": (
         "comes back after every full turn: all pairs of channels are turned by one angle a place, "
         "so that places a turn apart look alike",
         "give pair i of d channels an angle of its own, base ** (-2 * i / d): in Python i / d // 2 "
         "is (i / d) // 2, which is 0",
     ),
+    "one pair": (
+        "comes back after every full turn: one pair of channels is turned by places, and all "
+        "others stand still, so that places a turn apart look alike",
+        "give pair i of d channels the angle base ** (-2 * i / d) a place: without the division by "
+        "d the others turn by next to nothing",
+    ),
 }
 """By what logits depend on: what is said, and what to do."""
+_OF_TURNS = ("unmatched", "uneven", "one turn", "one pair")
 
 
 @stack_rule("misplaced-positions")
@@ -299,8 +333,8 @@ def misplaced_positions(patient: Patient, stack: Stack) -> Iterator[Fault]:
     kinds = [seen.place_logits for _, seen in sites]
     for kind, (told, fix) in _PLACES.items():
         found = [site for site, one in zip(sites, kinds, strict=True) if one == kind]
-        # Trained biases may have any order in a block.
-        if found and len(found) == len(sites):
+        # Trained biases may have any order in a block; a turn is computed, and not trained.
+        if found and (len(found) == len(sites) or kind in _OF_TURNS):
             yield Fault(
                 where=[site for site, _ in found], message=f"a logit of q·k {told}", fix=fix
             )

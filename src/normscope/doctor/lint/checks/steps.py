@@ -293,9 +293,11 @@ def flat_gates(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where=shut,
             message=(
-                f"a σ of what a token is that is shut for every token and entry, with a mean of "
-                f"{max(shut.values()):.2g} and less than {FLAT:.0%} of its greatest slope: what it "
-                f"multiplies is next to nothing, and so is the gradient that would open it"
+                f"a σ or softplus of what a token is that is shut for every token and entry, with "
+                f"a mean of {max(shut.values()):.2g} and less than {FLAT:.0%} of its greatest "
+                "slope: what it multiplies is next to nothing, and so is the gradient that would "
+                "open it"
             ),
-            fix="start its bias nearer to 0, within 3",
+            fix="start its bias nearer to 0, within 3; the bias of a state space's step so that "
+            "steps lie between 0.001 and 0.1",
         )

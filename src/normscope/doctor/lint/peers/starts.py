@@ -18,6 +18,8 @@ _SHIFTED = 0.3
 """Of the deviation, by which a mean is off on purpose."""
 _ENTRIES = 2**16
 """That are looked at of a weight, evenly: a mean strays by a 256th of the deviation."""
+_FEW = 16
+"""Entries of which the mean, beside their own deviation, is one of chance."""
 _SPARSE = 0.5
 """Share of entries that are exactly 0, as of an identity."""
 
@@ -61,6 +63,8 @@ def _start(weight: Tensor) -> str:
         return f"at {low:.4g} everywhere"
     if weight.ndim > 1 and int(given.count_nonzero()) < _SPARSE * len(given):
         return "mostly at 0"
+    if len(given) < _FEW:
+        return "drawn"
     mean, deviation = float(given.mean()), float(given.std())
     error = deviation / math.sqrt(len(given))
     if abs(mean) > max(_STRAYS * error, _SHIFTED * deviation):

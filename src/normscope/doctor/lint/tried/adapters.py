@@ -18,12 +18,13 @@ _OPEN = 0.5
 @rule("adapters-open")
 def open_adapters(patient: Patient) -> Iterator[Fault]:
     """Pairs of trained factors beside a frozen matrix, none of which starts at 0."""
-    pairs = [*_pairs(patient.model)]
+    pairs = [*low_rank_pairs(patient.model)]
     found = [
         second
         for first, second in pairs
         if size_of(patient.weights[second]) > _OPEN * size_of(patient.weights[first]) > 0
     ]
+    yield from _open_bottlenecks(patient)
     if found:
         first = next(first for first, second in pairs if second == found[0])
         yield Fault(
@@ -36,7 +37,81 @@ def open_adapters(patient: Patient) -> Iterator[Fault]:
         )
 
 
-def _pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
+@rule("adapted-trained")
+def trained_beside_adapters(patient: Patient) -> Iterator[Fault]:
+    """Matrices that are trained beside their low-rank adapters, in a model of which others are
+    frozen.
+    """
+    if all(weight.requires_grad for weight in patient.model.parameters()):
+        return
+    found = {}
+    for path, module in patient.model.named_modules():
+        weights = [pair for pair in module.named_parameters() if pair[1].ndim == 2]
+        if len(weights) != 3 or not all(one.requires_grad for _, one in weights):
+            continue
+        for name, weight in weights:
+            others = [pair for pair in weights if pair[0] != name]
+            first, _ = _factors(weight, others)
+            if first and 2 * dict(others)[first].shape[0] <= min(weight.shape):
+                found[joined(path, name)] = first
+    if found:
+        yield Fault(
+            where=found,
+            message=(
+                f"{len(found)} matrices are adapted by two factors of low rank and are not frozen, "
+                "as others of the model are: they are trained beside their adapters"
+            ),
+        )
+
+
+_ADDED = 0.2
+"""Size of what two factors make of a vector of size 1: adapters start next to nothing."""
+_FROZEN = 0.5
+"""Of the model's parameters; where less is frozen, what is trained is no adapter."""
+
+
+def _open_bottlenecks(patient: Patient) -> Iterator[Fault]:
+    """Pairs of trained matrices to a low rank and back in a frozen model, which add to it as they
+    start.
+    """
+    weights = [*patient.model.parameters()]
+    frozen = sum(weight.numel() for weight in weights if not weight.requires_grad)
+    if frozen < _FROZEN * sum(weight.numel() for weight in weights):
+        return
+    sizes = dict(_bottlenecks(patient.model))
+    found = {second: size for second, size in sizes.items() if size > _ADDED}
+    if found:
+        yield Fault(
+            where=found,
+            message=(
+                f"{len(found)} of {len(sizes)} adapters start open: of a vector of size 1 they "
+                f"make one of size {max(found.values()):.2g}, which is added to what the frozen "
+                "model computes"
+            ),
+            fix="start the second matrix of each at 0, or near it: N(0, 0.001²)",
+        )
+
+
+def _bottlenecks(model: nn.Module) -> Iterator[tuple[str, float]]:
+    """The name of the second matrix of every such pair of a module's own children, and the size
+    that the two make of a vector of size 1.
+    """
+    for path, module in model.named_modules():
+        own = {
+            joined(name, "weight"): child.weight
+            for name, child in module.named_children()
+            if isinstance(child, nn.Linear) and child.weight.requires_grad
+        }
+        if len(own) != 2:
+            continue
+        (_, first), (name, second) = own.items()
+        rank = first.shape[0]
+        if second.shape[1] == rank and 2 * rank <= min(first.shape[1], second.shape[0]):
+            shrunk = size_of(first) * first.shape[1] ** 0.5
+            yield joined(path, name), shrunk * size_of(second) * rank**0.5
+
+
+def low_rank_pairs(model: nn.Module) -> Iterator[tuple[str, str]]:
     """The names of the two factors, that which reads the input first, of every frozen matrix that
     has such a pair beside it.
     """

@@ -14,6 +14,7 @@ from ...result import Severity
 from .. import likes
 from ..patient import Patient, a_law, listed
 from ..rule import Fault, rule
+from .adapters import low_rank_pairs
 
 
 def _movement(patient: Patient) -> Movement:
@@ -73,11 +74,28 @@ def stuck_weights(patient: Patient) -> Iterator[Fault]:
         )
     stuck = [name for name in seen.stuck if name not in {*locked, *told}]
     stuck = [name for name in stuck if not _has_one_key(patient, name)]
-    if stuck:
+    adapters = [name for pair in low_rank_pairs(patient.model) for name in pair]
+    idle = [name for name in adapters if name in stuck]
+    if stuck and len(stuck) == len(seen.by_name):
+        yield Fault(
+            where=stuck,
+            message=f"{len(stuck)} {many}: nothing that is trained changes the loss",
+            fix="look for a factor of 0 behind them, as an adapter's alpha, a gate or a mask",
+        )
+        return
+    if idle:
+        yield Fault(
+            where=idle,
+            message=f"{len(idle)} {many}, among them both factors of adapters: what they make is "
+            "multiplied by 0",
+            fix="look for the factor of 0 behind them, as an adapter's alpha or its scale",
+        )
+    rest = [name for name in stuck if name not in idle]
+    if rest:
         yield Fault(
             severity=Severity.INFO,
-            where=stuck,
-            message=f"{len(stuck)} {many}: on this batch nothing that the loss reads is made by "
+            where=rest,
+            message=f"{len(rest)} {many}: on this batch nothing that the loss reads is made by "
             "them",
             fix="nothing, where they wait for inputs of another kind; else look for a mask or a "
             "factor of 0 behind them",

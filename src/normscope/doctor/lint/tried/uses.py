@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Iterator
 
+from ...laws.context import ContextUses
 from ...result import Severity
-from ..patient import Patient, a_law
+from ..patient import Patient, a_law, listed
 from ..rule import Fault, rule
 
 
@@ -35,6 +36,19 @@ def reads_ahead(patient: Patient) -> Iterator[Fault]:
         one.measured.reads_later or (one.measured.attention and one.measured.attention.sees_later)
         for one in patient.sublayers()
     )
+    # Where one of a sequence's tokens is known to an output that comes first, another may know it.
+    answers = [] if uses is None or told or uses.later else [*uses.answers]
+    if answers:
+        yield Fault(
+            where="",
+            message=(
+                f"{len(answers)} of the outputs over the tokens' places change with the very token "
+                f"that the loss asks each for, {listed([str(one) for one in answers])} later: it "
+                "is told what it has to predict"
+            ),
+            fix="give a head that reads the next token's embedding the target after that token, "
+            "two places later and not one",
+        )
     # What is seen in a sub-layer is told with its name.
     if uses is None or not uses.later or told:
         return
@@ -70,6 +84,81 @@ def order_unread(patient: Patient) -> Iterator[Fault]:
                 "positions: it reads a set of tokens, and no sequence"
             ),
         )
+    context = _context(patient)
+    if context is None or context.shifted is None or (uses and uses.order is not None):
+        return
+    # What is turned or biased by distance lets attention know an order without any table.
+    if context.shifted == 0 and context.meant.only_by_table:
+        yield Fault(
+            where="",
+            message=(
+                "a sequence of one token again and again gives the same output at every place, "
+                "though the model has a table of positions: no output knows where its token stands"
+            ),
+            fix="look the table up at 0, 1, 2, …, and add what it gives to the tokens' embeddings",
+        )
+
+
+_PLACED = 0.001
+"""Of an output's size: what two places make of one token, where they should make the same."""
+
+
+@rule("places-read", a_law("uses"))
+def places_read(patient: Patient) -> Iterator[Fault]:
+    """Outputs of tokens that are all alike that differ from place to place, of a model that knows
+    by how far tokens are apart and nothing else of places.
+    """
+    context = _context(patient)
+    told = any(
+        one.measured.attention is not None and one.measured.attention.places_in_values
+        for one in patient.sublayers()
+    )
+    if context is None or told or not context.meant.relative:
+        return
+    if (context.shifted or 0.0) > _PLACED:
+        yield Fault(
+            where="",
+            message=(
+                "a sequence of one token again and again gives other outputs at its end than in "
+                f"its middle, by {_of(context.shifted or 0.0)}: attention knows by how far tokens "
+                "are apart alone, and a mean of values that are all alike is one everywhere"
+            ),
+        )
+
+
+@rule("context-unread", a_law("uses"))
+def context_unread(patient: Patient) -> Iterator[Fault]:
+    """Attention that looks at other tokens, of which the output knows nothing; and tokens that are
+    known farther away than attention looks.
+    """
+    context = _context(patient)
+    if context is None:
+        return
+    if context.context_unread:
+        yield Fault(
+            where="",
+            message=(
+                "another token changes no output but its own, to the last bits, though every "
+                "attention looks at other tokens: what is weighed is not what the weights are of"
+            ),
+        )
+    if context.farther:
+        yield Fault(
+            severity=Severity.INFO,
+            where="",
+            message=(
+                f"a token changes outputs {context.farther} places away, and the attention of all "
+                f"blocks together carries it {context.meant.farthest}: something beside attention "
+                "mixes tokens"
+            ),
+            fix="nothing, where it is meant; else look for a mean, a norm or a convolution along "
+            "the sequence outside of attention",
+        )
+
+
+def _context(patient: Patient) -> ContextUses | None:
+    uses = patient.tried.uses
+    return None if uses is None else uses.context
 
 
 @rule("rows-mixed", a_law("uses"))
@@ -81,8 +170,8 @@ def rows_mixed(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where="",
             message=(
-                f"another second sequence changes the outputs of the first by {_of(uses.rows)}, in "
-                "evaluation mode"
+                "other numbers in one row of the batch change the outputs of others by "
+                f"{_of(uses.rows)}, in evaluation mode"
             ),
         )
 

@@ -1,0 +1,89 @@
+"""What was measured of attention at work."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+PlaceLogits = Literal[
+    "",
+    "none",
+    "queries",
+    "sums",
+    "farther",
+    "heads",
+    "unmatched",
+    "uneven",
+    "one turn",
+    "one pair",
+    "apart",
+]
+"""What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
+with which they grow, no place but the head, by which queries are turned, the place where queries
+and keys are one, in which both are turned otherwise, steps between neighbours that are not alike,
+one angle that all channels are turned by, one pair of channels that turns alone, places in any
+other way; "" where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionMeasurements:
+    """Attention of one sub-layer at work; means are over queries, those with few keys apart."""
+
+    head_width: int
+    keys: float = math.nan
+    """How many a query may look at."""
+    all_keys: int = 0
+    """How many there are, those that masks hide among them."""
+    deviation: float = math.nan
+    """Of a query's logits over its keys, biases and masks apart."""
+    entropy: float = math.nan
+    """Of its weights over ln(keys): 1 is a plain mean, near 0 it copies one token."""
+    largest: float = math.nan
+    """Of its weights."""
+    scale: float | None = None
+    """The number that products of queries and keys are multiplied with; None where it is trained,
+    or not known.
+    """
+    normed: tuple[str, ...] = ()
+    """Which of queries and keys have a norm after the matrix that makes them."""
+    normed_wrong: tuple[str, ...] = ()
+    """Those of them whose norm takes its statistics over other dimensions than a head's
+    features.
+    """
+    of_many_lengths: tuple[str, ...] = ()
+    """Which of queries and keys have no common length: more than half of their vectors, one for
+    each token and head, are off the median by 1 % or more. A norm of each head gives them one.
+    """
+    unnormed: tuple[str, ...] = ()
+    """Which of queries, keys and values are made from what others of them are made from a norm
+    of.
+    """
+    query_size: float = math.nan
+    """Root mean square of an entry, without what `scale` holds."""
+    key_size: float = math.nan
+    drawn: float | None = None
+    """What the matrices of queries and keys make of a logit over what two like that of values
+    would; None where these are not known."""
+    wrong_axis: str = ""
+    """Along which dimension its softmax sums to 1, where that is not the one that values are
+    weighed along.
+    """
+    sees_later: float | None = None
+    """Share of the queries that look at a later token, of those that have one; None where keys are
+    no such tokens.
+    """
+    sees_earlier: float | None = None
+    sees_itself: float | None = None
+    on_padding: float | None = None
+    """Mean weight on tokens that the batch's mask says are none; None without a mask with any such
+    token.
+    """
+    farthest: int | None = None
+    """Places between a token and the farthest that it looks at; None where not known."""
+    place_logits: PlaceLogits | None = None
+    """By tokens that are all alike; None where that was not looked for, or is not understood."""
+    places_in_values: bool = False
+    """Whether what is weighed depends on its place."""
+    unread_groups: int = 0
+    """Of keys and of values that several heads share, groups that no head reads."""
+    groups_apart: bool = False
+    """Whether heads that share their keys share their values with others."""

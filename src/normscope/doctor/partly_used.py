@@ -1,0 +1,46 @@
+"""What was measured of parts that not all of a model goes through, or that no loss teaches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """A choice of some out of several, such as experts, for every token by scores."""
+
+    name: str
+    """Of the innermost module that ran."""
+    tokens: int
+    among: int
+    chosen: tuple[int, ...]
+    """Those that every token is sent to, where a difference that is one for all tokens decides;
+    none where it is the tokens that do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutUnits:
+    """A feed-forward whose hidden units carry little."""
+
+    name: str
+    """Of the sub-layer."""
+    shared_by: int
+    """Units that a softmax over them shares 1 among; 0 where none does."""
+    cut: float
+    """Share of their values that a bound cuts off; 0 where that is not most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartlyUsed:
+    """All of it."""
+
+    sendings: tuple[Sending, ...] = ()
+    """Choices of the experts that tokens are sent to, in the order in which they are made."""
+    cut_units: tuple[CutUnits, ...] = ()
+    """Feed-forwards whose hidden units carry little."""
+    detached_products: tuple[str, ...] = ()
+    """Trained parameters that are multiplied with data somewhere as a detached view of them."""
+    dropped_products: tuple[str, ...] = ()
+    """Trained matrices whose products with data make nothing of the output."""
+    growing_along: Mapping[str, float] = field(default_factory=dict)
+    """Sub-layers without attention that add many times more at the end of a sequence than in its
+    first half, with that number."""

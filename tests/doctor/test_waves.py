@@ -1,0 +1,51 @@
+"""Forty-eight faults of the blocks of 2026, dealt into four waves before the first was run, and
+what waves/README.md says of them.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from doctor.waves.case import Fault, found, says
+from doctor.waves.faults import FAULTS, WAVES, dealt
+
+PAGE = (Path(__file__).parent / "waves/README.md").read_text(encoding="utf-8")
+BY_TITLE = {fault.title: fault for fault in FAULTS}
+ROWS = re.findall(r"^\| (\d) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+
+
+def missed_at_first(wave: int) -> list[str]:
+    """What the page lists under a wave's heading."""
+    (section,) = re.findall(rf"^## Wave {wave}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^- (.*?): ", section, re.MULTILINE)
+
+
+@pytest.mark.sampled(one_in=6)
+@pytest.mark.parametrize("title", BY_TITLE)
+def test_a_fault_is_told_in_the_right_words_and_its_twin_is_silent(title: str) -> None:
+    fault = BY_TITLE[title]
+    told = found(fault.bug())
+    assert any(says(fault, one) for one in told), [one.message for one in told]
+    assert [f"{one.id}: {one.message}" for one in found(fault.twin())] == []
+
+
+def test_the_faults_are_forty_eight_and_each_is_dealt_once() -> None:
+    titles = [fault.title for wave in dealt() for fault in wave]
+    assert len(titles) == len({*titles}) == 48
+    assert [len(wave) for wave in dealt()] == [12] * WAVES
+
+
+def test_the_page_names_what_each_wave_missed_at_first() -> None:
+    assert [row[0] for row in ROWS] == ["1", "2", "3", "4"]
+    for (_, before, after, silent), (number, wave) in zip(ROWS, _numbered(), strict=True):
+        missed = missed_at_first(number)
+        assert {*missed} <= {fault.title for fault in wave}
+        assert int(before) == len(wave) - len(missed)
+        # What the sampled test asks of every fault and every twin.
+        assert int(after) == int(silent) == len(wave)
+
+
+def _numbered() -> Iterator[tuple[int, list[Fault]]]:
+    yield from enumerate(dealt(), start=1)
