@@ -8,7 +8,6 @@ import anatomy
 
 FOREIGN = {
     "pyi": "stubs of the package",
-    "training_step": "lightning",
     "save_pretrained": "transformers",
     "create_pretraining_data": "BERT's code",
     "dupe_factor": "BERT's code",

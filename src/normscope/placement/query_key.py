@@ -89,7 +89,9 @@ class _NormedSublayer:
     """F with norms on its queries and keys, where it is attention; else F as it is."""
 
     def __init__(self, sublayer: Sublayer, whole: bool, placement: str) -> None:
-        self._sublayer, self._whole, self._placement = sublayer, whole, placement
+        self._sublayer = sublayer
+        self._whole = whole
+        self._placement = placement
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sublayer, name)

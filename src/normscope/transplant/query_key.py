@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from ..doctor.find.terms import Term
 from ..doctor.measured import MatrixUse
 from ..doctor.observe.examine import examined_for_drawing
 from ..doctor.record import Stack, Sublayer
@@ -335,13 +336,15 @@ def _prove(passes: Passes, stacks: Sequence[Stack], norm: QueryKeyNorm) -> None:
                 _prove_one(sublayer, norm)
 
 
+def _norms_of_scores(branch: Term) -> int:
+    """Returns how many of the two sides of a product of scores a branch norms."""
+    return sum(place.name == "score" for place in branch.inside)
+
+
 def _prove_one(sublayer: Sublayer, norm: QueryKeyNorm) -> None:
     seen = sublayer.measured.attention
     # Where blocks have several streams, one formula may hold the branches of several blocks.
-    norms = [
-        sum(place.name == "score" for place in branch.inside)
-        for branch in sublayer.formula.segment.branches
-    ]
+    norms = [_norms_of_scores(branch) for branch in sublayer.formula.segment.branches]
     in_formula = {count for count in norms if count} == {len(_SIDES)}
     both = seen is not None and len(seen.normed) == len(_SIDES) and in_formula
     wrong = seen is not None and bool(seen.normed_wrong or seen.of_many_lengths)
