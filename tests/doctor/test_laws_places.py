@@ -131,10 +131,11 @@ PLACES: list[dict[str, object]] = [
     {"turns": True, "causal": False},
     {"turns": True, "window": 3},
 ]
+NAMES = ["turned", "none", "table", "table-and-turned", "encoder", "window"]
 """By rotation, not at all, by a table, by both, without a mask, and in a window."""
 
 
-@pytest.mark.parametrize("how", PLACES, ids=str)
+@pytest.mark.parametrize("how", PLACES, ids=NAMES)
 def test_a_healthy_model_is_silent_whatever_its_places_are(how):
     found = diagnose(Decoder(**how), (IDS,), advise=False)
     asked = {"places-read", "context-unread", "order-unread", "reads-ahead"}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from normscope.theory.attending import gradient_at_values
+from normscope.theory.attending.alike import gradient_at_values
 from normscope.theory.change.tokens import (
     Alike,
     Whole,
