@@ -212,7 +212,7 @@ def test_buffers_and_parameters_of_every_kind_are_no_hindrance():
 @pytest.mark.parametrize("shape", [(0, 7), (2, 0)])
 def test_a_batch_of_nothing_is_refused_in_a_line(shape):
     model = Model(lambda: Stack(pre, pre, blocks=2, final=1))
-    with pytest.raises(ValueError, match="no residual stream found") as refused:
+    with pytest.raises(ValueError, match="the batch is empty") as refused:
         normscope.diagnose(model, (torch.zeros(shape, dtype=torch.long),), advise=False)
     assert "\n" not in str(refused.value)
 

@@ -108,7 +108,7 @@ def test_theory_reads_a_gain_by_its_root_mean_square():
         reading = _RecipeReading(stack.recipe, None)
         found.append(
             [
-                reading.values[term].q - reading.values[stack.recipe.source].q
+                reading.values[term].one - reading.values[stack.recipe.source].one
                 for term in stack.recipe.streams
             ]
         )
