@@ -101,11 +101,13 @@ def test_a_search_that_was_stopped_goes_on_with_the_cell_that_is_missing(
     whole = scores(searched(run, files, tmp_path / "whole"))
     out, trained = tmp_path / "out", OpenedSearch.train
 
-    def stopped(self: OpenedSearch, cell: Any, after_update: Callable[[], None]) -> Any:
+    def stopped(
+        self: OpenedSearch, cell: Any, after_update: Callable[[], None], *others: Any
+    ) -> Any:
         if len(cells(out)) == 2:
             # In the middle of a cell, behind its first update.
-            return trained(self, cell, lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-        return trained(self, cell, after_update)
+            return trained(self, cell, lambda: (_ for _ in ()).throw(KeyboardInterrupt), *others)
+        return trained(self, cell, after_update, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(OpenedSearch, "train", stopped)
