@@ -129,6 +129,39 @@ def test_a_weight_behind_a_detach_is_used_and_never_trained():
     assert told("cut-off-weights", Decoder()) == []
 
 
+class Proposing(nn.Module):
+    """Logits that read a detached copy of proposals, which are returned for a loss of their own, as
+    two-stage detectors have them.
+    """
+
+    def __init__(self, *, returned: bool) -> None:
+        super().__init__()
+        self.inner = Decoder()
+        self.proposing = nn.Linear(WIDTH, WIDTH)
+        self.returned = returned
+
+    def forward(self, ids: Tensor) -> dict[str, Tensor]:
+        proposals = self.proposing(self.inner.embedding(ids))
+        results = {"logits": self.inner(ids) + self.inner.head(proposals.detach())}
+        return {**results, "proposals": proposals} if self.returned else results
+
+
+@pytest.mark.parametrize("returned", [True, False])
+def test_without_a_loss_what_another_part_of_the_output_may_train_is_not_cut_off(returned):
+    found = diagnose(Proposing(returned=returned), (IDS,), advise=False).findings
+    told_of = [one.where for one in found if one.id == "cut-off-weights"]
+    assert told_of == ([] if returned else ["proposing.weight, proposing.bias"])
+
+
+def test_a_loss_of_the_users_that_leaves_the_proposals_out_cuts_them_off():
+    model = Proposing(returned=True)
+    found = diagnose(
+        model, (IDS,), loss=lambda results: next_token(results["logits"]), advise=False
+    ).findings
+    (warning,) = [one for one in found if one.id == "cut-off-weights"]
+    assert "proposing.weight" in warning.where
+
+
 def test_updates_below_half_the_step_of_bfloat16_leave_gains_at_1():
     (warning,) = told("rounded-updates", Decoder().bfloat16())
     assert warning.severity == "warning"

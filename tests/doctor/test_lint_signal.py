@@ -158,11 +158,18 @@ def test_gates_that_start_closed_are_told_apart_from_dead_ones():
     assert check("dead-sublayer", patient(Gated())) == []
 
 
-@pytest.mark.parametrize("missing", [0, 3])
-def test_an_optimiser_that_holds_some_of_the_gates(missing):
+def test_an_optimiser_that_holds_all_gates_or_some():
     model = Gated()
-    optimizer = torch.optim.Adam([*model.inner.parameters(), *list(model.gates)[missing:]])
-    assert above_info(check("dead-gate", patient(model, optimizer=optimizer))) == []
+
+    def told(gates: list[nn.Parameter]) -> list[Finding]:
+        optimizer = torch.optim.Adam([*model.inner.parameters(), *gates])
+        return above_info(check("dead-gate", patient(model, optimizer=optimizer)))
+
+    gates = list(model.gates)
+    assert told(gates) == []
+    (found,) = told(gates[3:])
+    assert "6. The optimiser does not hold their gates" in found.message
+    assert found.where == "inner.encoder.blocks.[0–2].f.[0–1]"
 
 
 def test_no_optimiser_holds_any_gate():

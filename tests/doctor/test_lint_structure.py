@@ -98,6 +98,18 @@ def test_the_square_that_is_read_is_the_measured_one():
     assert f"of mean square {float(sums[0].detach().square().mean()):.3g}," in finding.message
 
 
+def test_a_stream_that_ends_at_1_by_its_start_alone_is_told_apart_from_a_normed_one():
+    model = Model(lambda: Stack(pre, pre, first=1))
+    with torch.no_grad():
+        for block in model.encoder.blocks:
+            for weight in block.f.parameters():
+                weight.mul_(0.01)
+    (finding,) = found_in(patient(model))
+    assert finding.id == "missing-final-norm"
+    assert "of mean square 1, as a norm would give, and nothing keeps it" in finding.message
+    assert "where a norm gives 1" not in finding.message
+
+
 def test_a_stack_whose_output_nothing_reads_is_judged_too():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True, norm_first=True)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from doctor.bugs_values import Gated, Twice
+from doctor.bugs_values import BLOCKS, Gated, Twice
 from doctor.test_lint_values import RULES, above_info
-from doctor.wired import VOCABULARY, Model, Stack, pre, tokens
+from doctor.wired import VOCABULARY, WIDTH, Model, Stack, pre, tokens
+from normscope import diagnose
 from normscope.doctor.lint.patient import Patient
 from normscope.doctor.observe.examine import examined
 from normscope.doctor.result import Finding
@@ -149,3 +150,70 @@ def test_nothing_more_is_run_where_everything_gets_a_gradient():
     model.register_forward_hook(lambda *_: calls.append(1))
     assert looked_at(model).observed.opening == frozenset()
     assert len(calls) == 2
+
+
+class OffsetNorm(nn.Module):
+    """LayerNorm whose gain is 1 + w, with w at 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = nn.Parameter(torch.zeros(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, (WIDTH,)) * (1 + self.offset)
+
+
+class OffsetGate(nn.Module):
+    """A branch times a gate 1 + w, as x-transformers keeps LayerScale."""
+
+    def __init__(self, f: nn.Module, start: float, read: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.f, self.read = f, read
+        self.gate = nn.Parameter(torch.full((WIDTH,), start - 1.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.f(x) * (1 + self.read(self.gate))
+
+
+def offset_gates(start: float, read: Callable[[Tensor], Tensor] = lambda gate: gate) -> Model:
+    """Such gates beside norms whose w is at 0."""
+    model = Model(lambda: Stack(pre, pre, blocks=BLOCKS, final=1))
+    for block in model.encoder.blocks:
+        block.norms = nn.ModuleList(OffsetNorm() for _ in block.norms)
+        block.f = nn.ModuleList(OffsetGate(f, start, read) for f in block.f)
+    return model
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_gate_of_one_plus_w_that_starts_shut_opens(dtype):
+    # Of bfloat16 no number lies between 1e-5 - 1 and -1: what starts almost shut is shut.
+    model = offset_gates(1e-5 if dtype == torch.bfloat16 else 0.0).to(dtype)
+    of = looked_at(model)
+    assert all(one.is_shut_by_gate for one in of.sublayers())
+    assert found(of) == []
+    cross_entropy(model(*tokens(model)).float()).backward()
+    gradients = [f.gate.grad for block in model.encoder.blocks for f in block.f]
+    assert all(bool(gradient.any()) for gradient in gradients)
+
+
+def test_a_gate_of_one_plus_w_that_rounding_holds_shut_is_told_as_rounding():
+    """Adam moves w by its rate, and bfloat16 leaves it at -1."""
+    model = offset_gates(1e-5).bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.0)
+    told = diagnose(
+        model,
+        tokens(model),
+        loss=lambda logits: cross_entropy(logits.float()),
+        optimizer=optimizer,
+        advise=False,
+    )
+    (rounded,) = [one for one in told.findings if one.id == "rounded-updates"]
+    assert "blocks.[0–3].f.[0–1].gate" in rounded.where
+    assert not [one for one in told.findings if one.severity == "error"]
+
+
+def test_a_detached_gate_of_one_plus_w_is_an_error():
+    model = offset_gates(0.0, read=lambda gate: gate.detach())
+    (finding,) = found(looked_at(model))
+    assert (finding.id, finding.severity) == ("dead-gate", "error")
+    assert f"{2 * BLOCKS}. The gradient of their gates is exactly 0" in finding.message

@@ -136,6 +136,10 @@ class SublayerMeasurements:
     """Buffers, or "a number in the code", that multiply by 0 what all of it goes through; empty
     where none does.
     """
+    gates: tuple[str, ...] = field(default=(), metadata=INNER)
+    """Names of the parameters that make what its output is multiplied with before it is added;
+    empty where none is known to.
+    """
     skip_stopped: bool = field(default=False, metadata=INNER)
     """Whether a `detach` stands on every way that its skip comes from earlier sub-layers."""
     rounded_by: str = field(default="", metadata=INNER)

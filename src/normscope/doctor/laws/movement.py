@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ...measure.passes import euclidean_norm
 from ..observe.gradients import loss_of
+from ..trace.forward import tensors_in
 from .calm import calm_training
 from .trial import OutOfTime, Trial, Untried, said
 
@@ -298,6 +299,8 @@ _MOST_ASKED = 12
 @torch.no_grad()
 def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...]:
     """Of weights without a gradient, those that the output changes with."""
+    if silent and trial.loss is None:
+        silent = _out_of_reach(trial, silent)
     before = trial.scores() if silent else None
     again = trial.scores() if silent else None
     if before is None or again is None or not torch.equal(before, again):
@@ -306,6 +309,34 @@ def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...
         return ()
     names = [*silent][:_MOST_ASKED]
     return tuple(name for name in names if _changes(trial, [silent[name]], before))
+
+
+@torch.enable_grad()
+def _out_of_reach(trial: Trial, silent: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+    """Of weights without a gradient, those that no loss of the output could give one; all of them
+    where the model takes its loss itself.
+
+    Random targets are for one tensor of the output alone. Of a detector's proposals the decoder
+    reads a detached copy, and a loss of their own trains them.
+    """
+    output = trial.run()
+    # Caches are no results that a loss is taken of.
+    results = [one for one in tensors_in(output, inside_objects=False) if one.requires_grad]
+    is_stand_in = loss_of(output, None)[1]
+    if not results or not is_stand_in:
+        return dict(silent)
+    try:
+        gradients = torch.autograd.grad(
+            results,
+            [*silent.values()],
+            [torch.ones_like(one) for one in results],
+            allow_unused=True,
+        )
+    except (RuntimeError, NotImplementedError):
+        # Something in the output has no derivative: which weights a loss reaches is not known.
+        return {}
+    pairs = zip(silent.items(), gradients, strict=True)
+    return {name: weight for (name, weight), gradient in pairs if gradient is None}
 
 
 def _changes(trial: Trial, weights: list[nn.Parameter], before: Tensor) -> bool:

@@ -308,3 +308,18 @@ def _stays_zero(graph: Graph, value: TracedValue, zero: set[int]) -> bool:
     if value.op == "mul":
         return not zero.isdisjoint(before)
     return value.op in REARRANGING and zero.issuperset(before)
+
+
+_MULTIPLYING = frozenset({"mul", "addcmul"})
+
+
+def gates_of(graph: Graph, branch: Branch, found: RecordedPlace) -> tuple[str, ...]:
+    """Returns the names of the parameters that make what a branch's output is multiplied with
+    before it is added, whatever is made of them first: 1 + w is a gate too.
+
+    Empty where no product in between has any.
+    """
+    after = graph.between(branch.output, found.sum)[1:]
+    products = [value for n in after if (value := graph.values[n]).op in _MULTIPLYING]
+    factors = [n for value in products for n in value.inputs if not graph.values[n].is_data]
+    return tuple(dict.fromkeys(name for n in factors for name in graph.parameters(n)))

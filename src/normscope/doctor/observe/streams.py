@@ -17,7 +17,7 @@ from ..record import Stack
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE, Origin, apart
 from .norms import norm_uses, over_features
-from .path import ROUNDING, curves_of, precision, shut_by, skip_is_stopped
+from .path import ROUNDING, curves_of, gates_of, precision, shut_by, skip_is_stopped
 from .recipe import recipe_of
 from .sums import LIGHT, branch_sums, part_of, with_gain
 
@@ -158,6 +158,7 @@ def _measured(graph: Graph, stream: Stream, stack: Stack) -> Stack:
                 reaches_output=bool(outputs),
                 outputs=outputs,
                 shut_by=shut_by(graph, branch, found),
+                gates=gates_of(graph, branch, found),
                 skip_stopped=skip_is_stopped(graph, stream, found),
                 rounded_by=next(
                     (op for number, op in rounded if graph.depends(number, found.sum)), ""

@@ -43,14 +43,20 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     yield Fault(
         severity=Severity.INFO if beside or _is_doubtful(stack, title) else Severity.WARNING,
         where=stack.name,
-        message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a stream"
-        + (
-            f" of mean square {last:.3g}, where a norm gives 1"
-            if patient.measured
-            else " that grows with depth"
-        ),
+        message=f"no norm after the last of {stack.blocks} blocks, though {rule}: {reader} a "
+        f"stream {_as_large_as(last) if patient.measured else 'that grows with depth'}",
         fix=f"put a {stack.norm or 'norm'} of width {stack.width} after the last block",
     )
+
+
+def _as_large_as(square: float) -> str:
+    """Returns a clause on a stream that ends with this mean square, as three digits of it are
+    read.
+    """
+    shown = f"{square:.3g}"
+    if shown == "1":
+        return "of mean square 1, as a norm would give, and nothing keeps it there in training"
+    return f"of mean square {shown}, where a norm gives 1"
 
 
 def _is_doubtful(stack: Stack, title: str) -> bool:

@@ -155,9 +155,9 @@ def _why_dead(patient: Patient, stack: Stack, of: Sublayer) -> str:
         # A buffer may follow a schedule, as the branch's factor of BranchNorm does.
         gate = of.formula.gate
         return "The factor is no trainable parameter" if gate is None or gate.is_constant else ""
-    near = _nearest(patient, stack, of.name)
-    moved = [name for name in near if patient.gets_gradient(name)]
-    if not near or not of.measured.reaches_loss:
+    gates = of.measured.gates or _nearest(patient, stack, of.name)
+    moved = [name for name in gates if patient.gets_gradient(name)]
+    if not gates or not of.measured.reaches_loss:
         return ""
     if not moved:
         return "The gradient of their gates is exactly 0"
@@ -171,8 +171,8 @@ def _nearest(patient: Patient, stack: Stack, path: str) -> list[str]:
     """Trainable gates at 0 that share the longest part of their path with a sub-layer's; several
     where none is closer.
 
-    Which gate multiplies which branch is not recorded, but gates are kept beside the branch, in its
-    block, or in a list of their own for all blocks.
+    For a gate that the recorded products do not tell, as one that is read through .data: gates are
+    kept beside the branch, in its block, or in a list of their own for all blocks.
     """
     shared = {
         name: _in_common(path.split("."), name.split("."))
