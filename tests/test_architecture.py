@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "model": {"placement", "settings"},
     # What Python offers is held to its signature.
     "measure": {"settings"},
-    "data": {"files"},
+    "data": {"files", "processes"},
     "optim": {"settings"},
     "report": {"files"},
     # Advice is about optimisers and names known rates; a diagnosis is drawn as a report draws, and
