@@ -110,11 +110,12 @@ def write_runs(folder: Path) -> None:
     """A finished translation run, `translated`, and a masked-lm run, `masked`."""
     many = training(data__toy_pairs="20000", train__duration="2")
     ours("train", "--run", str(folder / "translated"), *many[3:], folder=folder)
-    ours("data", "documents", "small", "--train", "few.txt", "--vocabulary-size", "500",
-         folder=folder)  # fmt: skip
-    ours("train", "--run", "masked", "--set", 'task="masked-lm"', "--set", 'data.corpus="small"', "--set",
-         "model.width=64", "--set", "model.heads=2", "--set", "model.ffn_width=64", "--set",
-         "model.blocks=2", "--set", "train.duration=2", folder=folder)  # fmt: skip
+    few = ["--train", "few.txt", "--vocabulary-size", "500"]
+    ours("data", "documents", "small", *few, folder=folder)
+    sizes = ["model.width=64", "model.heads=2", "model.ffn_width=64", "model.blocks=2"]
+    given = ['task="masked-lm"', 'data.corpus="small"', "train.duration=2", *sizes]
+    words = [word for setting in given for word in ("--set", setting)]
+    ours("train", "--run", "masked", *words, folder=folder)
 
 
 def ours(*words: str, folder: Path) -> None:
@@ -138,7 +139,7 @@ def states(inputs: Path) -> list[State]:
                      model__encoder_blocks="4", model__decoder_blocks="4")  # fmt: skip
     evaluate = ["evaluate", str(inputs / "translated"), "--beam", "30"]
     rescue = ["study", "rescue", "--out", "study"]
-    compare = ["compare", "pre-ln,post-ln", "--out", "grid", *training()[3:]]
+    compare = ["compare", "--placements", "pre-ln,post-ln", "--out", "grid", *training()[3:]]
     return [
         State("train, imports", training(), begun, 1.0),
         State("train, updates", training(), logged, 0.5),
