@@ -131,8 +131,18 @@ def states(inputs: Path) -> list[State]:
     documents = ["data", "documents", "corpus", "--train", str(inputs / "documents.txt")]
     two = ["--processes", "2"]
     rows = str(inputs / "rows.tsv")
-    finetune = ["finetune", str(inputs / "masked"), "--train", rows, "--dev", rows]
-    long = training(data__toy_pairs="40000", data__max_tokens="40", train__validate_every="1")
+    finetune = [
+        "finetune",
+        str(inputs / "masked"),
+        "--train",
+        rows,
+        "--dev",
+        rows,
+        "--out",
+        "tuned",
+    ]
+    long = training(data__toy_pairs="40000", data__max_tokens="40", train__validate_every="1",
+                    model__width="128", model__ffn_width="512")  # fmt: skip
     bleu = training(data__toy_pairs="4000", train__validate_every="1",
                     translation__bleu_sentences="1000", translation__bleu_beam="30")  # fmt: skip
     large = training(model__width="512", model__ffn_width="2048", train__checkpoint_every="1",
