@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "model": {"placement", "settings"},
     # What Python offers is held to its signature.
     "measure": {"settings"},
-    "data": {"files"},
+    "data": {"files", "processes"},
     "optim": {"settings"},
     "report": {"files"},
     # Advice is about optimisers and names known rates; a diagnosis is drawn as a report draws, and
@@ -48,7 +48,8 @@ MAY_IMPORT = {
     # What is followed is what the doctor found, and what is added is what our own models have.
     "transplant": {"doctor", "files", "measure", "model", "placement"},
     "train": {"files", "measure", "processes", "provenance", "signals", "optim", "settings"},
-    "decode": {"data", "model"},
+    # A search is long, and asks between two of its steps whether it is still wanted.
+    "decode": {"data", "model", "signals"},
     # A task is all that is particular to what a model learns: how its runs are configured, trained,
     # decoded and loaded.
     "tasks": {"data", "decode", "model", "optim", "placement", "settings", "train", "transplant"},

@@ -52,6 +52,14 @@ class Stopped(BaseException):
         self.exit_code = 128 + signal_number
 
 
+class GivenUp(BaseException):
+    """Work that can be done again was asked to stop, and is not finished; raised between two of its
+    units (`between_units`).
+
+    No Exception, so that nothing takes it for a failure of its own.
+    """
+
+
 class StopRequest:
     """Context in which the first signal of HANDLED is noted in `signal_number`; a second one acts
     as outside of it.
@@ -69,6 +77,16 @@ class StopRequest:
     def __enter__(self) -> "StopRequest":
         self._previous = _handle(self._note)
         return self
+
+    @contextmanager
+    def giving_up(self) -> Iterator[None]:
+        """Context whose work raises GivenUp at its next unit once a signal has been noted."""
+        global _heeded
+        outer, _heeded = _heeded, self
+        try:
+            yield
+        finally:
+            _heeded = outer
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -88,6 +106,18 @@ class StopRequest:
         self, *exception: type[BaseException] | BaseException | TracebackType | None
     ) -> None:
         self._restore()
+
+
+_heeded: StopRequest | None = None
+"""That for which work is given up, where there is one."""
+
+
+def between_units() -> None:
+    """Called by work that takes long, before each unit of it, such as a batch of a validation.
+    Raises GivenUp where whoever began it can do it again and was asked to stop.
+    """
+    if _heeded is not None and _heeded.signal_number is not None:
+        raise GivenUp
 
 
 class _Sender:

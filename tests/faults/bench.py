@@ -3,6 +3,7 @@ commands.
 """
 
 import contextlib
+import multiprocessing
 import os
 import shutil
 import signal
@@ -23,7 +24,7 @@ import unsynced
 from drawing import drawn_once
 from normscope.__main__ import main
 from normscope.compare import compare as comparing, pool as grid_pool
-from normscope.data import opening, work
+from normscope.data import opening
 from normscope.processes.surroundings import interpreter
 from normscope.report.comparison import page
 from normscope.runs import machine
@@ -176,8 +177,8 @@ def _fork_what_is_started(kind: "type[_Here | _Forked]") -> None:
 
     subprocess.Popen = popen  # type: ignore[assignment, misc]
     grid_pool.time = SimpleNamespace(monotonic=time.monotonic, sleep=_until_one_ends)  # type: ignore[assignment]
-    context = work.multiprocessing.get_context("fork")
-    work.multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]
+    context = multiprocessing.get_context("fork")
+    multiprocessing.get_context = lambda method=None: context  # type: ignore[assignment]
 
 
 def _until_one_ends(seconds: float) -> None:

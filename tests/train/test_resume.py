@@ -32,15 +32,6 @@ def test_a_signal_saves_at_that_update_and_the_run_goes_on_exactly(
     assert result(folder, 12) == result(short, 12)
 
 
-def test_a_signal_in_the_last_update_lets_the_run_finish(tmp_path: Path, short: Path) -> None:
-    def interrupt(event: dict[str, object]) -> None:
-        if event["event"] == "update" and event["update"] == 12:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    run.train_run(tiny(*SHORT), tmp_path / "run", listeners=[interrupt])
-    assert result(tmp_path / "run", 12) == result(short, 12)
-
-
 def test_every_event_is_in_the_metrics_once_and_in_order(short: Path) -> None:
     events = RunFolder(short).events()
     assert [e["update"] for e in events if e["event"] == "update"] == list(range(1, 13))

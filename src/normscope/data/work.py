@@ -5,13 +5,10 @@ their own inside the unfinished one, beside a note of what the work is. The same
 and goes on; work for other input or with other options is cleared away.
 """
 
-import multiprocessing
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +18,7 @@ from ..errors import UserError
 from ..files import write_atomically
 from ..limits.names import inside
 from ..limits.ours import SealedJson
+from ..processes.pool import ending_pool
 
 PART_CHARACTERS = 2**22
 """Of text in one part: seconds of work, and some ten MB of memory for each process."""
@@ -123,37 +121,22 @@ def in_order(
     if processes == 1:
         yield from map(function, items)
         return
-    # Spawned, not forked: a fork copies the locks of threads that do not exist in the child.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=_follow_the_parent)
     waiting: deque[Future[Any]] = deque()
     try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > 2 * processes:
+        with ending_pool(processes, _alone_in_its_threads) as pool:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) > 2 * processes:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
     except BrokenProcessPool as error:
         raise UserError(
             "a process ended before its work was done (no memory left, or a script without "
             '`if __name__ == "__main__":`); try one process'
         ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _follow_the_parent() -> None:
-    """Leave Ctrl-C to the parent, which ends its workers in order; and end when the parent was
-    killed.
-
-    Threads of the tokenizers library would be as many as processors in each process.
-    """
+def _alone_in_its_threads() -> None:
+    """Threads of the tokenizers library would be as many as processors in each process."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch(parent: Any) -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, args=[multiprocessing.parent_process()], daemon=True).start()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..model import Cache, EncoderDecoder, LanguageModel, Layout
 from ..model.embedding import PAD
+from ..signals import between_units
 
 EOS = 2
 """Ends every sentence and begins every decoder input; fairseq's number, as are all special ids
@@ -149,6 +150,7 @@ def _search(
     )
     found: list[list[Hypothesis]] = [[] for _ in sources]
     while True:
+        between_units()
         candidates = _candidates(_log_probs(model, beams, cache, config), beams, config)
         _collect(candidates, beams, config, found)
         done = [

@@ -174,12 +174,13 @@ def _put_together(tensors: _Tensors, keeps: bool) -> _Tensors:
 def save(
     folder: Path, update: int, tensors: tuple[_Tensors, _Tensors], state: dict[str, Any]
 ) -> Checkpoint:
-    """Write `folder/step-UPDATE`, whole or not at all. Raises UserError on a full disk.
+    """Write `folder/step-UPDATE`, whole or not at all, in place of one that stands there. Raises
+    UserError on a full disk.
 
     tensors: as `contents` returns them.
     """
     target = folder / f"step-{update}"
-    with disk_errors(f"saving {target}"), whole_folder(target) as temporary:
+    with disk_errors(f"saving {target}"), whole_folder(target, listed_files) as temporary:
         for name, saved in zip(_FILES, tensors, strict=False):
             save_file(saved, temporary / name)
         (temporary / _FILES[2]).write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from torch import nn
 from .. import files
 from ..optim import OptimizerConfig, ScheduleConfig, factor, make_optimizer
 from ..optim.optimizers import clipped_step
-from ..signals import Interrupted, StopRequest
+from ..signals import GivenUp, Interrupted, StopRequest
 from .config import DECIDED, Stopping, TrainConfig
 from .device import Precision, autocast
 from .gradients import NonFinite, UpdateGradients, first_bad_weight, unfit_to_keep, what_went_first
@@ -136,8 +136,12 @@ class Trainer:
             self.started, self.tokens_since_start = time.perf_counter(), 0
             passed_on = _PASSED_ON_SECONDS if self.group.size > 1 else 0.0
             with StopRequest(passed_on_seconds=passed_on) as stop:
-                while self.progress.update < self.updates:
-                    self._one_update()
+                owed = self.saving.unfinished
+                while owed or self.progress.update < self.updates:
+                    if not owed:
+                        self._one_update()
+                    owed = False
+                    self._validate_and_save(self.progress.update, stop)
                     if (
                         self.progress.update < self.updates
                         and self.stopping is not None
@@ -224,7 +228,6 @@ class Trainer:
             self._emit(line | {"target_tokens": losses.tokens} | scheduled | clipped)
             if measured:
                 self._emit({"event": "monitor", "update": update} | measured)
-        self._validate_and_save(update)
 
     def _step(self) -> dict[str, int]:
         """One step of the optimiser; where its size is clipped, how many parameters were."""
@@ -249,7 +252,23 @@ class Trainer:
         self._emit({"event": "non-finite", "update": update, "reason": reason, **self._totals()})
         raise NonFinite(f"update {update}: {reason}")
 
-    def _validate_and_save(self, update: int) -> None:
+    def _validate_and_save(self, update: int, stop: StopRequest) -> None:
+        """What follows on an update. Raises Interrupted where a signal comes before its validation
+        is done: the one process that trains alone saves, and whoever goes on begins with it.
+        """
+        if self.group.size > 1:
+            # Processes that took different ways would wait for each other for ever.
+            self._finish_update(update)
+            return
+        try:
+            with stop.giving_up():
+                self._finish_update(update)
+        except GivenUp:
+            assert stop.signal_number is not None
+            self.saving.save_unfinished(self.log.mark)
+            raise Interrupted(stop.signal_number, f"after update {update}; saved") from None
+
+    def _finish_update(self, update: int) -> None:
         last, validate = update == self.updates, _due(update, self.validate_every)
         if last and not validate:
             # A longer run does not validate here; this is what lets it go on as if it had been
@@ -274,6 +293,7 @@ class Trainer:
             )
             if self.stopping is not None:
                 self.stopping.take(update, numbers["nll_nats"])
+        self.saving.finish()
         if save or self.progress.best_update == update:
             self.saving.save(self.log.mark)
 
@@ -297,7 +317,7 @@ class Trainer:
 
     def _stop_if_unfit(self) -> None:
         """Raise NonFinite where what would be validated or kept is not finite. Comes before
-        `_validate_and_save`, once an update.
+        `_finish_update`, once an update.
         """
         reason = self.group.message(unfit_to_keep(self.model, self.optimizer))
         if reason is not None:

@@ -17,6 +17,9 @@ from .metrics import LogMark
 from .run_folder import RunFolder
 from .together.group import ALONE, Group
 
+_UNFINISHED = "unfinished"
+"""What the state of a checkpoint has beside all others where its update was not validated yet."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -75,6 +78,8 @@ class Saving:
         self.identity = ""
         self._before_end: dict[str, Any] | None = None
         self._saved_update = 0
+        self.unfinished = False
+        """Whether the run was stopped in the validation of its update, which is to be done."""
 
     def restore(self, *, from_step: int | None, identity: str, updates: int) -> LogMark | None:
         """Go back to the newest checkpoint, or to that of an update; None where there is none to go
@@ -133,13 +138,29 @@ class Saving:
         self.group.of_first(lambda: self._write(mark, tensors))
         self._saved_update = self.progress.update
 
+    def save_unfinished(self, mark: Callable[[], LogMark]) -> None:
+        """Save before the validation of this update, which whoever goes on does first. mark, raises
+        as `save`.
+        """
+        self.unfinished = True
+        self.save(mark)
+
+    def finish(self) -> None:
+        """Note that the validation was done which a run that was stopped has owed: what is saved of
+        its update is saved again.
+        """
+        if self.unfinished:
+            self.unfinished, self._saved_update = False, 0
+
     def _write(self, mark: Callable[[], LogMark], tensors: Any) -> None:
         self._refuse_moved()
-        bound = {
+        bound: dict[str, Any] = {
             "run": self.identity,
             "source_sha256": source_sha256(),
             "before_end": self._before_end,
         }
+        if self.unfinished:
+            bound[_UNFINISHED] = True
         state = self.progress.to_state() | mark().to_state() | bound
         checkpoint.save(self.folder, self.progress.update, tensors, state)
         self.prune()
@@ -178,6 +199,7 @@ class Saving:
                 f"{found.folder}: its state.json was written by another version: {error!r}"
             ) from error
         self._saved_update = found.update
+        self.unfinished = state.get(_UNFINISHED, False) is True
         return mark
 
     def _remove_later(self, update: int) -> None:

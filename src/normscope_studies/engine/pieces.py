@@ -11,10 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +22,7 @@ from normscope.engines.choosing import LOCAL, EngineSettings
 from normscope.files import disk_errors, make_folders, write_atomically
 from normscope.limits.names import refuse_leading_out
 from normscope.limits.ours import SealedJson
+from normscope.processes.pool import ending_pool
 from normscope.provenance import source_of
 from normscope.train.device import available_cores, keep_freed_memory
 
@@ -172,12 +170,11 @@ def side_by_side(
     processes = min(processes or available_cores(), max(1, len(items)))
     if processes == 1 or pieces.plan is not None:
         return _in_turn(make, items, pieces, stage)
-    # Spawned: a forked process would inherit torch's threads half-way.
     found: list[_Made] = []
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_prepare
-    ) as pool:
-        for one, spent in pool.map(partial(_made, make, pieces.folder), items):
+    with ending_pool(processes, _prepare) as pool:
+        asked = [pool.submit(_made, make, pieces.folder, item) for item in items]
+        for future in asked:
+            one, spent = future.result()
             found.append(one)
             pieces.processor_seconds |= spent
             pieces.watch(stage, len(found), len(items))

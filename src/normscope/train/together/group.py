@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from ...errors import UserError
+from ...signals import between_units
 from .life_signs import LifeSigns, ended
 
 _Item = TypeVar("_Item")
@@ -55,9 +56,13 @@ class Group:
         begin = numbers.start + (self.rank - numbers.start) % self.size
         return range(begin, numbers.stop, self.size)
 
-    def part_of(self, items: Sequence[_Item]) -> Sequence[_Item]:
-        """Returns those of the items that this process works on."""
-        return items[self.rank :: self.size]
+    def part_of(self, items: Sequence[_Item]) -> Iterator[_Item]:
+        """Yields those of the items that this process works on, each a unit of work that may be the
+        last (`between_units`).
+        """
+        for item in items[self.rank :: self.size]:
+            between_units()
+            yield item
 
     def total(self, values: Sequence[float]) -> list[float]:
         """Returns each value's sum over the processes, in float64."""
