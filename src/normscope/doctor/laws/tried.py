@@ -13,6 +13,7 @@ from .meant import PlacesMeant
 from .modes import ModesApart, modes_apart
 from .movement import Movement, movement
 from .reach import LogitReach, logit_reach
+from .tokens import TokenUses, token_uses
 from .trial import LossFunction, Trial, TrialLimits, Untried, said, trial_of
 from .uses import InputUses, input_uses
 
@@ -27,6 +28,7 @@ class Tried:
     modes: ModesApart | None = None
     reach: LogitReach | None = None
     uses: InputUses | None = None
+    tokens: TokenUses | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
     """By the names of these, why one was not asked, as a clause."""
     reason: str = NO_TRIAL
@@ -39,7 +41,7 @@ class Tried:
         return self.reasons.get(law, self.reason)
 
 
-LEAST_PASSES = {"reach": 3, "modes": 1, "movement": 4, "uses": 6}
+LEAST_PASSES = {"reach": 3, "modes": 1, "movement": 4, "uses": 6, "tokens": 6}
 """By law, forward passes without which it has no answer."""
 UNTRIED = Tried()
 LEFT_OUT = Tried(reason="the laws were left out")
@@ -86,6 +88,7 @@ def tried(
                         moved="movement" in found,
                     ),
                 ),
+                ("tokens", lambda: token_uses(trial, asks_for_some=_asks_for_some(seen))),
             )
             for name, ask in asked:
                 try:
@@ -104,3 +107,9 @@ def _reach(trial: Trial, seen: ModelMeasurements) -> LogitReach:
     if seen.classes is None:
         raise Untried("the output is not known to be logits")
     return logit_reach(trial, [one.name for one in seen.output_matrices], seen.classes)
+
+
+def _asks_for_some(seen: ModelMeasurements | None) -> bool:
+    if seen is None or seen.targets is None or seen.predicts_next:
+        return False
+    return seen.targets.counted < seen.targets.places

@@ -1,0 +1,224 @@
+"""Part of the third law, of a model of tokens: each token is told from every other, what stands at
+one place can be known at the next, and what is hidden is asked for from both of its sides.
+"""
+
+# B = sequences, T = tokens, V = classes
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from ..observe.gradients import loss_of
+from ..trace.forward import main_tensor
+from .given import named_inputs, with_changed
+from .trial import OutOfTime, Trial, Untried
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUses:
+    """What a model makes of single tokens. None of it where it was not asked."""
+
+    tokens: int = 0
+    """Different ones of the slice ..."""
+    told_apart: int = 0
+    """... and those that the output tells from each other."""
+    alike: tuple[int, ...] = ()
+    """Tokens that are looked up as one, the most that are."""
+    wall: int = 0
+    """Places before one behind which no output knows anything of them; 0 without."""
+    hidden: int = 0
+    """Places of one token that the loss asks for others, where outputs know no later token."""
+
+
+_SEVERAL = 3
+"""Tokens in one row of a table that are no filling."""
+_LEAST = 8
+"""Places of a sequence that may have a wall."""
+_CLEAR = 1e-4
+"""Of an output's size: a change that is known before a wall."""
+
+
+@torch.no_grad()
+def token_uses(trial: Trial, *, asks_for_some: bool) -> TokenUses:
+    """asks_for_some: whether the loss is known to be a cross-entropy of a part of the places that
+    does not ask for the next token. Raises Untried where no input holds tokens.
+    """
+    given = named_inputs(trial.model, trial.inputs)
+    ids = next((n for n, x in given.items() if x.dtype == torch.long and x.ndim == 2), "")
+    scores = trial.scores()
+    if not ids or scores is None or not bool(scores.isfinite().all()):
+        raise Untried("no input holds tokens")
+    ids_BT = given[ids]
+
+    def after(other_BT: Tensor) -> Tensor | None:
+        try:
+            found = trial.scores(with_changed(trial.model, trial.inputs, {ids: other_BT}))
+        except OutOfTime:
+            raise
+        except Exception:  # an input that must be what it is
+            return None
+        return found if found is not None and found.shape == scores.shape else None
+
+    alike, told_apart = _alike(trial, ids_BT, scores, after)
+    has_places = scores.ndim == 3 and scores.shape[:2] == ids_BT.shape
+    # What is given beside tokens may say where one text ends and the next begins.
+    by_itself = len(given) == 1 and has_places and ids_BT.shape[1] >= _LEAST
+    return TokenUses(
+        tokens=len(ids_BT.unique()),
+        told_apart=told_apart,
+        alike=alike,
+        wall=_wall(ids_BT, scores, after) if by_itself else 0,
+        hidden=_hidden(trial, ids_BT, scores, after) if asks_for_some and has_places else 0,
+    )
+
+
+class _Lookups(TorchFunctionMode):
+    """Notes which rows of tables are read for each token of (B, T)."""
+
+    def __init__(self, ids_BT: Tensor) -> None:
+        super().__init__()
+        self._ids_BT = ids_BT
+        self.rows: list[Tensor] = []
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        at = {functional.embedding: 0, Tensor.__getitem__: 1}.get(func)
+        if at is not None and len(args) > at:
+            index = args[at]
+            if isinstance(index, Tensor) and index.shape == self._ids_BT.shape:
+                if index.dtype in (torch.long, torch.int):
+                    self.rows.append(index.detach().long())
+        return func(*args, **(kwargs or {}))
+
+
+def _alike(
+    trial: Trial, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
+) -> tuple[tuple[int, ...], int]:
+    """The largest group of tokens that every table has one row for, and with which the output is
+    the same; and how many tokens are told apart.
+    """
+    with _Lookups(ids_BT) as seen:
+        trial.run()
+    tokens = [int(one) for one in ids_BT.unique()]
+    by_token = [found for rows in seen.rows if (found := _by_token(rows, ids_BT, tokens))]
+    if not by_token or len(tokens) < _SEVERAL:
+        return (), len(tokens)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for token in tokens:
+        groups.setdefault(tuple(rows[token] for rows in by_token), []).append(token)
+    largest = max(groups.values(), key=len)
+    # Numbers below 0 mark places, and are no tokens.
+    if len(largest) < _SEVERAL or min(largest) < 0:
+        return (), len(tokens)
+    merged_BT = ids_BT.clone()
+    for group in groups.values():
+        merged_BT[torch.isin(ids_BT, torch.tensor(group).to(ids_BT))] = group[0]
+    same = after(merged_BT)
+    if same is None or not torch.equal(same, scores):
+        return (), len(tokens)
+    return tuple(largest), len(groups)
+
+
+def _by_token(rows_BT: Tensor, ids_BT: Tensor, tokens: Sequence[int]) -> dict[int, int]:
+    """The row that is read for each token; none where that depends on the place too."""
+    found = {}
+    for token in tokens:
+        rows = rows_BT[ids_BT == token]
+        if bool((rows != rows[0]).any()):
+            return {}
+        found[token] = int(rows[0])
+    return found
+
+
+def _reached(
+    at: int, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
+) -> Tensor | None:
+    """By place, how much outputs change with the token at one, as a share of their size; None where
+    no sequence has another token there to be changed for.
+    """
+    other_BT = ids_BT.clone()
+    other_BT[:, at] = ids_BT[:, at].roll(1, 0)
+    same_B = other_BT[:, at] == ids_BT[:, at]
+    other_BT[same_B, at] = ids_BT[same_B, at - 1]
+    if torch.equal(other_BT, ids_BT) or (changed := after(other_BT)) is None:
+        return None
+    sizes_BT = scores.norm(dim=-1).clamp(min=torch.finfo(scores.dtype).tiny)
+    shares_BT: Tensor = (changed - scores).norm(dim=-1) / sizes_BT
+    return shares_BT.amax(0)
+
+
+def _wall(ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]) -> int:
+    """How many places stand before one behind which nothing is known of them; 0 without one.
+
+    What is changed in the middle shows up to there and no farther, and so does what stands next to
+    it: the end of a window would move along.
+    """
+    places = ids_BT.shape[1]
+    at = places // 2
+    shares_T = _reached(at, ids_BT, scores, after)
+    if shares_T is None:
+        return 0
+    last = _last(shares_T, at)
+    if last >= places - 1 or float(shares_T[last]) < _CLEAR:
+        return 0
+    beside = last if last > at else at - 1
+    beside_T = _reached(beside, ids_BT, scores, after)
+    if beside_T is None or float(beside_T[last]) < _CLEAR or _last(beside_T, last) != last:
+        return 0
+    return last + 1
+
+
+def _last(shares_T: Tensor, at: int) -> int:
+    """The last place whose output changed at all; `at` where none did."""
+    changed = (shares_T > 0).nonzero().flatten().tolist()
+    return max(changed, default=at)
+
+
+def _hidden(
+    trial: Trial, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
+) -> int:
+    """Places of the token that stands for hidden ones, where the loss asks for others, of a model
+    whose outputs know no later token; 0 where there are none, or where outputs do.
+    """
+    half = ids_BT.shape[1] // 2
+    asked_BT = _asked(trial)
+    if asked_BT is None or asked_BT.shape != ids_BT.shape or not bool(asked_BT.any()):
+        return 0
+    token = ids_BT[asked_BT].mode().values
+    hidden_BT = (ids_BT == token) & asked_BT
+    asked, hidden = int(asked_BT.sum()), int(hidden_BT.sum())
+    # Some of the tokens that are asked for may be left as they are, or be others.
+    if hidden < _SEVERAL or hidden < _MOSTLY * max(asked, int((ids_BT == token).sum())):
+        return 0
+    if not bool(hidden_BT[:, :half].any()):
+        return 0
+    other_BT = ids_BT.clone()
+    other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
+    changed = after(other_BT)
+    is_same = changed is not None and torch.equal(changed[:, :half], scores[:, :half])
+    return hidden if is_same and not torch.equal(other_BT, ids_BT) else 0
+
+
+_MOSTLY = 0.7
+
+
+def _asked(trial: Trial) -> Tensor | None:
+    """Places (B, T) whose logits the loss depends on; None where it depends on none."""
+    with torch.enable_grad():
+        output = trial.run()
+        scores = main_tensor(output)
+        value = loss_of(output, trial.loss)[0]
+        if scores is None or not scores.requires_grad or not value.requires_grad:
+            return None
+        (gradient,) = torch.autograd.grad(value, [scores], allow_unused=True)
+    return None if gradient is None else gradient.detach().abs().amax(-1) > 0
