@@ -160,6 +160,8 @@ class SublayerMeasurements:
     """Whether what it makes of a token depends on later ones."""
     mixes: tuple[int, ...] = field(default=(), metadata=INNER)
     """Along which of the first two dimensions of (A, C, D) an output depends on other tokens."""
+    mirrored: bool = field(default=False, metadata=INNER)
+    """Whether what is made from a token begins the earlier the later it stands."""
 
 
 UNMEASURED = SublayerMeasurements()
@@ -286,6 +288,8 @@ class ModelMeasurements:
     """The dimension of (A, C, D) along which what is added to the stream for every input alike
     differs.
     """
+    places_shared: int = field(default=0, metadata=INNER)
+    """How many places along it get what an earlier one gets."""
     target_places: int | None = field(default=None, metadata=INNER)
     """How many places later than a token the model is given its target, 0 to 2; None where that is
     not known.

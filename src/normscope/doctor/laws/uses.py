@@ -285,7 +285,9 @@ class _Asked:
     def _after(self, changed: Mapping[str, Tensor]) -> Tensor | None:
         """The scores with other inputs; None where these are refused, or of another shape."""
         try:
-            scores = self._trial.scores(with_changed(self._trial.model, self._trial.inputs, changed))
+            scores = self._trial.scores(
+                with_changed(self._trial.model, self._trial.inputs, changed)
+            )
         except OutOfTime:
             raise
         except Exception:  # an input that must be what it is, as a count of another one

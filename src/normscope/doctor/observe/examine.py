@@ -43,7 +43,7 @@ from .partly.sending import sendings
 from .partly.units import cut_units
 from .partly.untaught import detached_products, dropped_products
 from .path import added_again, altered, first_nan, random_factors, writers
-from .reach import positions_along, with_reach
+from .reach import positions_of, with_reach
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
 from .uses import with_uses
@@ -134,6 +134,7 @@ def _watched(
     tables, output_matrices = tables_and_outputs(graph)
     stacks = measured_stacks(graph, streams, as_stacks(streams))
     stacks = with_reach(graph, streams, with_attention(graph, streams, stacks, inputs))
+    positions_along, places_shared = positions_of(graph, stacks[0])
     measured = ModelMeasurements(
         unused_parameters=_idle(model, inputs, graph),
         takes_more=takes_more(model, inputs),
@@ -156,7 +157,8 @@ def _watched(
         altered=altered(graph, streams),
         random_factors=random_factors(graph),
         writers=writers(graph),
-        positions_along=positions_along(graph, stacks[0]),
+        positions_along=positions_along,
+        places_shared=places_shared,
     )
     return graph, streams, stacks, measured
 

@@ -120,8 +120,8 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
 
 
 def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
-    """What every skip goes through beside sums, scales and norms: a dropout, or a curve or a bound
-    between the sums.
+    """What every skip goes through beside sums, scales and norms: a dropout, or a curve, a bound or
+    a factor that is made of data, between the sums.
 
     Of each place what it is, the innermost module that runs, and the number of the stack that the
     stream goes on in.
@@ -135,7 +135,7 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
     lasts = {stream.last for stream in streams}
     for place, stream in enumerate(streams):
         for at in bits(stream.sources):
-            curve = ""
+            curve, at = _past_factors(graph, at, lasts)
             while at not in lasts and graph.values[at].op in _CURVES | {"clamp", *REARRANGING}:
                 curve = curve or graph.values[at].op * (graph.values[at].op not in REARRANGING)
                 (at,) = graph.predecessors[at][:1] or [at]
@@ -144,6 +144,21 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
             if curve and at in lasts:
                 found.append(AlteredSkip(curve, graph.values[at].module, place))
     return tuple(found)
+
+
+def _past_factors(graph: Graph, at: int, lasts: set[int]) -> tuple[str, int]:
+    """ "factor", and what is multiplied, where that is a stream's end and the factor is made of
+    data, of a number for each feature."""
+    value = graph.values[at]
+    before = graph.predecessors[at]
+    if value.op != "mul" or len(before) != 2 or lasts.isdisjoint(before):
+        return "", at
+    ends = [n for n in before if n in lasts]
+    factors = [graph.values[n].tensor for n in before if n not in lasts]
+    # A mask of places hides what is padded, and keeps the rest.
+    if len(ends) == 1 and factors[0].shape[-1:] == value.shape[-1:]:
+        return "factor", ends[0]
+    return "", at
 
 
 def first_nan(graph: Graph) -> str:

@@ -4,7 +4,7 @@ Read by computing each branch again with one token changed, where what is masked
 wrongly shows alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,11 @@ def with_reach(
         reaches = [_reach(graph, branch, sublayer.measured.place) for sublayer, branch in both]
         found.append(
             with_measured(
-                stack, [{"reads_later": later, "mixes": mixes} for later, mixes in reaches]
+                stack,
+                [
+                    {"reads_later": later, "mixes": mixes, "mirrored": mirrored}
+                    for later, mixes, mirrored in reaches
+                ],
             )
         )
     return tuple(found)
@@ -48,15 +52,15 @@ def with_reach(
 
 def _reach(
     graph: Graph, branch: Branch, place: RecordedPlace | None
-) -> tuple[bool, tuple[int, ...]]:
-    """Whether outputs depend on later tokens, and along which dimensions they depend on others at
-    all.
+) -> tuple[bool, tuple[int, ...], bool]:
+    """Whether outputs depend on later tokens, along which dimensions they depend on others at
+    all, and whether they stand in the reverse order of what they are made from.
 
     Where a model turns (A, C, D) to (C, A, D) between what it is given and its blocks, as fairseq's
     do, A is still 0.
     """
     if place is None:
-        return False, ()
+        return False, (), False
     whole = graph.values[place.stream].shape
     ends = (place.addend, *graph.after(place.addend, "same"))
     wanted = next((n for n in ends if graph.values[n].shape == whole), place.addend)
@@ -65,31 +69,58 @@ def _reach(
     reads = list(dict.fromkeys(graph.rearranged(n) for n in branch.reads))
     shape = whole[:-1]
     if not _tells_tokens(graph, branch, reads, wanted, shape):
-        return False, ()
+        return False, (), False
     turned = _is_turned(graph, shape)
     places = shape[0 if turned else 1]
     generator = torch.Generator().manual_seed(0)
-    later, mixes = False, set[int]()
+    later, mixes, mirrored = False, set[int](), False
     # The last token may be padding, which nothing looks at.
     for at in dict.fromkeys((places - 1, 2 * places // 3)):
         given = {}
         for number in reads:
             changed = graph.values[number].tensor.clone()
-            disturb(changed[at, 0] if turned else changed[0, at], generator)
+            for row, place in _changed(at, shape[1 if turned else 0], places).items():
+                disturb(changed[place, row] if turned else changed[row, place], generator)
             given[number] = changed
         try:
             after = graph.trace.again(given, wanted)
         except UNREPEATABLE:
-            return False, ()
+            return False, (), False
         moved_AC = (after - output).abs().amax(-1).nan_to_num() > _SHOWS * output.abs().amax()
         moved_AC = moved_AC.T if turned else moved_AC
         later = later or bool(moved_AC[0, :at].any())
-        mixes |= {0} if bool(moved_AC[1:].any()) else set()
+        changed_too = _changed(at, len(moved_AC), places)
+        others = [row for row in range(len(moved_AC)) if row not in changed_too]
+        mixes |= {0} if bool(moved_AC[others].any()) else set()
+        mirrored = mirrored or _is_mirrored(moved_AC, changed_too)
         moved_AC[0, at] = False
         mixes |= {1} if bool(moved_AC[0].any()) else set()
     # Of more tokens than the model is given, as of several streams in a row, later ones are not
     # those that come later.
-    return later and _given(graph, shape) in (shape, shape[::-1]), tuple(sorted(mixes))
+    is_given = _given(graph, shape) in (shape, shape[::-1])
+    return later and is_given, tuple(sorted(mixes)), mirrored and is_given
+
+
+def _changed(at: int, sequences: int, places: int) -> dict[int, int]:
+    """By sequence, the place that is changed in it: one in the first; where there are others beside
+    the second, which tells whether sequences know each other, the places before that in two of
+    them, too."""
+    if sequences < _TOLD_APART or at == places - 1:
+        return {0: at}
+    return {0: at, 2: at - 1, 3: at - 2}
+
+
+_TOLD_APART = 4
+"""Sequences, of which three are changed and one is not."""
+
+
+def _is_mirrored(moved_AC: Tensor, changed: Mapping[int, int]) -> bool:
+    """Whether the farther on a token stands, the earlier begins what is made from it."""
+    if len(changed) < _TOLD_APART - 1 or not bool(moved_AC[[*changed]].any(1).all()):
+        return False
+    firsts = {row: int(moved_AC[row].int().argmax()) for row in changed}
+    sums = {firsts[row] + place for row, place in changed.items()}
+    return len(sums) == 1 and all(firsts[row] < place for row, place in changed.items())
 
 
 def _tells_tokens(
@@ -137,13 +168,28 @@ def _given(graph: Graph, shape: torch.Size) -> torch.Size:
     return next(given, shape)
 
 
-def positions_along(graph: Graph, stack: Stack) -> int | None:
-    """The dimension of a stack's (A, C, D) along which what is added for every input alike differs;
-    None where none alone does, and where A is C, so that another order of them would not show."""
+def positions_of(graph: Graph, stack: Stack) -> tuple[int | None, int]:
+    """The dimension of a stack's (A, C, D) along which what is added for every input alike differs,
+    and how many places share what is added there with an earlier one.
+
+    None where it differs along none alone, and where A is C, so that another order of them would
+    not show; no place shares anything where several tables are added.
+    """
     places = [one.measured.place for one in stack.sublayers if one.measured.place is not None]
     shape = graph.values[places[0].stream].shape if places else torch.Size()
     if len(set(shape[:-1])) < 2:
-        return None
+        return None, 0
+    added = [*_added(graph, shape)]
+    if not added:
+        return None, 0
+    along, rows = added[0]
+    shared = len(rows) - len(rows.unique(dim=0)) if len(added) == 1 else 0
+    return 1 - along if _is_turned(graph, shape[:-1]) else along, shared
+
+
+def _added(graph: Graph, shape: torch.Size) -> Iterator[tuple[int, Tensor]]:
+    """What is added to (A, C, D) for every input alike: along which dimension it differs, and its
+    rows along that."""
     for value in graph.values:
         if value.op != "add" or not value.is_data or value.shape != shape:
             continue
@@ -151,11 +197,10 @@ def positions_along(graph: Graph, stack: Stack) -> int | None:
             given = graph.values[number]
             if given.is_data or given.tensor.is_meta or given.shape[-1:] != shape[-1:]:
                 continue
-            rows = given.tensor.expand(value.shape)
+            rows = given.tensor.detach().expand(value.shape)
             differs = [along for along in (0, 1) if bool((rows != rows.narrow(along, 0, 1)).any())]
             if len(differs) == 1:
-                return 1 - differs[0] if _is_turned(graph, shape[:-1]) else differs[0]
-    return None
+                yield differs[0], rows.select(1 - differs[0], 0)
 
 
 def seen_keys(

@@ -12,6 +12,7 @@ from . import (
     norms,
     optimizer,
     placements,
+    places,
     repeats,
 )
 from . import schemes, signal, steps, streams, sums, training, unused, wiring
