@@ -73,6 +73,9 @@ class AttentionMeasurements:
     """
     sees_earlier: float | None = None
     sees_itself: float | None = None
+    hides_as_later: bool = False
+    """Of cross-attention, whether a query looks at keys up to its own place alone, as tokens look
+    at their own sequence."""
     on_padding: float | None = None
     """Mean weight on tokens that the batch's mask says are none; None without a mask with any such
     token.

@@ -154,8 +154,8 @@ class SublayerMeasurements:
         default=None, repr=False, compare=False, metadata=INNER
     )
     """None of what is no attention, or none that is understood."""
-    curves: Literal["", "none", "last"] = field(default="", metadata=INNER)
-    """Where a feed-forward has no curve at all, or one behind its last matrix."""
+    curves: Literal["", "none", "last", "twice"] = field(default="", metadata=INNER)
+    """Where a feed-forward has no curve at all, one behind its last matrix, or one of another."""
     reads_later: bool = field(default=False, metadata=INNER)
     """Whether what it makes of a token depends on later ones."""
     mixes: tuple[int, ...] = field(default=(), metadata=INNER)
@@ -214,6 +214,17 @@ class Table:
     """Number of the sum in the recorded pass in which its rows meet those of others; -1 where they
     meet none.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlaces:
+    """Places of tokens that a stream is read at, one by one, and of those that are trained."""
+
+    read: tuple[int, ...]
+    trained: Mapping[int, str]
+    """With the parameter's name."""
+    tokens: int
+    """How many places there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,6 +319,10 @@ class ModelMeasurements:
     """Embeddings in the order in which they are looked up."""
     output_matrices: tuple[OutputMatrix, ...] = field(default=(), metadata=INNER)
     """Of outputs that a parameter makes, in the outputs' order."""
+    dropped_logits: tuple[str, ...] = field(default=(), metadata=INNER)
+    """Modules that take a softmax of what training takes a dropout of."""
+    read_places: ReadPlaces | None = field(default=None, metadata=INNER)
+    """None where no single place is read, or no token is trained."""
     added_again: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=INNER)
     """What is the same for every input, other for every token, and added to a stream several times,
     as positions may

@@ -33,6 +33,11 @@ class TokenUses:
     """Places before one behind which no output knows anything of them; 0 without."""
     hidden: int = 0
     """Places of one token that the loss asks for others, where outputs know no later token."""
+    unread: tuple[int, ...] = ()
+    """Places whose token no output knows, of tokens that are known elsewhere."""
+    documents: str = ""
+    """The input whose numbers count places and begin anew within a sequence, where outputs behind
+    that know what came before it."""
 
 
 _SEVERAL = 3
@@ -64,7 +69,9 @@ def token_uses(trial: Trial, *, asks_for_some: bool) -> TokenUses:
             return None
         return found if found is not None and found.shape == scores.shape else None
 
-    alike, told_apart = _alike(trial, ids_BT, scores, after)
+    lookups = _Lookups(ids_BT)
+    read_BT = _read(trial, lookups)
+    alike, told_apart = _alike(lookups, ids_BT, scores, after)
     has_places = scores.ndim == 3 and scores.shape[:2] == ids_BT.shape
     # What is given beside tokens may say where one text ends and the next begins.
     by_itself = len(given) == 1 and has_places and ids_BT.shape[1] >= _LEAST
@@ -73,17 +80,20 @@ def token_uses(trial: Trial, *, asks_for_some: bool) -> TokenUses:
         told_apart=told_apart,
         alike=alike,
         wall=_wall(ids_BT, scores, after) if by_itself else 0,
+        unread=_unread(read_BT, ids_BT),
+        documents=_documents(given, ids, scores, after) if has_places else "",
         hidden=_hidden(trial, ids_BT, scores, after) if asks_for_some and has_places else 0,
     )
 
 
 class _Lookups(TorchFunctionMode):
-    """Notes which rows of tables are read for each token of (B, T)."""
+    """Notes which rows of tables are read for each token of (B, T), and what is made of them."""
 
     def __init__(self, ids_BT: Tensor) -> None:
         super().__init__()
         self._ids_BT = ids_BT
         self.rows: list[Tensor] = []
+        self.made: list[Tensor] = []
 
     def __torch_function__(
         self,
@@ -93,22 +103,104 @@ class _Lookups(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         at = {functional.embedding: 0, Tensor.__getitem__: 1}.get(func)
-        if at is not None and len(args) > at:
-            index = args[at]
-            if isinstance(index, Tensor) and index.shape == self._ids_BT.shape:
-                if index.dtype in (torch.long, torch.int):
-                    self.rows.append(index.detach().long())
-        return func(*args, **(kwargs or {}))
+        index = args[at] if at is not None and len(args) > at else None
+        if not isinstance(index, Tensor) or index.shape != self._ids_BT.shape:
+            return func(*args, **(kwargs or {}))
+        made = func(*args, **(kwargs or {}))
+        if index.dtype in (torch.long, torch.int) and isinstance(made, Tensor):
+            self.rows.append(index.detach().long())
+            # A frozen table asks for no gradient, and its rows are asked for one all the same.
+            made = made if made.requires_grad else made.detach().requires_grad_()
+            self.made.append(made)
+        return made
+
+
+def _read(trial: Trial, lookups: _Lookups) -> Tensor | None:
+    """Places (B, T) whose looked up rows any number of the output depends on; None where that is
+    not known.
+    """
+    with torch.enable_grad(), lookups:
+        scores = main_tensor(trial.run())
+    if scores is None or not scores.requires_grad or not lookups.made:
+        return None
+    drawn = torch.randn(scores.shape, generator=torch.Generator().manual_seed(0)).to(scores)
+    try:
+        gradients = torch.autograd.grad(scores, lookups.made, drawn, allow_unused=True)
+    except RuntimeError:  # without a derivative, or written in place
+        return None
+    read_BT = None
+    for gradient in gradients:
+        if gradient is not None and gradient.ndim == 3:
+            own_BT = gradient.detach().abs().amax(-1) > 0
+            read_BT = own_BT if read_BT is None else read_BT | own_BT
+    return read_BT
+
+
+def _unread(read_BT: Tensor | None, ids_BT: Tensor) -> tuple[int, ...]:
+    """Places that are read in no sequence, and stand before others that are, though all of their
+    tokens that stand elsewhere too are read there.
+
+    What holds a place, as for a picture, is one token that is read nowhere; behind the last that is
+    read nothing is asked for.
+    """
+    if read_BT is None or not bool(read_BT.any()):
+        return ()
+    last = int(read_BT.any(0).nonzero().max())
+    places = [at for at in range(last) if not bool(read_BT[:, at].any())]
+    if len(places) < 2 or len(places) > ids_BT.shape[1] // 2:
+        return ()
+    unread = ids_BT[:, places].unique()
+    is_known = bool(torch.isin(ids_BT[read_BT], unread).any())
+    # One token in all of these places is what holds them.
+    return tuple(places) if is_known and len(unread) > 1 else ()
+
+
+def _documents(
+    given: Mapping[str, Tensor],
+    ids: str,
+    scores: Tensor,
+    after: Callable[[Tensor], Tensor | None],
+) -> str:
+    """The name of an input that counts places and begins anew, where what stands before that
+    changes outputs behind it.
+    """
+    ids_BT = given[ids]
+    for name, x_BT in given.items():
+        if name == ids or x_BT.shape != ids_BT.shape or x_BT.dtype != torch.long:
+            continue
+        start = _begins_anew(x_BT)
+        if not start:
+            continue
+        other_BT = ids_BT.clone()
+        other_BT[:, :start] = ids_BT[:, :start].flip(-1).roll(1, 0)
+        changed = after(other_BT)
+        if changed is not None and not torch.equal(changed[:, start:], scores[:, start:]):
+            return name
+    return ""
+
+
+def _begins_anew(places_BT: Tensor) -> int:
+    """The first place where the numbers of all sequences begin again at their first, after they
+    rose by one from place to place; 0 without any."""
+    first_T = places_BT[0]
+    if not bool((places_BT == first_T).all()) or int(first_T[0]) not in (0, 1):
+        return 0
+    steps = first_T.diff()
+    rises = steps == 1
+    anew = (~rises & (first_T[1:] == first_T[0])).nonzero().flatten().tolist()
+    if not anew or not bool((rises | (first_T[1:] == first_T[0])).all()):
+        return 0
+    # Padding has one number over and over.
+    start = int(anew[0]) + 1
+    return start if start > 1 and start + 1 < len(first_T) and bool(rises[start]) else 0
 
 
 def _alike(
-    trial: Trial, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
+    seen: _Lookups, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
 ) -> tuple[tuple[int, ...], int]:
     """The largest group of tokens that every table has one row for, and with which the output is
     the same; and how many tokens are told apart.
     """
-    with _Lookups(ids_BT) as seen:
-        trial.run()
     tokens = [int(one) for one in ids_BT.unique()]
     by_token = [found for rows in seen.rows if (found := _by_token(rows, ids_BT, tokens))]
     if not by_token or len(tokens) < _SEVERAL:

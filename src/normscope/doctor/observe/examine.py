@@ -28,6 +28,7 @@ from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
+from .beside import dropped_logits, read_places
 from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
 from .norms import norm_gains, powers
@@ -153,6 +154,8 @@ def _watched(
         powers=powers(graph),
         tables=tables,
         output_matrices=output_matrices,
+        dropped_logits=dropped_logits(graph),
+        read_places=read_places(graph, streams),
         added_again=tuple(found for stream in streams for found in added_again(graph, stream)),
         altered=altered(graph, streams),
         random_factors=random_factors(graph),

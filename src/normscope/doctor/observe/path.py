@@ -3,6 +3,7 @@ random, and keeps branches out for ever by a factor of 0 that is a number in the
 which no training changes."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -95,10 +96,10 @@ _LINEAR = frozenset(
 )
 
 
-def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
+def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last", "twice"]:
     """Of a feed-forward of two matrices and more: none, where nothing in it but products and sums;
-    last, where a curve stands behind the last matrix, and multiplies nothing; "" where neither is
-    so."""
+    last, where a curve stands behind the last matrix, and multiplies nothing; twice, where one is
+    taken of what one left; "" where nothing is so."""
     values = [graph.values[n] for n in branch.computed]
     products = [value.number for value in values if graph.is_weight_product(value)]
     if branch.kind != "feed_forward" or len(products) < 2:
@@ -108,6 +109,8 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
         if value.op in _CURVES:
             return "last"
         (at,) = graph.predecessors[at]
+    if any(map(partial(_is_of_a_curve, graph), values)):
+        return "twice"
     straight = _LINEAR | REARRANGING | PRODUCTS
     multiples = {
         v.number
@@ -117,6 +120,19 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
     return (
         "none" if all(value.op in straight or value.number in multiples for value in values) else ""
     )
+
+
+_CURVES_OF_UNITS = _CURVES - {"sigmoid", "tanh", "softplus"}
+"""Those that are not parts of another, as tanh(softplus(x)) is."""
+
+
+def _is_of_a_curve(graph: Graph, value: TracedValue) -> bool:
+    """Whether a curve is taken of a curve's result, which the same bend at 0 would not change."""
+    if value.op not in _CURVES_OF_UNITS or len(graph.predecessors[value.number]) != 1:
+        return False
+    (before,) = graph.predecessors[value.number]
+    inner = graph.values[graph.rearranged(before)]
+    return inner.op in _CURVES_OF_UNITS and {inner.op, value.op} != {"relu"}
 
 
 def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:

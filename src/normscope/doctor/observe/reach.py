@@ -26,6 +26,9 @@ from ..trace.operations import SENDING, UNREPEATABLE
 _SHOWS = 1e-6
 """Of the output's largest entry: a change that is more than rounding."""
 
+_STEPS = 6
+"""Queries and keys of which the mask of a sequence's own tokens is known by its shape."""
+
 _NOTHING = 1e-30
 """Weights below are 0: masks that add -100 leave 4e-44."""
 
@@ -219,11 +222,17 @@ def seen_keys(
         on_padding = (by_sequence * ~padding_BK[:, None, None]).sum(-1).mean(1)[real_BQ]
         by_sequence = by_sequence * padding_BK[:, None, None]
         found["on_padding"] = float(on_padding.mean())
+    at = torch.arange(keys).to(rows)
+    later = at > rows[:, None]
+    if not itself and len(rows) >= _STEPS and keys >= _STEPS:
+        seen_QK = (by_sequence > _NOTHING).flatten(0, 1).any(0)
+        own = rows[rows < keys]
+        is_staircase = bool(seen_QK[: len(own)].gather(1, own[:, None]).all())
+        found["hides_as_later"] = is_staircase and bool((seen_QK & later).sum() == 0)
     if itself and int(rows[-1]) + 1 == keys > 2:
         # What has no meaning may look anywhere.
         seen_QK = ((by_sequence > _NOTHING) & real_BQ[:, None, :, None]).flatten(0, 1).any(0)
-        at = torch.arange(keys).to(rows)
-        later, earlier = at > rows[:, None], at < rows[:, None]
+        earlier = at < rows[:, None]
         found["sees_later"] = float((seen_QK & later).any(-1)[:-1].double().mean())
         found["sees_itself"] = float((seen_QK & (at == rows[:, None])).any(-1)[1:].double().mean())
         found["sees_earlier"] = float((seen_QK & earlier).any(-1)[1:].double().mean())

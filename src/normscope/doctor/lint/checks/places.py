@@ -1,9 +1,12 @@
-"""Places that share a position, and sub-layers that answer at other places than they were asked."""
+"""Places that share a position, that are read in another's stead, that are hidden, and sub-layers
+that answer at other places than they were asked.
+"""
 
 from collections.abc import Iterator
 
+from ...record import Stack
 from ..patient import Patient
-from ..rule import Fault, rule
+from ..rule import Fault, rule, stack_rule
 
 _SHARED = 3
 """Places that have another's row by no filling."""
@@ -35,5 +38,64 @@ def mirrored_places(patient: Patient) -> Iterator[Fault]:
                 f"in {len(found)} of {len(inside)} sub-layers the outputs that know of a token "
                 "begin one place earlier with each place that it stands farther on: some of what "
                 "they add stands in the reverse order of the tokens"
+            ),
+        )
+
+
+@stack_rule("memory-hidden")
+def memory_hidden(patient: Patient, stack: Stack) -> Iterator[Fault]:
+    """Cross-attention that hides the later part of what an encoder read from both sides."""
+    if stack.memory is None:
+        return
+    known = [one.measured.attention for one in patient.stacks[stack.memory].sublayers]
+    reads_both_ways = any(one is not None and (one.sees_later or 0) > 0 for one in known)
+    crossing = [one for one in stack.sublayers if one.kind == "cross_attention"]
+    found = [
+        one
+        for one in crossing
+        if one.measured.attention is not None and one.measured.attention.hides_as_later
+    ]
+    if found and reads_both_ways:
+        yield Fault(
+            where=found,
+            message=(
+                f"in {len(found)} of {len(crossing)} cross-attentions a token at place n looks at "
+                "the first n places of the memory alone, though the encoder that made it looks "
+                "both ways: the mask of the decoder's own tokens hides the source"
+            ),
+        )
+
+
+@rule("token-not-read")
+def token_not_read(patient: Patient) -> Iterator[Fault]:
+    """A trained token that is put beside the others for the output to be read at, and is not."""
+    seen = patient.observed.read_places
+    if seen is None or len(seen.trained) != 1 or not {*seen.trained}.isdisjoint(seen.read):
+        return
+    attentions = [one.measured.attention for one in patient.sublayers()]
+    if all(one is None or not one.sees_later for one in attentions):
+        # Where later tokens are hidden, the last place is the one that knows all.
+        return
+    ((place, name),) = seen.trained.items()
+    places = " and ".join(str(one) for one in seen.read)
+    yield Fault(
+        where=name,
+        message=(
+            f"{name} is put at place {place} of {seen.tokens}, a token of its own, and what is "
+            f"read at the end is place {places}: a piece of the input speaks for all of it"
+        ),
+    )
+
+
+@rule("dropped-logits")
+def dropped_logits(patient: Patient) -> Iterator[Fault]:
+    """A dropout of what a softmax is taken of."""
+    found = patient.observed.dropped_logits
+    if found:
+        yield Fault(
+            where=found,
+            message=(
+                f"a softmax is taken of what a dropout leaves, {len(found)} times: a logit that is "
+                "dropped is 0, which is no small weight but a middling one, and the others grow"
             ),
         )

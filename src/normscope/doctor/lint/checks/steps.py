@@ -18,7 +18,8 @@ from ..structure import in_blocks
 
 @stack_rule("misplaced-curve")
 def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Feed-forwards of several matrices with no curve at all, or with one on what they add."""
+    """Feed-forwards of several matrices with no curve at all, with one on what they add, or two
+    in a row."""
     feeding = [one for one in in_blocks(stack) if one.kind == "feed_forward"]
     for where, said in (
         (
@@ -26,6 +27,7 @@ def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
             "multiply several matrices with nothing but sums between them, which is one matrix",
         ),
         ("last", "end in a curve, behind their last matrix, and add what it leaves"),
+        ("twice", "take a curve of what a curve has left, with no matrix between the two"),
     ):
         # Of a formula that no placement has, what is taken for a branch may be a part of one, as in
         # a GRU's gates.

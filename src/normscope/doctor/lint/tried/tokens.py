@@ -1,9 +1,10 @@
-"""Tokens that are one to the model, walls in a sequence, and hidden tokens that are asked for from
-one side.
+"""Tokens that are one to the model or that it does not read, walls in a sequence and none between
+texts, and hidden tokens that are asked for from one side.
 """
 
 from collections.abc import Iterator
 
+from ....placement.printing import ranges
 from ....report.words import counted
 from ..patient import Patient, a_law
 from ..rule import Fault, rule
@@ -55,5 +56,35 @@ def hidden_from_one_side(patient: Patient) -> Iterator[Fault]:
                 f"the loss asks for the tokens at {counted(uses.hidden, 'place')} where one and "
                 "the same token hides them, and every output is the same bit for bit whatever "
                 "stands later: what is hidden is guessed from the tokens before it alone"
+            ),
+        )
+
+
+@rule("tokens-unread", a_law("tokens"))
+def tokens_unread(patient: Patient) -> Iterator[Fault]:
+    """Places whose tokens no output knows."""
+    uses = patient.tried.tokens
+    if uses is not None and uses.unread:
+        yield Fault(
+            where="",
+            message=(
+                f"no output depends on the tokens at places {ranges([*uses.unread])} (from 0), in "
+                "any sequence, though the same tokens are read at others: something else is put "
+                "in their place, or they are cut off"
+            ),
+        )
+
+
+@rule("documents-mixed", a_law("tokens"))
+def documents_mixed(patient: Patient) -> Iterator[Fault]:
+    """Texts of one row whose places begin anew, and that see each other."""
+    uses = patient.tried.tokens
+    if uses is not None and uses.documents:
+        yield Fault(
+            where="",
+            message=(
+                f"{uses.documents} counts places and begins anew within the rows, as where several "
+                "texts are packed into one, and outputs behind that change with the tokens before "
+                "it: each text is read as the continuation of another"
             ),
         )
