@@ -160,6 +160,8 @@ class SublayerMeasurements:
     """Whether what it makes of a token depends on later ones."""
     mixes: tuple[int, ...] = field(default=(), metadata=INNER)
     """Along which of the first two dimensions of (A, C, D) an output depends on other tokens."""
+    misses_itself: bool = field(default=False, metadata=INNER)
+    """Whether a token changes other outputs and not the one at its own place."""
     mirrored: bool = field(default=False, metadata=INNER)
     """Whether what is made from a token begins the earlier the later it stands."""
 
@@ -321,6 +323,12 @@ class ModelMeasurements:
     """Of outputs that a parameter makes, in the outputs' order."""
     dropped_logits: tuple[str, ...] = field(default=(), metadata=INNER)
     """Modules that take a softmax of what training takes a dropout of."""
+    large_dropouts: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
+    """Modules that hand most of what they have to a dropout, with the share that it drops."""
+    token_channels: tuple[str, ...] = field(default=(), metadata=INNER)
+    """Modules that norm the batch for each token, as if it were a channel."""
+    softmax_elsewhere: bool = field(default=False, metadata=INNER)
+    """Whether the loss's gradient sums to 0 over a sequence's scores and over no token's."""
     read_places: ReadPlaces | None = field(default=None, metadata=INNER)
     """None where no single place is read, or no token is trained."""
     added_again: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=INNER)

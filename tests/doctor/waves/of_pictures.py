@@ -282,7 +282,7 @@ FAULTS = [
     of_classifier(
         "stochastic depth of the whole sum",
         lambda: Classifier(StochasticSum),
-        r"drop|stochastic|skip|sum",
+        r"lost|skip|the whole",
         lambda: Classifier(Stochastic),
     ),
     of_painter("a gate over the skip as well", lambda: Painter(GatedSum), r"gate|skip|factor"),

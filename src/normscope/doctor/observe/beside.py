@@ -1,4 +1,6 @@
-"""What stands beside a stream: dropouts of logits, and places that are read of it at its end."""
+"""What stands beside a stream: dropouts, batch norms that take tokens for channels, and places that
+are read of it at its end.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,6 +28,41 @@ def dropped_logits(graph: Graph) -> tuple[str, ...]:
                 elif value.op in _ENTRY_BY_ENTRY and number not in seen:
                     seen.add(number)
                     ahead.append(number)
+    return tuple(found)
+
+
+def large_dropouts(graph: Graph) -> dict[str, float]:
+    """Modules that run where training drops most of what there is, with the share."""
+    return {
+        graph.values[number].module: share
+        for number, share in graph.trace.dropped.items()
+        if share >= _MOST
+    }
+
+
+_MOST = 0.7
+
+
+def token_channels(graph: Graph, streams: Sequence[Stream]) -> tuple[str, ...]:
+    """Modules that norm the batch of a stream (A, C, D) for each of C, where D are the features
+    that matrices read."""
+    shapes = {graph.values[stream.last].shape for stream in streams}
+    features = {shape[-1] for shape in shapes if len(shape) == 3 and shape[1] != shape[2]}
+    read = {
+        graph.values[number].shape[-1]
+        for value in graph.values
+        if graph.is_weight_product(value)
+        for number in graph.predecessors[value.number]
+    }
+    found = {
+        value.module: None
+        for value in graph.values
+        if "batch_norm" in value.op
+        and value.inputs
+        and (given := graph.values[value.inputs[0]].shape) in shapes
+        and given[-1] in features & read
+        and given[1] not in read
+    }
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .attention import with_attention
-from .beside import dropped_logits, read_places
+from .beside import dropped_logits, large_dropouts, read_places, token_channels
 from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
 from .norms import norm_gains, powers
@@ -155,6 +155,8 @@ def _watched(
         tables=tables,
         output_matrices=output_matrices,
         dropped_logits=dropped_logits(graph),
+        large_dropouts=large_dropouts(graph),
+        token_channels=token_channels(graph, streams),
         read_places=read_places(graph, streams),
         added_again=tuple(found for stream in streams for found in added_again(graph, stream)),
         altered=altered(graph, streams),

@@ -16,7 +16,7 @@ from ...measure.unchanged import left_unchanged
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
-from .targets import loss_targets
+from .targets import is_of_another_softmax, loss_targets
 
 # N = tokens, V = classes
 
@@ -114,6 +114,13 @@ def _with_scores(
         classes=classes,
         logit_deviation=deviation,
         target_places=target_places,
+        softmax_elsewhere=(
+            not of_softmax
+            and at_scores is not None
+            and not measured.loss_is_stand_in
+            and any(given.shape == at_scores.shape[:-1] for given in tokens)
+            and is_of_another_softmax(at_scores)
+        ),
         scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
 

@@ -41,29 +41,20 @@ def with_reach(
     for stream, stack in zip(streams, stacks, strict=True):
         both = zip(stack.sublayers, branches_of(stack, stream), strict=True)
         reaches = [_reach(graph, branch, sublayer.measured.place) for sublayer, branch in both]
-        found.append(
-            with_measured(
-                stack,
-                [
-                    {"reads_later": later, "mixes": mixes, "mirrored": mirrored}
-                    for later, mixes, mirrored in reaches
-                ],
-            )
-        )
+        found.append(with_measured(stack, reaches))
     return tuple(found)
 
 
-def _reach(
-    graph: Graph, branch: Branch, place: RecordedPlace | None
-) -> tuple[bool, tuple[int, ...], bool]:
+def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> dict[str, Any]:
     """Whether outputs depend on later tokens, along which dimensions they depend on others at
-    all, and whether they stand in the reverse order of what they are made from.
+    all, whether on others alone, and whether they stand in the reverse order of what they are made
+    from; nothing of what is not understood.
 
     Where a model turns (A, C, D) to (C, A, D) between what it is given and its blocks, as fairseq's
     do, A is still 0.
     """
     if place is None:
-        return False, (), False
+        return {}
     whole = graph.values[place.stream].shape
     ends = (place.addend, *graph.after(place.addend, "same"))
     wanted = next((n for n in ends if graph.values[n].shape == whole), place.addend)
@@ -72,36 +63,44 @@ def _reach(
     reads = list(dict.fromkeys(graph.rearranged(n) for n in branch.reads))
     shape = whole[:-1]
     if not _tells_tokens(graph, branch, reads, wanted, shape):
-        return False, (), False
+        return {}
     turned = _is_turned(graph, shape)
     places = shape[0 if turned else 1]
     generator = torch.Generator().manual_seed(0)
-    later, mixes, mirrored = False, set[int](), False
+    later, mixes, mirrored, misses = False, set[int](), False, False
     # The last token may be padding, which nothing looks at.
     for at in dict.fromkeys((places - 1, 2 * places // 3)):
+        changed = _changed(at, shape[1 if turned else 0], places)
         given = {}
         for number in reads:
-            changed = graph.values[number].tensor.clone()
-            for row, place in _changed(at, shape[1 if turned else 0], places).items():
-                disturb(changed[place, row] if turned else changed[row, place], generator)
-            given[number] = changed
+            other = graph.values[number].tensor.clone()
+            for row, token in changed.items():
+                disturb(other[token, row] if turned else other[row, token], generator)
+            given[number] = other
         try:
             after = graph.trace.again(given, wanted)
         except UNREPEATABLE:
-            return False, (), False
+            return {}
         moved_AC = (after - output).abs().amax(-1).nan_to_num() > _SHOWS * output.abs().amax()
         moved_AC = moved_AC.T if turned else moved_AC
         later = later or bool(moved_AC[0, :at].any())
-        changed_too = _changed(at, len(moved_AC), places)
-        others = [row for row in range(len(moved_AC)) if row not in changed_too]
+        others = [row for row in range(len(moved_AC)) if row not in changed]
         mixes |= {0} if bool(moved_AC[others].any()) else set()
-        mirrored = mirrored or _is_mirrored(moved_AC, changed_too)
+        mirrored = mirrored or _is_mirrored(moved_AC, changed)
+        misses = misses or any(
+            bool(moved_AC[row].any()) and not moved_AC[row, token] for row, token in changed.items()
+        )
         moved_AC[0, at] = False
         mixes |= {1} if bool(moved_AC[0].any()) else set()
     # Of more tokens than the model is given, as of several streams in a row, later ones are not
     # those that come later.
     is_given = _given(graph, shape) in (shape, shape[::-1])
-    return later and is_given, tuple(sorted(mixes)), mirrored and is_given
+    return {
+        "reads_later": later and is_given,
+        "mixes": tuple(sorted(mixes)),
+        "mirrored": mirrored and is_given,
+        "misses_itself": misses,
+    }
 
 
 def _changed(at: int, sequences: int, places: int) -> dict[int, int]:

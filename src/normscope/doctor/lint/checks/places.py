@@ -4,7 +4,7 @@ that answer at other places than they were asked.
 
 from collections.abc import Iterator
 
-from ...record import Stack
+from ...record import Stack, Sublayer
 from ..patient import Patient
 from ..rule import Fault, rule, stack_rule
 
@@ -97,5 +97,57 @@ def dropped_logits(patient: Patient) -> Iterator[Fault]:
             message=(
                 f"a softmax is taken of what a dropout leaves, {len(found)} times: a logit that is "
                 "dropped is 0, which is no small weight but a middling one, and the others grow"
+            ),
+        )
+
+
+@rule("own-place-missed")
+def own_place_missed(patient: Patient) -> Iterator[Fault]:
+    """Sub-layers in which a token changes outputs at other places and not at its own."""
+    inside = [*patient.sublayers()]
+    told = {one.name for one in inside if one.measured.attention and not _sees_itself(one)}
+    found = [one for one in inside if one.measured.misses_itself and one.name not in told]
+    if found:
+        yield Fault(
+            where=found,
+            message=(
+                f"in {len(found)} of {len(inside)} sub-layers a token changes what is added at "
+                "other places and not at its own: what it makes is added to another token's stream"
+            ),
+        )
+
+
+def _sees_itself(one: Sublayer) -> bool:
+    """Whether no mask hides a token from itself, of which a rule on masks tells."""
+    seen = one.measured.attention
+    return seen is None or seen.sees_itself is None or seen.sees_itself > 0
+
+
+@rule("large-dropout")
+def large_dropout(patient: Patient) -> Iterator[Fault]:
+    """Dropouts that leave next to nothing."""
+    found = patient.observed.large_dropouts
+    if found:
+        share = max(found.values())
+        yield Fault(
+            where=found,
+            message=(
+                f"a dropout of {share:g} stands at {len(found)} places: training sees "
+                f"{100 * (1 - share):.2g} % of the entries, each times {1 / max(1 - share, 1e-9):.3g}"
+            ),
+        )
+
+
+@rule("batch-norm-of-tokens")
+def batch_norm_of_tokens(patient: Patient) -> Iterator[Fault]:
+    """Batch norms whose channels are tokens."""
+    found = patient.observed.token_channels
+    if found:
+        yield Fault(
+            where=found,
+            message=(
+                f"{len(found)} batch norms are given (batch, tokens, features) and take the second "
+                "dimension for channels: each token has statistics, a gain and a shift of its "
+                "place, over features that matrices then read as unlike"
             ),
         )
