@@ -303,6 +303,9 @@ class ModelMeasurements:
     """
     places_shared: int = field(default=0, metadata=INNER)
     """How many places along it get what an earlier one gets."""
+    fast_turns: float = field(default=0.0, metadata=INNER)
+    """Of a sinusoid that is added, the share of pairs that turn by more than 1.2 radians a
+    place."""
     target_places: int | None = field(default=None, metadata=INNER)
     """How many places later than a token the model is given its target, 0 to 2; None where that is
     not known.

@@ -4,18 +4,17 @@ one place can be known at the next, and what is hidden is asked for from both of
 
 # B = sequences, T = tokens, V = classes
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from ..observe.gradients import loss_of
 from ..trace.forward import main_tensor
 from .given import named_inputs, with_changed
+from .lookups import Lookups
 from .trial import OutOfTime, Trial, Untried
 
 
@@ -35,6 +34,11 @@ class TokenUses:
     """Places of one token that the loss asks for others, where outputs know no later token."""
     unread: tuple[int, ...] = ()
     """Places whose token no output knows, of tokens that are known elsewhere."""
+    shown: float = 0.0
+    """Of the places that the loss counts, the share that shows the token that is asked for, where
+    others are hidden by one token; 0 where these are few."""
+    fed: str = ""
+    """The input that holds what each output is asked for, and knows."""
     documents: str = ""
     """The input whose numbers count places and begin anew within a sequence, where outputs behind
     that know what came before it."""
@@ -49,9 +53,9 @@ _CLEAR = 1e-4
 
 
 @torch.no_grad()
-def token_uses(trial: Trial, *, asks_for_some: bool) -> TokenUses:
-    """asks_for_some: whether the loss is known to be a cross-entropy of a part of the places that
-    does not ask for the next token. Raises Untried where no input holds tokens.
+def token_uses(trial: Trial, *, asks_for_others: bool) -> TokenUses:
+    """asks_for_others: whether the loss is known to be a cross-entropy that does not ask for the
+    next token. Raises Untried where no input holds tokens.
     """
     given = named_inputs(trial.model, trial.inputs)
     ids = next((n for n, x in given.items() if x.dtype == torch.long and x.ndim == 2), "")
@@ -69,12 +73,13 @@ def token_uses(trial: Trial, *, asks_for_some: bool) -> TokenUses:
             return None
         return found if found is not None and found.shape == scores.shape else None
 
-    lookups = _Lookups(ids_BT)
+    lookups = Lookups(ids_BT)
     read_BT = _read(trial, lookups)
     alike, told_apart = _alike(lookups, ids_BT, scores, after)
     has_places = scores.ndim == 3 and scores.shape[:2] == ids_BT.shape
     # What is given beside tokens may say where one text ends and the next begins.
     by_itself = len(given) == 1 and has_places and ids_BT.shape[1] >= _LEAST
+    asked = _asked(trial) if asks_for_others and has_places else None
     return TokenUses(
         tokens=len(ids_BT.unique()),
         told_apart=told_apart,
@@ -82,40 +87,13 @@ def token_uses(trial: Trial, *, asks_for_some: bool) -> TokenUses:
         wall=_wall(ids_BT, scores, after) if by_itself else 0,
         unread=_unread(read_BT, ids_BT),
         documents=_documents(given, ids, scores, after) if has_places else "",
-        hidden=_hidden(trial, ids_BT, scores, after) if asks_for_some and has_places else 0,
+        hidden=_hidden(asked, ids_BT, scores, after) if asked else 0,
+        shown=_shown(asked, ids_BT) if asked else 0.0,
+        fed=_fed(trial, asked, given, scores) if asked and len(given) > 1 else "",
     )
 
 
-class _Lookups(TorchFunctionMode):
-    """Notes which rows of tables are read for each token of (B, T), and what is made of them."""
-
-    def __init__(self, ids_BT: Tensor) -> None:
-        super().__init__()
-        self._ids_BT = ids_BT
-        self.rows: list[Tensor] = []
-        self.made: list[Tensor] = []
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        at = {functional.embedding: 0, Tensor.__getitem__: 1}.get(func)
-        index = args[at] if at is not None and len(args) > at else None
-        if not isinstance(index, Tensor) or index.shape != self._ids_BT.shape:
-            return func(*args, **(kwargs or {}))
-        made = func(*args, **(kwargs or {}))
-        if index.dtype in (torch.long, torch.int) and isinstance(made, Tensor):
-            self.rows.append(index.detach().long())
-            # A frozen table asks for no gradient, and its rows are asked for one all the same.
-            made = made if made.requires_grad else made.detach().requires_grad_()
-            self.made.append(made)
-        return made
-
-
-def _read(trial: Trial, lookups: _Lookups) -> Tensor | None:
+def _read(trial: Trial, lookups: Lookups) -> Tensor | None:
     """Places (B, T) whose looked up rows any number of the output depends on; None where that is
     not known.
     """
@@ -196,7 +174,7 @@ def _begins_anew(places_BT: Tensor) -> int:
 
 
 def _alike(
-    seen: _Lookups, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
+    seen: Lookups, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
 ) -> tuple[tuple[int, ...], int]:
     """The largest group of tokens that every table has one row for, and with which the output is
     the same; and how many tokens are told apart.
@@ -276,36 +254,26 @@ def _last(shares_T: Tensor, at: int) -> int:
     return max(changed, default=at)
 
 
-def _hidden(
-    trial: Trial, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
-) -> int:
-    """Places of the token that stands for hidden ones, where the loss asks for others, of a model
-    whose outputs know no later token; 0 where there are none, or where outputs do.
-    """
-    half = ids_BT.shape[1] // 2
-    asked_BT = _asked(trial)
-    if asked_BT is None or asked_BT.shape != ids_BT.shape or not bool(asked_BT.any()):
-        return 0
-    token = ids_BT[asked_BT].mode().values
-    hidden_BT = (ids_BT == token) & asked_BT
-    asked, hidden = int(asked_BT.sum()), int(hidden_BT.sum())
-    # Some of the tokens that are asked for may be left as they are, or be others.
-    if hidden < _SEVERAL or hidden < _MOSTLY * max(asked, int((ids_BT == token).sum())):
-        return 0
-    if not bool(hidden_BT[:, :half].any()):
-        return 0
-    other_BT = ids_BT.clone()
-    other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
-    changed = after(other_BT)
-    is_same = changed is not None and torch.equal(changed[:, :half], scores[:, :half])
-    return hidden if is_same and not torch.equal(other_BT, ids_BT) else 0
-
-
 _MOSTLY = 0.7
+_FEW = 0.3
+"""Of the places that count, those that may be left as they are on purpose."""
 
 
-def _asked(trial: Trial) -> Tensor | None:
-    """Places (B, T) whose logits the loss depends on; None where it depends on none."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a cross-entropy asks for, by its gradient at the scores (B, T, V)."""
+
+    counted_BT: Tensor
+    wanted_BT: Tensor
+
+    def is_given_in(self, ids_BT: Tensor) -> float:
+        """The share of what is asked for that stands in an input at its own place."""
+        same_BT = (self.wanted_BT == ids_BT) & self.counted_BT
+        return int(same_BT.sum()) / max(1, int(self.counted_BT.sum()))
+
+
+def _asked(trial: Trial) -> _Asked | None:
+    """None where the loss pulls nothing up, or does not depend on the scores."""
     with torch.enable_grad():
         output = trial.run()
         scores = main_tensor(output)
@@ -313,4 +281,73 @@ def _asked(trial: Trial) -> Tensor | None:
         if scores is None or not scores.requires_grad or not value.requires_grad:
             return None
         (gradient,) = torch.autograd.grad(value, [scores], allow_unused=True)
-    return None if gradient is None else gradient.detach().abs().amax(-1) > 0
+    if gradient is None or gradient.ndim != 3:
+        return None
+    least_BT, wanted_BT = gradient.detach().min(-1)
+    return _Asked(least_BT < 0, wanted_BT) if bool((least_BT < 0).any()) else None
+
+
+def _hides(asked: _Asked, ids_BT: Tensor) -> Tensor:
+    """Places (B, T) of the one token that stands for most that is asked for and not shown; none
+    where several do, or where it stands elsewhere too."""
+    unknown_BT = asked.counted_BT & (asked.wanted_BT != ids_BT)
+    nowhere_BT = torch.zeros_like(unknown_BT)
+    if int(unknown_BT.sum()) < _SEVERAL:
+        return nowhere_BT
+    token = ids_BT[unknown_BT].mode().values
+    hidden_BT = (ids_BT == token) & unknown_BT
+    # Some of the tokens that are hidden may be others instead.
+    most = max(int(unknown_BT.sum()), int((ids_BT == token).sum()))
+    return hidden_BT if int(hidden_BT.sum()) >= _MOSTLY * most else nowhere_BT
+
+
+def _hidden(
+    asked: _Asked, ids_BT: Tensor, scores: Tensor, after: Callable[[Tensor], Tensor | None]
+) -> int:
+    """Places of the token that stands for hidden ones, where the loss asks for others, of a model
+    whose outputs know no later token; 0 where there are none, or where outputs do.
+    """
+    half = ids_BT.shape[1] // 2
+    hidden_BT = _hides(asked, ids_BT)
+    if not bool(hidden_BT[:, :half].any()):
+        return 0
+    other_BT = ids_BT.clone()
+    other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
+    changed = after(other_BT)
+    is_same = changed is not None and torch.equal(changed[:, :half], scores[:, :half])
+    return int(hidden_BT.sum()) if is_same and not torch.equal(other_BT, ids_BT) else 0
+
+
+def _shown(asked: _Asked, ids_BT: Tensor) -> float:
+    """The share of what counts that is no hidden token, beside some that are."""
+    share = asked.is_given_in(ids_BT)
+    return share if share > _FEW and bool(_hides(asked, ids_BT).any()) else 0.0
+
+
+_ALL = 0.95
+_GIVEN_LATER = re.compile("label|^target$|^y$")
+
+
+def _fed(trial: Trial, asked: _Asked, given: Mapping[str, Tensor], scores: Tensor) -> str:
+    """The name of an input that holds what the loss asks for at its own places, where outputs know
+    it there and none before does: a decoder's, which is to be given the token before.
+    """
+    names = [
+        name
+        for name, x_BT in given.items()
+        if x_BT.dtype == torch.long
+        and x_BT.shape == asked.counted_BT.shape
+        and not _GIVEN_LATER.search(name)
+        and asked.is_given_in(x_BT) >= _ALL
+    ]
+    at = scores.shape[1] // 2
+    for name in names:
+        other_BT = given[name].clone()
+        other_BT[:, at] = given[name][:, at - 1]
+        after = trial.scores(with_changed(trial.model, trial.inputs, {name: other_BT}))
+        if after is None or torch.equal(other_BT, given[name]):
+            continue
+        is_known = not torch.equal(after[:, at], scores[:, at])
+        if is_known and torch.equal(after[:, :at], scores[:, :at]):
+            return name
+    return ""

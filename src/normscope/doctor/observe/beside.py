@@ -106,10 +106,11 @@ def _trained_places(graph: Graph, stream: Stream, tokens: int) -> Iterator[tuple
             continue
         if not graph.depends(stream.last, value.number) or value.args[1:2] != (1,):
             continue
+        # torch puts an empty row of one dimension beside others too, as of a cache.
+        beside = [graph.values[n] for n in value.inputs if len(graph.values[n].shape) == 3]
         at = 0
-        for number in value.inputs:
-            given = graph.values[number]
+        for given in beside:
             if given.origin == Origin.TRAINABLE and given.shape[1] == 1:
-                names = graph.parameters(number)
+                names = graph.parameters(given.number)
                 yield at, next(iter(names), "")
             at += given.shape[1]

@@ -135,7 +135,6 @@ def _watched(
     tables, output_matrices = tables_and_outputs(graph)
     stacks = measured_stacks(graph, streams, as_stacks(streams))
     stacks = with_reach(graph, streams, with_attention(graph, streams, stacks, inputs))
-    positions_along, places_shared = positions_of(graph, stacks[0])
     measured = ModelMeasurements(
         unused_parameters=_idle(model, inputs, graph),
         takes_more=takes_more(model, inputs),
@@ -162,8 +161,7 @@ def _watched(
         altered=altered(graph, streams),
         random_factors=random_factors(graph),
         writers=writers(graph),
-        positions_along=positions_along,
-        places_shared=places_shared,
+        **positions_of(graph, stacks[0]),
     )
     return graph, streams, stacks, measured
 

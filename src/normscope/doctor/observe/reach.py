@@ -19,6 +19,7 @@ from ..record import Stack, with_measured
 from ..trace.flow import disturb, keeps_rows
 from ..trace.graph import Graph
 from ..trace.operations import SENDING, UNREPEATABLE
+from .sinusoids import turns
 
 # A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in
 # them, D = width B = sequences, Q = queries, K = keys
@@ -170,23 +171,30 @@ def _given(graph: Graph, shape: torch.Size) -> torch.Size:
     return next(given, shape)
 
 
-def positions_of(graph: Graph, stack: Stack) -> tuple[int | None, int]:
-    """The dimension of a stack's (A, C, D) along which what is added for every input alike differs,
-    and how many places share what is added there with an earlier one.
+def positions_of(graph: Graph, stack: Stack) -> dict[str, Any]:
+    """The fields on what is added for every input alike: along which dimension of a stack's
+    (A, C, D) it differs, how many places share what is added there with an earlier one, and how
+    many of the pairs of a sinusoid turn by more than a radian.
 
     None where it differs along none alone, and where A is C, so that another order of them would
     not show; no place shares anything where several tables are added.
     """
     places = [one.measured.place for one in stack.sublayers if one.measured.place is not None]
     shape = graph.values[places[0].stream].shape if places else torch.Size()
-    if len(set(shape[:-1])) < 2:
-        return None, 0
-    added = [*_added(graph, shape)]
+    added = [*_added(graph, shape)] if len(set(shape[:-1])) > 1 else []
     if not added:
-        return None, 0
+        return {}
     along, rows = added[0]
-    shared = len(rows) - len(rows.unique(dim=0)) if len(added) == 1 else 0
-    return 1 - along if _is_turned(graph, shape[:-1]) else along, shared
+    turned = turns(rows)
+    return {
+        "positions_along": 1 - along if _is_turned(graph, shape[:-1]) else along,
+        "places_shared": len(rows) - len(rows.unique(dim=0)) if len(added) == 1 else 0,
+        "fast_turns": 0.0 if turned is None else float((turned > _FAST).double().mean()),
+    }
+
+
+_FAST = 1.2
+"""Radians: the fastest pair of a sinusoid turns by 1 from place to place, all others by less."""
 
 
 def _added(graph: Graph, shape: torch.Size) -> Iterator[tuple[int, Tensor]]:

@@ -26,6 +26,25 @@ def positions_alike(patient: Patient) -> Iterator[Fault]:
         )
 
 
+_MOST_FAST = 0.25
+"""Of the pairs of a sinusoid; none but the first is to be."""
+
+
+@rule("positions-too-fast")
+def positions_too_fast(patient: Patient) -> Iterator[Fault]:
+    """Sinusoids most of which turn by a radian and more from one place to the next."""
+    share = patient.observed.fast_turns
+    if share > _MOST_FAST:
+        yield Fault(
+            where="",
+            message=(
+                f"of the pairs of sine and cosine that are added to the stream {100 * share:.2g} % "
+                "turn by more than 1.2 radians from one place to the next: neighbours look no more "
+                "alike than places far apart, and no pair tells the order of distant ones"
+            ),
+        )
+
+
 @rule("mirrored-places")
 def mirrored_places(patient: Patient) -> Iterator[Fault]:
     """Sub-layers of which a token that stands farther on changes outputs that stand earlier."""
@@ -132,8 +151,8 @@ def large_dropout(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where=found,
             message=(
-                f"a dropout of {share:g} stands at {len(found)} places: training sees "
-                f"{100 * (1 - share):.2g} % of the entries, each times {1 / max(1 - share, 1e-9):.3g}"
+                f"a dropout of {share:g} stands at {len(found)} places: of what goes through it "
+                f"training sees {100 * (1 - share):.2g} %"
             ),
         )
 

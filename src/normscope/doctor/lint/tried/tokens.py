@@ -1,11 +1,12 @@
 """Tokens that are one to the model or that it does not read, walls in a sequence and none between
-texts, and hidden tokens that are asked for from one side.
+texts, and what is asked for where it is shown, or hidden from one side.
 """
 
 from collections.abc import Iterator
 
 from ....placement.printing import ranges
 from ....report.words import counted
+from ...result import Severity
 from ..patient import Patient, a_law
 from ..rule import Fault, rule
 
@@ -87,4 +88,35 @@ def documents_mixed(patient: Patient) -> Iterator[Fault]:
                 "texts are packed into one, and outputs behind that change with the tokens before "
                 "it: each text is read as the continuation of another"
             ),
+        )
+
+
+@rule("answers-shown", a_law("tokens"))
+def answers_shown(patient: Patient) -> Iterator[Fault]:
+    """Losses that ask for tokens where these stand."""
+    uses = patient.tried.tokens
+    if uses is None:
+        return
+    if uses.fed:
+        yield Fault(
+            severity=Severity.ERROR,
+            where="",
+            message=(
+                f"{uses.fed} holds at each place the very token that the loss asks for there, the "
+                "output there knows it and no output before does: the decoder is fed its targets"
+            ),
+            fix="shift what the decoder is given by one: a start token, then the targets without "
+            "the last",
+        )
+    if uses.shown:
+        share = f"{100 * uses.shown:.2g} %"
+        yield Fault(
+            severity=Severity.WARNING,
+            where="",
+            message=(
+                f"one token hides what the loss asks for at some places, and {share} of the "
+                "targets stand in the input as they are, at their own place: for these the same "
+                "token is copied"
+            ),
+            fix="count hidden places alone: give all others the ignored label, -100",
         )
