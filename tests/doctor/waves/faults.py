@@ -1,4 +1,4 @@
-"""Eighty-four faults, dealt into seven waves before the first of each deal was run.
+"""Ninety-six faults, dealt into eight waves before the first of each deal was run.
 
 `python tests/doctor/waves/faults.py 1` runs the first wave with the doctor as it is: faults that a
 finding at warning or above is right about, and twins of which one is told.
@@ -15,6 +15,7 @@ import torch
 
 from doctor.waves import (
     around,
+    of_afterwards,
     of_attention,
     of_branches,
     of_context,
@@ -33,14 +34,16 @@ SECOND: list[Fault] = [
     *of_pictures.FAULTS,
 ]
 """Of what a model is given, of what it is asked for, and of how it is trained."""
-FAULTS = [*FIRST, *SECOND]
+THIRD: list[Fault] = of_afterwards.FAULTS
+"""Written down once the waves of the second deal had been mended."""
+FAULTS = [*FIRST, *SECOND, *THIRD]
 SIZE, SEED = 12, 2026
 
 
 def dealt() -> list[list[Fault]]:
-    """Four waves of the first faults, and three of the second."""
+    """Four waves of the first faults, three of the second, and the last."""
     waves = []
-    for faults in (FIRST, SECOND):
+    for faults in (FIRST, SECOND, THIRD):
         order = list(faults)
         random.Random(SEED).shuffle(order)
         waves += [order[first : first + SIZE] for first in range(0, len(order), SIZE)]
