@@ -307,7 +307,7 @@ class ModelMeasurements:
     """Of a sinusoid that is added, the share of pairs that turn by more than 1.2 radians a
     place."""
     target_places: int | None = field(default=None, metadata=INNER)
-    """How many places later than a token the model is given its target, 0 to 2; None where that is
+    """How many places later than a token the model is given its target, -1 to 2; None where that is
     not known.
     """
     targets: LossTargets | None = field(default=None, metadata=INNER)

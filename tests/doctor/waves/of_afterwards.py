@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from doctor.waves.case import Case, Fault
 from doctor.waves.of_branches import Diffuser
-from doctor.waves.of_context import BothWays, with_parts
+from doctor.waves.of_context import BothWays, masked_language, with_parts
 from doctor.waves.of_pairs import Cross, Translator, translated
 from doctor.waves.of_pictures import Classifier, Plain, pictures
 from doctor.waves.parts import (
@@ -310,7 +310,12 @@ FAULTS = [
         says=r"muon.*(embedding|head|table)|(embedding|head|table).*muon",
     ),
     of_mixer("a scale by the model's width", ScaledByWidth, r"scale|√", Bare),
-    of_mixer("a bias by the key's place alone", BiasedByKey, r"place|position|bias", Biased),
+    Fault(
+        title="a bias by the key's place alone",
+        bug=lambda: masked_language(BiasedByKey),
+        twin=lambda: masked_language(Biased),
+        says=r"place|position|bias",
+    ),
     of_mixer("places within a radian", Crept, r"place|position|rotat|angle"),
     Fault(
         title="cosines times a temperature",

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..trace.forward import padding_in, tensors_in
+from ..trace.forward import main_tensor, padding_in, tensors_in
 from .answers import known_answers
 from .context import ContextUses, context_uses
 from .given import named_inputs, with_changed
@@ -29,6 +29,9 @@ class InputUses:
 
     unread: tuple[str, ...] = ()
     """Inputs that change nothing of the output."""
+    outputs_alike: int = 0
+    """Places of an output that are all the same in a row, where rows differ; 0 where some are
+    not."""
     later: float = 0.0
     """By how much outputs change with the tokens after them, as a share of their size."""
     rows: float = 0.0
@@ -80,6 +83,7 @@ def input_uses(
     padding, by = asked.padding()
     return InputUses(
         unread=tuple(asked.unread()),
+        outputs_alike=_alike(main_tensor(trial.output)),
         later=asked.later() if predicts_next or is_causal else 0.0,
         answers=asked.answers(),
         order=None if is_causal else asked.order(),
@@ -106,9 +110,14 @@ class _Asked:
         for name, x in self._given.items():
             if not x.ndim or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
                 continue
-            other = x.flip(-1) if x.dtype == torch.long else x.flip(-1) + 0.5 * x.std()
-            if not torch.equal(other, x) and self._changes_nothing({name: other}):
-                yield name
+            others = [x.flip(-1)]
+            if x.dtype != torch.long:
+                # The second stays within what is given: other numbers may be cut off, or rounded.
+                others = [x.flip(-1) + 0.5 * x.std(), x.amin() + x.amax() - x]
+            for other in others:
+                if not torch.equal(other, x) and self._changes_nothing({name: other}):
+                    yield name
+                    break
 
     def _changes_nothing(self, changed: Mapping[str, Tensor]) -> bool:
         """Whether every tensor of the output, such as a loss beside the scores, is the same."""
@@ -293,6 +302,17 @@ class _Asked:
         except Exception:  # an input that must be what it is, as a count of another one
             return None
         return scores if scores is not None and scores.shape == self._scores.shape else None
+
+
+def _alike(scores: Tensor | None) -> int:
+    """Of scores (B, N, V), N where all N are the same in each row, and rows differ."""
+    if scores is None or scores.ndim != 3 or min(scores.shape[:2]) < 2:
+        return 0
+    size = float(scores.double().norm())
+    apart = float((scores - scores[:, :1]).double().norm())
+    between = float((scores - scores[:1]).double().norm())
+    is_one = size > 0 and apart < _REORDERED * size < between
+    return scores.shape[1] if is_one else 0
 
 
 _LONG_ENOUGH = 12

@@ -252,7 +252,7 @@ _KNOWN = 0.9
 
 
 def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None:
-    """How many places later than a token the input has its target, 0 to 2: the one whose logit the
+    """How many places later than a token the input has its target, -1 to 2: the one whose logit the
     gradient pulls up.
 
     None where it is none of these.
@@ -270,6 +270,10 @@ def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None
             ]
             if sum(share >= _KNOWN for share in known) == 1:
                 return known.index(max(known))
+            earlier_BT = given_BT[:, : ends - 1]
+            before = (targets_BT[:, 1:] == earlier_BT)[asked_BT[:, 1:]].double().mean()
+            if max(known) < _KNOWN and float(before) >= _KNOWN:
+                return -1
     return None
 
 

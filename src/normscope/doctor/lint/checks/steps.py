@@ -65,8 +65,8 @@ def scores_not_logits(patient: Patient) -> Iterator[Fault]:
 
 @rule("targets-misplaced")
 def targets_misplaced(patient: Patient) -> Iterator[Fault]:
-    """A model whose attention hides later tokens, and a loss whose targets are the inputs 0 or 2
-    places later.
+    """A model whose attention hides later tokens, and a loss whose targets are inputs at another
+    place than the next.
     """
     seen = [
         one for sublayer in patient.sublayers() if (one := sublayer.measured.attention) is not None
@@ -75,22 +75,24 @@ def targets_misplaced(patient: Patient) -> Iterator[Fault]:
         one.sees_later for one in seen
     )
     places = patient.observed.target_places
-    if causal and places in (0, 2):
+    if causal and places in _MISPLACED:
         yield Fault(
             where=type(patient.model).__name__,
             message="attention hides later tokens, and the loss's targets are "
-            + (
-                "the very tokens that the model is given"
-                if not places
-                else "the tokens two places later"
-            ),
-            fix="shift once: compare logits[:, :-1] with ids[:, 1:]"
-            + (
-                ""
-                if not places
-                else ", and hand unshifted labels to a model that shifts them itself"
-            ),
+            + _MISPLACED[places],
+            fix=_SHIFT + _ITSELF if places == _TWICE else _SHIFT,
         )
+
+
+_SHIFT = "shift once: compare logits[:, :-1] with ids[:, 1:]"
+_ITSELF = ", and hand unshifted labels to a model that shifts them itself"
+_TWICE = 2
+_MISPLACED = {
+    -1: "the tokens one place earlier, which each output has read",
+    0: "the very tokens that the model is given",
+    2: "the tokens two places later",
+}
+"""By how many places later than a token its target stands."""
 
 
 @rule("dead-gate")

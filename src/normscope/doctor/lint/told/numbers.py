@@ -239,3 +239,25 @@ def rates_fall_with_depth(patient: Patient) -> Iterator[Fault]:
                     "learnt before is overwritten first, and the blocks next to the task move least"
                 ),
             )
+
+
+@rule("muon-over-tables", an_optimizer)
+def muon_over_tables(patient: Patient) -> Iterator[Fault]:
+    """An optimiser that makes updates orthogonal, over embeddings and output matrices."""
+    kind = type(patient.optimizer).__name__
+    if "muon" not in kind.lower():
+        return
+    tables = {one.name for one in (*patient.observed.tables, *patient.observed.output_matrices)}
+    # One that goes over to Adam for some groups says so in them.
+    groups = [group for group in patient.groups if group.get("use_muon", True)]
+    held = {id(weight) for group in groups for weight in group["params"]}
+    found = [name for name in sorted(tables) if id(patient.weights.get(name)) in held]
+    if found and not any("adam" in key.lower() for group in groups for key in group):
+        yield Fault(
+            where=found,
+            in_code=False,
+            message=(
+                f"{kind} holds {listed(found)}: its updates are of one size in all directions, "
+                "where only the rows of tokens in the batch have a gradient"
+            ),
+        )
