@@ -207,6 +207,8 @@ def _added(graph: Graph, shape: torch.Size) -> Iterator[tuple[int, Tensor]]:
             given = graph.values[number]
             if given.is_data or given.tensor.is_meta or given.shape[-1:] != shape[-1:]:
                 continue
+            if given.tensor.numel() == shape[-1]:
+                continue  # a bias, of which many are added
             rows = given.tensor.detach().expand(value.shape)
             differs = [along for along in (0, 1) if bool((rows != rows.narrow(along, 0, 1)).any())]
             if len(differs) == 1:
