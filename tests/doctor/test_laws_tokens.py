@@ -12,7 +12,7 @@ from doctor.waves.parts import HEADS, VOCABULARY, Attention, Decoder, tokens
 from normscope.doctor.laws.pictures import picture_uses
 from normscope.doctor.laws.tokens import token_uses
 from normscope.doctor.laws.trial import TrialLimits, Untried, trial_of
-from normscope.doctor.observe.sinusoids import turns
+from normscope.doctor.observe.around.sinusoids import turns
 
 
 def uses_of(case: Case, *, asks_for_others: bool = False):

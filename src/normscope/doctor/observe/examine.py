@@ -27,8 +27,8 @@ from ..record import Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
+from .around.beside import dropped_logits, large_dropouts, read_places, token_channels
 from .attention import with_attention
-from .beside import dropped_logits, large_dropouts, read_places, token_channels
 from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
 from .norms import norm_gains, powers

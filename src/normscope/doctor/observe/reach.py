@@ -19,7 +19,7 @@ from ..record import Stack, with_measured
 from ..trace.flow import disturb, keeps_rows
 from ..trace.graph import Graph
 from ..trace.operations import SENDING, UNREPEATABLE
-from .sinusoids import turns
+from .around.sinusoids import turns
 
 # A, C = the two dimensions of tokens as the model is given them, mostly sequences and places in
 # them, D = width B = sequences, Q = queries, K = keys

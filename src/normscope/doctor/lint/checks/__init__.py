@@ -12,7 +12,6 @@ from . import (
     norms,
     optimizer,
     placements,
-    places,
     repeats,
 )
 from . import schemes, signal, steps, streams, sums, training, unused, wiring

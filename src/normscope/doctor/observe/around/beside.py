@@ -4,10 +4,10 @@ are read of it at its end.
 
 from collections.abc import Iterator, Sequence
 
-from ..find.streams import Stream
-from ..measured import ReadPlaces
-from ..trace.graph import Graph
-from ..trace.operations import REARRANGING, SOFTMAX, Origin, TracedValue
+from ...find.streams import Stream
+from ...measured import ReadPlaces
+from ...trace.graph import Graph
+from ...trace.operations import REARRANGING, SOFTMAX, Origin, TracedValue
 
 _ENTRY_BY_ENTRY = frozenset(
     {"masked_fill", "where", "add", "sub", "mul", "div", "clone", "_to_copy", "to", *REARRANGING}

@@ -44,6 +44,6 @@ def _paired(rows_TD: Tensor) -> Iterator[Tensor]:
     places, width = rows_TD.shape
     if places < _LEAST or width % 2 or width < 2 * _LEAST:
         return
-    halves = rows_TD.unflatten(-1, (2, -1))
+    halves = rows_TD.reshape(places, 2, width // 2)
     yield torch.complex(rows_TD[:, ::2], rows_TD[:, 1::2])
     yield torch.complex(halves[:, 0], halves[:, 1])
