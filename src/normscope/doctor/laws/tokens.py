@@ -81,7 +81,7 @@ def token_uses(trial: Trial, *, asks_for_others: bool) -> TokenUses:
     by_itself = len(given) == 1 and has_places and ids_BT.shape[1] >= _LEAST
     asked = _asked(trial) if asks_for_others and has_places else None
     return TokenUses(
-        tokens=len(ids_BT.unique()),
+        tokens=len(torch.unique(ids_BT)),
         told_apart=told_apart,
         alike=alike,
         wall=_wall(ids_BT, scores, after) if by_itself else 0,
@@ -127,7 +127,7 @@ def _unread(read_BT: Tensor | None, ids_BT: Tensor) -> tuple[int, ...]:
     places = [at for at in range(last) if not bool(read_BT[:, at].any())]
     if len(places) < 2 or len(places) > ids_BT.shape[1] // 2:
         return ()
-    unread = ids_BT[:, places].unique()
+    unread = torch.unique(ids_BT[:, places])
     is_known = bool(torch.isin(ids_BT[read_BT], unread).any())
     # One token in all of these places is what holds them.
     return tuple(places) if is_known and len(unread) > 1 else ()
@@ -179,7 +179,7 @@ def _alike(
     """The largest group of tokens that every table has one row for, and with which the output is
     the same; and how many tokens are told apart.
     """
-    tokens = [int(one) for one in ids_BT.unique()]
+    tokens = [int(one) for one in torch.unique(ids_BT)]
     by_token = [found for rows in seen.rows if (found := _by_token(rows, ids_BT, tokens))]
     if not by_token or len(tokens) < _SEVERAL:
         return (), len(tokens)

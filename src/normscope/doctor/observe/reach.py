@@ -188,7 +188,7 @@ def positions_of(graph: Graph, stack: Stack) -> dict[str, Any]:
     turned = turns(rows)
     return {
         "positions_along": 1 - along if _is_turned(graph, shape[:-1]) else along,
-        "places_shared": len(rows) - len(rows.unique(dim=0)) if len(added) == 1 else 0,
+        "places_shared": len(rows) - len(torch.unique(rows, dim=0)) if len(added) == 1 else 0,
         "fast_turns": 0.0 if turned is None else float((turned > _FAST).double().mean()),
     }
 

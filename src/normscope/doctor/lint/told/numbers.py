@@ -247,7 +247,8 @@ def muon_over_tables(patient: Patient) -> Iterator[Fault]:
     kind = type(patient.optimizer).__name__
     if "muon" not in kind.lower():
         return
-    tables = {one.name for one in (*patient.observed.tables, *patient.observed.output_matrices)}
+    tables = {one.name for one in patient.observed.tables}
+    tables |= {one.name for one in patient.observed.output_matrices}
     # One that goes over to Adam for some groups says so in them.
     groups = [group for group in patient.groups if group.get("use_muon", True)]
     held = {id(weight) for group in groups for weight in group["params"]}
