@@ -61,6 +61,8 @@ class _RateRecipe:
     warmup_updates: int | None = None
     """None where the file does not say, or counts tokens."""
     updates: int | None = None
+    batch_tokens: int | None = None
+    """Of one update, over all devices and accumulation; None where the file does not say."""
     family: str = ""
     """Recipes of one count as one where the law is judged: by default those of one repository."""
     of_images: bool = False
