@@ -200,6 +200,60 @@ def test_recipes_are_of_placements_that_there_are_and_of_commits() -> None:
             assert one.peak_lr == table[one.width], one.name
 
 
+GPT3_TABLE = {
+    (12, 768): 0.5,
+    (24, 1_024): 0.5,
+    (24, 1_536): 0.5,
+    (24, 2_048): 1,
+    (32, 2_560): 1,
+    (32, 4_096): 2,
+}
+"""Brown et al. 2020, table 2.1: millions of tokens of an update, by blocks and width."""
+READ = {
+    "GPT-2 medium": 31.5,
+    "GPT-2 large": 150,
+    "GPT-2 XL": 32,
+    "Pythia 70M": 300,
+    "Pythia 1B": 300,
+    "Pythia 6.9B": 300,
+    "Pythia 12B": 300,
+    "MPT 125M": 2.5,
+    "MPT 350M": 7,
+    "MPT 760M": 15.2,
+    "MPT 1B": 26,
+    "MPT 3B": 54,
+    "MPT 7B": 134,
+    "OLMo 1B": 3_100,
+    "SmolLM 135M": 600,
+    "SmolLM 1.7B": 1_000,
+    "SmolLM3 3B": 11_200,
+    "TinyLlama 1.1B": 3_000,
+}
+"""Thousand millions of tokens that the authors say that a training read."""
+
+
+def test_most_recipes_have_the_tokens_of_an_update() -> None:
+    known = [one.batch_tokens for one in recipes() if one.batch_tokens is not None]
+    assert len(known) >= 45
+    assert all(4_000 <= tokens <= 10_000_000 for tokens in known)
+
+
+def test_recipes_that_follow_gpt3_have_its_batches() -> None:
+    """Pythia has its rates, and two million tokens at every size."""
+    following = [one for one in recipes() if one.name.startswith(("OPT", "MPT"))]
+    assert len(following) == 11
+    for one in following:
+        assert one.batch_tokens == GPT3_TABLE[one.blocks, one.width] * 2**20, one.citation
+
+
+@pytest.mark.parametrize("name", READ)
+def test_updates_times_their_tokens_are_what_the_authors_say_was_read(name: str) -> None:
+    [one] = [one for one in recipes() if one.name == name]
+    assert one.updates is not None
+    assert one.batch_tokens is not None
+    assert one.updates * one.batch_tokens == pytest.approx(READ[name] * 1e9, rel=0.06)
+
+
 def test_warm_up_is_a_share_whatever_the_width_and_longer_under_normed_sums() -> None:
     """Recipes have 100 to 12,520 updates of 4,800 to 4,720,000: their numbers say nothing of a
     small model.
