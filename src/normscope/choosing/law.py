@@ -3,7 +3,8 @@
 The logarithm of a rate is a sum: of the width's, of the number of sub-layers', of that number's
 again where residual sums are normed (as in Post-LN), of the batch's, and a constant of the
 optimiser. Best rates of ladders (published ones and ours) say what the constants are; recipes of
-others, which say what people are used to, have one more constant of their own. Nothing is measured.
+others, which say what people are used to, have a constant of their own and no part of the batch.
+Nothing is measured.
 """
 
 import math
@@ -130,7 +131,7 @@ class CriticalBatch:
         return -0.5 * math.log10(1 + self.tokens_of(facts) / facts.batch_tokens)
 
 
-CRITICAL = CriticalBatch(tokens=1e6, power=0.4)
+CRITICAL = CriticalBatch(tokens=5e5, power=0.4)
 """Fitted on published ladders: of a grid, what lost least on shapes of model that were left out; a
 test reads results/rate_law.
 """
@@ -150,7 +151,7 @@ class KnownRate:
 
     family: str
     facts: RateFacts
-    """With a batch."""
+    """Of a ladder with its batch."""
     rate: float
     kind: RateKind
 
@@ -162,8 +163,8 @@ class KnownRate:
 
 @cache
 def known_rates() -> Sequence[KnownRate]:
-    """The recipes' peak rates, where their batch is known; the best ones of our trainings of small
-    models; and the best ones of published ladders.
+    """The recipes' peak rates, the best ones of our trainings of small models, and the best ones of
+    published ladders.
     """
     return [*_of_recipes(), *_of_our_ladders(), *_of_published_ladders()]
 
@@ -177,7 +178,6 @@ def _of_recipes() -> list[KnownRate]:
             kind="recipe",
         )
         for one in recipes()
-        if one.batch_tokens is not None
     ]
 
 
@@ -246,7 +246,9 @@ class RateLaw:
     normed_depth: float
     """Per decade of sub-layers beyond four, times the share of them whose sum is normed."""
     habit: float
-    """What a published recipe has beside the best rate of a ladder."""
+    """What a published recipe has beside the best rate with a very large batch. People's rates do
+    not move with their batches: with the batch's part the law holds fewer of them.
+    """
     optimizers: dict[str, float]
     """What every other optimiser adds."""
     critical: CriticalBatch = CRITICAL
@@ -262,7 +264,12 @@ class RateLaw:
             is_other = [one.facts.optimizer == name for name in others]
             rows.append([*_values(one.facts), one.published, *is_other])
         design = np.array(rows, dtype=float)
-        decades = np.array([math.log10(one.rate) - critical.decades(one.facts) for one in known])
+        decades = np.array(
+            [
+                math.log10(one.rate) - (0.0 if one.published else critical.decades(one.facts))
+                for one in known
+            ]
+        )
         weights = np.array([_weight(one) for one in known])
         ridge = _RIDGE * np.eye(design.shape[1])
         ridge[0, 0] = 0
@@ -284,17 +291,17 @@ class RateLaw:
 
         Without a batch it is that of the middle one of three that are usual.
         """
-        if facts.batch_tokens is None:
-            _, middle, _ = facts.usual_batches
-            facts = replace(facts, batch_tokens=middle)
         weights = (self.constant, self.width, self.sublayers, self.normed_depth)
         decades = math.fsum(
             weight * value for weight, value in zip(weights, _values(facts), strict=True)
         )
-        decades += self.critical.decades(facts) + self.optimizers.get(facts.optimizer, 0.0)
+        decades += self.optimizers.get(facts.optimizer, 0.0)
         if recipe:
-            decades += self.habit
-        return float(10**decades)
+            return float(10 ** (decades + self.habit))
+        if facts.batch_tokens is None:
+            _, middle, _ = facts.usual_batches
+            facts = replace(facts, batch_tokens=middle)
+        return float(10 ** (decades + self.critical.decades(facts)))
 
 
 def _weight(one: KnownRate) -> float:
