@@ -37,6 +37,7 @@ def diagnose(
     optimizer: OptimizerName | torch.optim.Optimizer = "adam",
     wanted_rate: float | None = None,
     wanted_warmup_updates: int | None = None,
+    batch_tokens: float | None = None,
     loading: Loading | None = None,
     wanted_placement: str | None = None,
     clip_norm: float | None = None,
@@ -59,7 +60,8 @@ def diagnose(
     on random targets.
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance, whose groups are linted too.
     wanted_rate: a peak rate to judge; without it, that of an optimiser's instance.
-    wanted_warmup_updates: of the warm-up that rises to it, 0 for none. scheduler: one of torch's
+    wanted_warmup_updates: of the warm-up that rises to it, 0 for none. batch_tokens: of one
+    update, over all devices and accumulation; None for three that are usual. scheduler: one of torch's
     over `optimizer`, stepped once an update: its first rates are judged, and tell rate and warm-up
     where these are not given. loading: of a checkpoint; None for initial weights. wanted_placement:
     what the model is meant to be, such as pre-ln; without it, what its configuration says.
@@ -79,6 +81,7 @@ def diagnose(
         optimizer=optimizer,
         wanted_rate=wanted_rate,
         wanted_warmup_updates=wanted_warmup_updates,
+        batch_tokens=batch_tokens,
         loading=loading,
         wanted_placement=_name_of(wanted_placement) or configured_placement(model),
         clip_norm=clip_norm,

@@ -148,13 +148,22 @@ def choose(
     width: int,
     optimizer: OptimizerName = "adamw",
     tokens: float | None = None,
+    batch_tokens: float | None = None,
 ) -> Choice:
     """Which placements, rates and warm-ups are supported by which evidence, for a model that one
     wants to train.
 
     placements: those to look at; all that the model can have where none is named. blocks: of each
-    stack. tokens: of the whole training; None for not compared. Raises ValueError for what is
+    stack. tokens: of the whole training; None for not compared. batch_tokens: of one update; the best rate
+    hangs on it, and without it three are named. Raises ValueError for what is
     unknown or not defined for the model.
     """
-    case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)
+    case = ModelToTrain(
+        model=model,
+        blocks=blocks,
+        width=width,
+        optimizer=optimizer,
+        tokens=tokens,
+        batch_tokens=batch_tokens,
+    )
     return Choice(chosen(case, placements))

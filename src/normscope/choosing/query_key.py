@@ -14,8 +14,9 @@ from ..placement.query_key import SUFFIX
 from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR, ModelToTrain
 from .evidence import BASELINE
+from .law import RateFacts
 from .parts import PageSection
-from .rates import RateFacts, typical_rate
+from .rates import typical_rate
 
 SUBJECT = SUFFIX
 """The word by which this is asked."""

@@ -100,6 +100,8 @@ def _examined(
     watch(f"looking at {found.title}", 0, 1)
     if asked.warmup_updates is not None:
         found = replace(found, warmup_updates=asked.warmup_updates)
+    if asked.batch_tokens is not None:
+        found = replace(found, batch_tokens=asked.batch_tokens)
     taken = optimizer or found.optimizer or "adam"
     diagnosis = _measured(
         found,
@@ -224,6 +226,7 @@ def _measured(
             found.inputs,
             loss=found.loss,
             wanted_warmup_updates=found.warmup_updates,
+            batch_tokens=found.batch_tokens,
             loading=found.loading,
             clip_norm=found.clip_norm,
             scheduler=found.scheduler,

@@ -29,6 +29,9 @@ def choose(
     width: int = 768,
     optimizer: str = "adamw",
     tokens: Annotated[float | None, typer.Option(parser=shared.amount, metavar="NUMBER")] = None,
+    batch_tokens: Annotated[
+        float | None, typer.Option(parser=shared.amount, metavar="NUMBER")
+    ] = None,
     imports: shared.Imports = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json")] = False,
     long: bool = False,
@@ -45,7 +48,9 @@ def choose(
 
     model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of
     a stack. width: Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam.
-    tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared. as_json: Print
+    tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared. batch_tokens:
+    Tokens of one update, over all devices and accumulation, such as 500k: the best rate hangs on
+    them. By default three that are usual. as_json: Print
     everything as JSON. long: Print the evidence
     too: tables, theory, publications.
     """
@@ -62,6 +67,7 @@ def choose(
             width=width,
             optimizer=optimizer,
             tokens=tokens,
+            batch_tokens=batch_tokens,
         )
         if about_norms:
             _tell_query_key_norms(case, as_json=as_json)
