@@ -60,10 +60,10 @@ def diagnose(
     on random targets.
     optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance, whose groups are linted too.
     wanted_rate: a peak rate to judge; without it, that of an optimiser's instance.
-    wanted_warmup_updates: of the warm-up that rises to it, 0 for none. batch_tokens: of one
-    update, over all devices and accumulation; None for three that are usual. scheduler: one of torch's
-    over `optimizer`, stepped once an update: its first rates are judged, and tell rate and warm-up
-    where these are not given. loading: of a checkpoint; None for initial weights. wanted_placement:
+    wanted_warmup_updates: of the warm-up that rises to it, 0 for none. batch_tokens: of one update,
+    over all devices and accumulation; None for three that are usual. scheduler: one of torch's over
+    `optimizer`, stepped once an update: its first rates are judged, and tell rate and warm-up where
+    these are not given. loading: of a checkpoint; None for initial weights. wanted_placement:
     what the model is meant to be, such as pre-ln; without it, what its configuration says.
     clip_norm: what the gradient's norm is clipped to. silenced: the id of a rule to leave out, or
     several. laws: whether a copy of it is tried. watch: told of each stage as it begins, with how

@@ -154,9 +154,9 @@ def choose(
     wants to train.
 
     placements: those to look at; all that the model can have where none is named. blocks: of each
-    stack. tokens: of the whole training; None for not compared. batch_tokens: of one update; the best rate
-    hangs on it, and without it three are named. Raises ValueError for what is
-    unknown or not defined for the model.
+    stack. tokens: of the whole training; None for not compared. batch_tokens: of one update; the
+    best rate hangs on it, and without it three are named. Raises ValueError for what is unknown or
+    not defined for the model.
     """
     case = ModelToTrain(
         model=model,

@@ -51,8 +51,8 @@ how many: a test counts them."""
 HELD_BEYOND_GPT3 = (22, 30)
 """Of these, those that are not of GPT-3's table, which fills one family."""
 HELD_BY_MEDIANS = {"all": (17, 52), "near": (44, 50)}
-"""The same of a range about the median of other families' recipes and sweeps under the optimiser: of
-all of them, and of those within a factor of `NEAR` in width, where there are any."""
+"""The same of a range about the median of other families' recipes and sweeps under the optimiser:
+of all of them, and of those within a factor of `NEAR` in width, where there are any."""
 HELD_LADDERS = (110, 110)
 """How many best rates of published ladders lie within the range of a law that was fitted without
 that shape of model, of how many: a test counts them."""

@@ -178,7 +178,7 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
         )
         says = f"{found.words}, between {low} and {high}"
         if not found.batch_told:
-            says += "; say your batch (`--batch-tokens`) for one"
+            says += " (say yours with `--batch-tokens` for one)"
         sure = " ".join([found.stands_on, wrong, *STEPS.get(optimizer, ())])
     surer = surer_rate(
         None if found is None else found.rate, compared=f"{_OWN} N", optimizer=optimizer

@@ -171,6 +171,13 @@ class Advice:
     """Reasons to doubt the answer."""
 
     @property
+    def cautious_rate(self) -> float | None:
+        """The best rate with the smallest usual batch where none is told: the one to lower a rate
+        to that has failed.
+        """
+        return self.rates_by_batch[0].rate if self.rates_by_batch else self.best_rate
+
+    @property
     def is_too_high(self) -> bool:
         """Whether the wanted rate lies above the range by more than `FAR`."""
         span = self.best_interval

@@ -253,8 +253,8 @@ class Task(ABC):
         """Rows of a table that say what is trained on."""
 
     def batch_tokens(self, config: Any) -> int | None:
-        """Returns how many tokens a batch has at most, before accumulation; None where the task does
-        not count them.
+        """Returns how many tokens a batch has at most, before accumulation; None where the task
+        does not count them.
         """
         return None
 

@@ -179,8 +179,8 @@ def _rate_part() -> PageSection:
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     in_ladders, of_ladders = HELD_LADDERS
     said = [
-        "`normscope choose` and `normscope doctor` name the **best** rate of a model, and beside it "
-        "what people train such a model with, which is lower. The best rate is "
+        "`normscope choose` and `normscope doctor` name the **best** rate of a model, and beside "
+        "it what people train such a model with, which is lower. The best rate is "
         f"{learning_rate(10**found.constant)} at width 768 and 24 sub-layers under Adam and AdamW "
         "with a very large batch, times (width / 768) to the power "
         f"{number(found.width)}, times (sub-layers / 24) to the power {number(found.sublayers)}, "
@@ -195,9 +195,9 @@ def _rate_part() -> PageSection:
         "It is fitted by least squares to best rates (of published ladders, and of our own "
         "trainings of small models) and to the recipes below, and answers within a factor of "
         f"{NEAR:g} of the widths that an optimiser was seen at. Fitted without the shape of model "
-        f"that it is asked of, its range holds {in_ladders} of {of_ladders} best rates of published "
-        "ladders ([how near the law comes](../results/rate_law/README.md)). Fitted without a "
-        "family of recipes (a repository; those of GPT-3's table count as one), the range about "
+        f"that it is asked of, its range holds {in_ladders} of {of_ladders} best rates of "
+        "published ladders ([how near the law comes](../results/rate_law/README.md)). Fitted "
+        "without a family of recipes (a repository; those of GPT-3's table count as one), the range about "
         f"the recipes' rate holds {held} of {of} of theirs, and {beyond} of {of_beyond} of those "
         "outside GPT-3's table; one about the median of all other families' rates under the "
         f"optimiser holds {by_all} of {of_all}, and one about the median of those within {NEAR:g} "

@@ -29,6 +29,8 @@ GOAL_NATS = 0.003
 """The most that the median ladder may lose."""
 GOAL_SHARE = 0.8
 """The least share of ladders whose best rate the range holds."""
+_OFF = (0.25, 0.5, 2.0, 4.0)
+"""Factors to the best rate, of which is told what they lose."""
 EDGES = (98_304, 204_800, 409_600)
 """Tokens a batch that part the table's rows."""
 
@@ -99,6 +101,12 @@ def run(config: RateLawConfig, pieces: Pieces) -> Findings:
                 {"tokens": one.tokens, "power": one.power, "mean_nats": mean}
                 for one, mean in tried.items()
             ],
+            "off_median_nats": {
+                f"{factor:g}": statistics.median(
+                    one.regret(factor * one.best_rate) for one in sweeps
+                )
+                for factor in _OFF
+            },
             "law": _law_data(sweeps, others),
         },
     )
