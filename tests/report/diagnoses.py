@@ -13,6 +13,7 @@ from normscope.doctor.result import (
     Advice,
     AskedRule,
     Finding,
+    RateOfBatch,
     RateRange,
     Severity,
 )
@@ -165,6 +166,12 @@ def advice(*, best: float = 4.1e-4, wanted: float | None = 3e-3) -> Advice:
         ladders=4,
         best_rate=best,
         best_interval=usual,
+        rates_by_batch=(
+            RateOfBatch(batch_tokens=2.0**15, rate=best / 2),
+            RateOfBatch(batch_tokens=2.0**17, rate=best),
+            RateOfBatch(batch_tokens=2.0**19, rate=best * 2),
+        ),
+        recipe_rate=best / 2,
         wanted_rate=wanted,
         wanted_place=None if wanted is None else _place(wanted, usual),
         usual_warmup_shares=(0.002, 0.01, 0.05),
