@@ -201,8 +201,8 @@ def _rate_part() -> PageSection:
         f"range about the recipes' rate holds {held} of {of} of theirs, and {beyond} of "
         f"{of_beyond} of those outside GPT-3's table; one about the median of all other families' "
         f"rates under the optimiser holds {by_all} of {of_all}, and one about the median of "
-        f"those within {NEAR:g} times the width {by_near} of {of_near}: as a guess at people's habits the law is not "
-        "better for certain than that median. The schedule is not in it.",
+        f"those within {NEAR:g} times the width {by_near} of {of_near}: as a guess at people's "
+        "habits the law is not better for certain than that median. The schedule is not in it.",
         "Best rates of other searches, which it was never fitted to (`optima.toml` in the "
         "package): of Lingle's Llamas its range holds all 18, of width 768 to 3,072 and batches "
         "of 33k to 131k; of marin's (arXiv:2509.02046) all six of Lion and none of five of AdamW, "
