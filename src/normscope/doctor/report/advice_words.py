@@ -127,7 +127,7 @@ def advice_rows(advice: Advice) -> list[_AdviceRow]:
             _AdviceRow(
                 part="recipes",
                 value=learning_rate(advice.recipe_rate, 2),
-                meaning="what people train such a model with: a habit, mostly below the best rate",
+                meaning="what people train such a model with: a habit",
             )
         )
     if advice.wanted_rate is not None:
@@ -166,14 +166,13 @@ def _why_usual(advice: Advice) -> str:
         return advice.unknown
     if advice.carried:
         return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}, {advice.carried}"
-    spread = f"range {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
     if advice.rates_by_batch:
         each = [
             f"{learning_rate(one.rate, 2)} with {batch_words(one.batch_tokens)}"
             for one in advice.rates_by_batch
         ]
-        return f"{', '.join(each)} tokens a batch (say yours: --batch-tokens); {spread}"
-    told = ""
-    if advice.batch_tokens is not None:
-        told = f" with {batch_words(advice.batch_tokens)} tokens a batch"
-    return f"the best{told} by width, depth, placement and batch; {spread}"
+        return f"{', '.join(each)} tokens a batch; name yours by --batch-tokens"
+    spread = f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
+    if advice.batch_tokens is None:
+        return spread
+    return f"{spread}, the best with {batch_words(advice.batch_tokens)} tokens a batch"
