@@ -5,7 +5,7 @@ fitted to, beside naive answers.
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -154,7 +154,7 @@ def _judge(name: str, rule: Rule, batches: str, sweeps: Sequence[PublishedSweep]
 
 def _left_out_apart(sweeps: Sequence[PublishedSweep], others: Sequence[KnownRate]) -> list[_Judged]:
     """Judges the law fitted without the largest batches, the smallest, and every ladder."""
-    parts = {
+    parts: dict[str, Callable[[PublishedSweep], bool]] = {
         "batches above 1,000,000": lambda one: one.batch_tokens > 1e6,
         f"batches up to {EDGES[0]:,}": lambda one: one.batch_tokens <= EDGES[0],
         "every published ladder": lambda one: True,
