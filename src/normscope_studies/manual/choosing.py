@@ -168,8 +168,8 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
         yield "\n".join(_part(part))
 
 
-def _rate_part() -> PageSection:
-    """The law, how often it is right, and every recipe that it is fitted to."""
+def _law_words() -> list[str]:
+    """Returns what the law is, and how often it is right."""
     found = law()
     held, of = HELD
     by_every_family, by_near_widths = HELD_BY_MEDIANS.values()
@@ -178,7 +178,7 @@ def _rate_part() -> PageSection:
     beyond, of_beyond = HELD_BEYOND_GPT3
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
     in_ladders, of_ladders = HELD_LADDERS
-    said = [
+    return [
         "`normscope choose` and `normscope doctor` name the **best** rate of a model, and beside "
         "it what people train such a model with, which is lower. The best rate is "
         f"{learning_rate(10**found.constant)} at width 768 and 24 sub-layers under Adam and AdamW "
@@ -211,6 +211,10 @@ def _rate_part() -> PageSection:
         "what it names. Of 41 best rates of our own small models over depth and width "
         "([rates over sizes](../results/rate_transfer/README.md)) it holds 37.",
     ]
+
+
+def _rate_part() -> PageSection:
+    """The law, how often it is right, and every recipe that it is fitted to."""
     rows = [
         [
             one.name,
@@ -230,7 +234,7 @@ def _rate_part() -> PageSection:
     sizes = ("recipe", "placement", "blocks", "width", "optimiser")
     columns = (*sizes, "peak rate", "warm-up", "updates", "tokens a batch", "read in", "commit")
     return PageSection(
-        heading="The peak rate", before=said, tables=[TextTable(columns=columns, rows=rows)]
+        heading="The peak rate", before=_law_words(), tables=[TextTable(columns=columns, rows=rows)]
     )
 
 

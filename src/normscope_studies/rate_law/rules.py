@@ -10,7 +10,7 @@ from normscope.choosing.recipes import recipes
 
 from .ladders import PublishedSweep
 
-Rule = Callable[[PublishedSweep], float]
+RateRule = Callable[[PublishedSweep], float]
 LAW = "the law"
 STEP_LAW = "Step Law's formula, fitted to these trainings"
 
@@ -19,7 +19,7 @@ def law_without_shape(
     sweeps: Sequence[PublishedSweep],
     others: Sequence[KnownRate],
     critical: CriticalBatch,
-) -> Rule:
+) -> RateRule:
     """Returns the law as it is fitted without any ladder of the shape that it is asked of."""
     laws = {}
     for family in {one.family for one in sweeps}:
@@ -33,14 +33,14 @@ def law_without(
     sweeps: Sequence[PublishedSweep],
     others: Sequence[KnownRate],
     critical: CriticalBatch,
-) -> Rule:
+) -> RateRule:
     """Returns the law as it is fitted without the ladders that `left_out` names."""
     known = [*others, *(one.known for one in sweeps if not left_out(one))]
     fitted = RateLaw.fitted(known, critical)
     return lambda one: fitted(one.facts)
 
 
-def naive_rules() -> Mapping[str, Rule]:
+def naive_rules() -> Mapping[str, RateRule]:
     """Returns what people do without a law, and one published formula that knew the trainings."""
     read = [one for one in recipes() if counts_for("adamw", one.optimizer)]
 

@@ -23,7 +23,7 @@ from ..engine.page import Claim, Findings, StudyFigure, StudyTable, line, table
 from ..engine.pieces import Pieces
 from ..engine.study import Study, scales
 from .ladders import SOURCE, PublishedSweep, read_sweeps
-from .rules import LAW, STEP_LAW, Rule, law_without, law_without_shape, naive_rules
+from .rules import LAW, STEP_LAW, RateRule, law_without, law_without_shape, naive_rules
 
 GOAL_NATS = 0.003
 """The most that the median ladder may lose."""
@@ -101,15 +101,15 @@ def run(config: RateLawConfig, pieces: Pieces) -> Findings:
                 {"tokens": one.tokens, "power": one.power, "mean_nats": mean}
                 for one, mean in tried.items()
             ],
-            "off_median_nats": {
-                f"{factor:g}": statistics.median(
-                    one.regret(factor * one.best_rate) for one in sweeps
-                )
-                for factor in _OFF
-            },
+            "off_median_nats": {f"{factor:g}": _median_off(sweeps, factor) for factor in _OFF},
             "law": _law_data(sweeps, others),
         },
     )
+
+
+def _median_off(sweeps: Sequence[PublishedSweep], factor: float) -> float:
+    """Returns the median of what a rate loses that is so many times the best."""
+    return statistics.median(one.regret(factor * one.best_rate) for one in sweeps)
 
 
 def _grid(
@@ -138,7 +138,7 @@ def _by_batch(sweeps: Sequence[PublishedSweep]) -> dict[str, list[PublishedSweep
     return {"all": list(sweeps)} | {names[place]: spans[place] for place in sorted(spans)}
 
 
-def _judge(name: str, rule: Rule, batches: str, sweeps: Sequence[PublishedSweep]) -> _Judged:
+def _judge(name: str, rule: RateRule, batches: str, sweeps: Sequence[PublishedSweep]) -> _Judged:
     lost = sorted(one.regret(rule(one)) for one in sweeps)
     ratios = [rule(one) / one.best_rate for one in sweeps]
     return _Judged(
@@ -176,7 +176,7 @@ def _groups(sweeps: Sequence[PublishedSweep]) -> list[list[PublishedSweep]]:
     return list(found.values())
 
 
-def _claims(sweeps: Sequence[PublishedSweep], rules: Mapping[str, Rule]) -> list[Claim]:
+def _claims(sweeps: Sequence[PublishedSweep], rules: Mapping[str, RateRule]) -> list[Claim]:
     groups = _groups(sweeps)
     law = rules[LAW]
 
@@ -211,7 +211,7 @@ def _claims(sweeps: Sequence[PublishedSweep], rules: Mapping[str, Rule]) -> list
     ]
 
 
-def _range_claim(sweeps: Sequence[PublishedSweep], law: Rule) -> Claim:
+def _range_claim(sweeps: Sequence[PublishedSweep], law: RateRule) -> Claim:
     held = sum(1 / WITHIN <= law(one) / one.best_rate <= WITHIN for one in sweeps)
     low, high = proportion(held, len(sweeps))
     return judged(
@@ -225,7 +225,7 @@ def _range_claim(sweeps: Sequence[PublishedSweep], law: Rule) -> Claim:
     )
 
 
-def _less(groups: Sequence[Sequence[PublishedSweep]], law: Rule, rule: Rule) -> Estimate:
+def _less(groups: Sequence[Sequence[PublishedSweep]], law: RateRule, rule: RateRule) -> Estimate:
     """Returns the mean of what the law loses less what a rule loses, over groups of ladders."""
     return jackknife(
         groups,
@@ -263,7 +263,7 @@ def _grid_table(tried: Mapping[CriticalBatch, float]) -> StudyTable:
     )
 
 
-def _figure(sweeps: Sequence[PublishedSweep], rules: Mapping[str, Rule]) -> StudyFigure:
+def _figure(sweeps: Sequence[PublishedSweep], rules: Mapping[str, RateRule]) -> StudyFigure:
     """Draws best rates over the batch, a panel a shape, and what the law says of the longest."""
     by_family: defaultdict[str, list[PublishedSweep]] = defaultdict(list)
     for one in sweeps:
