@@ -82,9 +82,18 @@ def placements(
     """Formula, source, initial weights, wiring and cost of these placements, or a row of each that
     there is.
 
-    model, blocks, width, ffn_width, heads: what numbers are stated for; blocks="6+3" gives encoder
-    and decoder their own. Raises ValueError for an unknown placement, one that is not defined for
-    the model, or a size that is none.
+    What is shown:
+        names: of placements, such as pre-ln; without one, a row of each that there is.
+
+    The model that numbers are stated for:
+        model: encoder-only, decoder-only or encoder-decoder.
+        blocks: of a stack; "6+3" gives encoder and decoder their own.
+        width: of the model.
+        ffn_width: the inner width of the feed-forward.
+        heads: number of attention heads.
+
+    Raises ValueError for an unknown placement, one that is not defined for the model, or a size
+    that is none.
     """
     size = sized(model, str(blocks), width, ffn_width, heads)
     asked = tuple(dict.fromkeys(named(name).name for name in names))
@@ -108,7 +117,10 @@ class Choice:
     def groups(self, question: str) -> dict[str, list[str]]:
         """Placements by what is known of them: supported, contradicted, undecided, not known.
 
-        question: "lower-loss" or "no-warmup". Raises KeyError for another.
+        What is asked:
+            question: "lower-loss" or "no-warmup".
+
+        Raises KeyError for another.
         """
         answered = {one.question.name: one for one in self.found.answers}
         if question not in answered:
@@ -152,9 +164,15 @@ def choose(
     """Which placements, rates and warm-ups are supported by which evidence, for a model that one
     wants to train.
 
-    placements: those to look at; all that the model can have where none is named. blocks: of each
-    stack. tokens: of the whole training; None for not compared. Raises ValueError for what is
-    unknown or not defined for the model.
+    The model to train:
+        placements: those to look at; all that the model can have where none is named.
+        model: encoder-only, decoder-only or encoder-decoder.
+        blocks: of each stack.
+        width: of the model.
+        optimizer: a name in `normscope.optim.OPTIMIZERS`.
+        tokens: of the whole training; None for not compared.
+
+    Raises ValueError for what is unknown or not defined for the model.
     """
     case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)
     return Choice(chosen(case, placements))

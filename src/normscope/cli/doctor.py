@@ -21,7 +21,7 @@ from .doctor_options import (
     target_of,
 )
 from .doctor_output import write, write_alone, write_more
-from .options import described_by, taking
+from .help.options import described_by, taking
 from .shared import run_imports
 
 if TYPE_CHECKING:
@@ -44,6 +44,21 @@ def doctor(asked: DoctorOptions) -> None:
     The exit code is 0 where no finding is as severe as --fail-on, 1 where one is, and 2 where the
     target cannot be examined. Of a training's history a spike that came back is an info, a rise or
     a plateau a warning.
+
+    What is examined:
+        target, settings, tokens, sequences, seed, imports, trust
+
+    The training you plan:
+        optimizer, rate, warmup_updates, best_at
+
+    The log of a training:
+        log, baseline
+
+    What is asked:
+        structure_only, no_laws, no_advice, silence, fail_on, rules
+
+    What is written:
+        html, as_json, card, annotate, brief
 
     For example:
 

@@ -13,7 +13,8 @@ from ..errors import UserError, user_errors
 from ..limits.kinds import WIRING
 from . import shared
 from .console import columns, standard_output
-from .options import described_by
+from .help.layout import GroupedCommand
+from .help.options import described_by
 
 if TYPE_CHECKING:
     from ..catalogue.details import Details
@@ -36,18 +37,25 @@ def choose(
     """Say which placements, rates and warm-ups are supported by which evidence, and what is not
     known.
 
+    `normscope choose qk-norm` asks about norms on queries and keys, which go with any placement.
+
+    The model to train:
+        placements
+        model: Kind of model: encoder-only, decoder-only or encoder-decoder.
+        blocks: Number of blocks of a stack.
+        width: Width of the model.
+        optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam.
+        tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared.
+        imports
+
+    What is shown:
+        long: Print the evidence too: tables, theory, publications.
+        as_json: Print everything as JSON.
+
     For example:
 
     \b
       normscope choose --blocks 24 --width 1024 --optimizer muon --tokens 5e9
-
-    `normscope choose qk-norm` asks about norms on queries and keys, which go with any placement.
-
-    model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of
-    a stack. width: Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam.
-    tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared. as_json: Print
-    everything as JSON. long: Print the evidence
-    too: tables, theory, publications.
     """
     shared.run_imports(imports)
     from ..choosing.case import ModelToTrain
@@ -147,7 +155,12 @@ def placements(
 ) -> None:
     """List all placements, a line each: name, year and formula.
 
-    long: Print the table: source, stacks, norms, parameters and cost of each too.
+    The model that numbers are stated for:
+        model, blocks, width, ffn_width, heads, imports
+
+    What is shown:
+        long: Print the table: source, stacks, norms, parameters and cost of each too.
+        as_json
     """
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
@@ -175,7 +188,7 @@ def placements(
             print("\n".join(short_lines(size, columns())))
 
 
-@placements_app.command()
+@placements_app.command(cls=GroupedCommand)
 @described_by()
 def show(
     names: Annotated[
@@ -194,13 +207,19 @@ def show(
     """Show placements: the wiring diagram, initial weights, constants, parameters and source of
     each.
 
+    What is shown:
+        names: Names of placements, such as pre-ln.
+        stack: Stack whose wiring is drawn: encoder or decoder. By default the first.
+        as_json
+        svg: Write the wiring diagram into this file too.
+
+    The model that numbers are stated for:
+        model, blocks, width, ffn_width, heads, imports
+
     For example:
 
     \b
       normscope placements show deepnorm
-
-    names: Names of placements, such as pre-ln. stack: Stack whose wiring is drawn: encoder or
-    decoder. By default the first. svg: Write the wiring diagram into this file too.
     """
     from ..catalogue.details import details
     from ..placement import named, registered
@@ -233,7 +252,7 @@ def show(
         standard_output().print(details_view(one, size, drawn[name]))
 
 
-placements_app.command("choose")(choose)
+placements_app.command("choose", cls=GroupedCommand)(choose)
 
 
 def _drawn_stack(asked: str, found: "Details") -> "StackName":
