@@ -60,8 +60,9 @@ def choose(
     shared.run_imports(imports)
     from ..choosing.case import ModelToTrain
     from ..choosing.choice import choose as chosen
+    from ..choosing.query_key import is_asked_by
 
-    about_norms = _asks_for_query_key_norms(placements or [])
+    about_norms = shared.as_asked(is_asked_by, placements or [])
     names = [] if about_norms else shared.placement_names(placements or ())
     with user_errors(ValueError):
         case = ModelToTrain(
@@ -85,32 +86,16 @@ def choose(
     standard_output().print(choice_view(found, tables=long))
 
 
-def _asks_for_query_key_norms(words: list[str]) -> bool:
-    """Whether the evidence on norms on queries and keys is asked for. Raises UserError for
-    placements beside it.
-    """
-    from ..placement.query_key import SUFFIX
-
-    asked = [word.strip().lower() for text in words for word in text.split(",") if word.strip()]
-    if SUFFIX in asked and len(asked) > 1:
-        raise UserError(
-            f"{SUFFIX} is a question of its own, and here it stands beside "
-            f"{', '.join(word for word in asked if word != SUFFIX)}: ask it alone"
-        )
-    return asked == [SUFFIX]
-
-
 def _tell_query_key_norms(case: "ModelToTrain", *, as_json: bool) -> None:
     """Prints what is known of norms on queries and keys."""
     from ..choosing.parts import sections_view
-    from ..choosing.query_key import answer, answer_parts
+    from ..choosing.query_key import answer, answer_parts, title_of
 
     found = answer(case)
     if as_json:
         typer.echo(json.dumps(found.plain(), ensure_ascii=False, indent=1))
         return
-    title = f"Norms on queries and keys for: {case}"
-    standard_output().print(sections_view(title, answer_parts(found)))
+    standard_output().print(sections_view(title_of(found), answer_parts(found)))
 
 
 placements_app = typer.Typer(

@@ -112,7 +112,8 @@ def _in_groups(
     """The parameters as help shows them: arguments as they stand, which is how they are typed, then
     the options of each group.
     """
-    groups = [one.group for one in (*own.values(), *of_sources.values()) if one.group]
+    groups = [one.group for one in own.values()]
+    groups += [one.group for one in of_sources.values() if one.group]
     kept = [name for name, one in of_sources.items() if one.group and name not in own]
     listed = [*kept, *own]
 
