@@ -54,6 +54,7 @@ class _FinetuneOptions:
     processes: int = 0
     engine: str = "local"
     engine_set: EngineSettingOptions = field(default_factory=list)
+    dry_run: bool = False
     out: Path | None = None
     imports: Imports = field(default_factory=list)
     trust: Trust = False
@@ -72,6 +73,10 @@ def finetune(asked: _FinetuneOptions) -> None:
 
     What is trained on:
         imports, trust
+
+    How the trainings are run:
+        dry_run: Say how many trainings are left, with their updates and about how many minutes they
+            take, and train and write nothing.
 
     For example:
 
@@ -102,7 +107,19 @@ def finetune(asked: _FinetuneOptions) -> None:
         processes=asked.processes,
         engine=engine_asked(asked.engine, asked.engine_set),
     )
-    _search(config, asked.out or default_folder(asked.run, asked.train), options)
+    folder = asked.out or default_folder(asked.run, asked.train)
+    if asked.dry_run:
+        _tell_plan(config, folder, options)
+    else:
+        _search(config, folder, options)
+
+
+def _tell_plan(config: "FineTuningConfig", folder: Path, options: "SearchOptions") -> None:
+    """Shows what there is to train; of several processes the first alone speaks."""
+    if rank_of_environment() == 0:
+        from ..finetune.plan import plan
+
+        tell(*plan(config, folder, options).lines())
 
 
 def _search(config: "FineTuningConfig", folder: Path, options: "SearchOptions") -> None:
