@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from ..placement import named, registered
 from ..report.chart import Panel, Series
 from ..report.notebook import fragment, picture, table
+from ..report.plain import plain_values
 from ..report.words import learning_rate, significant
 from ..settings.tables import spelled
 from ..settings.validation import checked
@@ -275,17 +276,6 @@ def predicted(
 
 
 def _as_plain(one: StackPrediction) -> dict[str, Any]:
-    values = asdict(one)
-    if one.change is None:
-        del values["change"]
-    return {name: _plain(value) for name, value in values.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return [_plain(item) for item in (value if isinstance(value, tuple) else value.tolist())]
+    left_out = ("change",) if one.change is None else ()
+    found: dict[str, Any] = plain_values(one, without=left_out)
+    return found
