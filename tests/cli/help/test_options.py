@@ -115,7 +115,7 @@ def test_own_help_stays_and_an_option_without_any_is_refused() -> None:
         parameters_of(ROOT / "src/normscope/api/comparison.py", "absent")
 
 
-def test_a_verbs_own_groups_come_first_and_the_sources_options_first_in_each() -> None:
+def test_a_verbs_own_groups_stand_among_the_sources_and_its_options_behind_theirs() -> None:
     @described_by("api/comparison.py:compare")
     def verb(
         name: Annotated[str, typer.Argument(help="Whose.")],

@@ -65,8 +65,8 @@ def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
     """Complete the options of a verb by its docstring, and by what `sources`, FILE:NAME below the
     package, say.
 
-    Of two sources the first counts. Options come in the order of the lists: the verb's own groups
-    before those of its sources, and within a group the sources' options first.
+    Of two sources the first counts. Groups come in the order of the sources, a group of the verb's
+    alone before the next that they have too; within a group, the sources' options come first.
 
     Raises LookupError for an option that has no help, there or of its own, and where the docstring
     lists one that the verb does not have.
@@ -112,8 +112,10 @@ def _in_groups(
     """The parameters as help shows them: arguments as they stand, which is how they are typed, then
     the options of each group.
     """
-    groups = [one.group for one in own.values()]
-    groups += [one.group for one in of_sources.values() if one.group]
+    groups = _ordered(
+        [one.group for one in own.values()],
+        [one.group for one in of_sources.values() if one.group],
+    )
     kept = [name for name, one in of_sources.items() if one.group and name not in own]
     listed = [*kept, *own]
 
@@ -128,6 +130,20 @@ def _in_groups(
     # Typer calls a verb by names: so an option without a default may follow one that has one.
     by_name = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
     return sorted(by_name, key=place)
+
+
+def _ordered(own: Collection[str], of_sources: Collection[str]) -> list[str]:
+    """The groups in the order of the sources; one that is the verb's alone stands before the next
+    that they have too.
+    """
+    found = list(dict.fromkeys(of_sources))
+    place = len(found)
+    for group in reversed(dict.fromkeys(own)):
+        if group in found:
+            place = found.index(group)
+        else:
+            found.insert(place, group)
+    return found
 
 
 def _info_of(parameter: inspect.Parameter) -> OptionInfo | ArgumentInfo | None:
