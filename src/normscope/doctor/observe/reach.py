@@ -185,6 +185,8 @@ def positions_of(graph: Graph, stack: Stack) -> dict[str, Any]:
     if not added:
         return {}
     along, rows = added[0]
+    # Not every dtype can be compared row by row.
+    rows = torch.view_as_real(rows).flatten(1) if rows.is_complex() else rows.float()
     turned = turns(rows)
     return {
         "positions_along": 1 - along if _is_turned(graph, shape[:-1]) else along,
