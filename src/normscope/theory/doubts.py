@@ -6,7 +6,7 @@ and 384, 6 to 36 blocks, 6 to 80 draws of each). One error of gradients of queri
 from how much the tokens that keys are made of have in common, whatever the placement; up to 95 % of
 their square it is below 10 %.
 
-The equations are T3, T8, T9 and T16 of docs/theory.md.
+The equations are T3, T8, T9, T14 and T16 of docs/theory.md.
 """
 
 from collections.abc import Iterator
@@ -42,6 +42,15 @@ _DEEP = 0.3
 e^(blocks / width).
 """
 
+_OWN = 0.5
+"""Beyond that share of the softmax for its own row, a token's gradients lie along the output for a
+large part.
+"""
+_OWN_IN_LOOPS = (-0.1, 0.15)
+"""The error of gradients where it does in blocks that are run several times: one block of width 256
+and two of 512, run two to four times.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
@@ -59,9 +68,30 @@ class Doubt:
     reason: str
 
 
-def doubts_of(stack: MomentStack, matrices: tuple[str, ...]) -> tuple[Doubt, ...]:
-    """Of a stack that was predicted, with gradients of these matrices."""
-    return (*_of_the_shape(stack, matrices), *_of_attention(stack, matrices))
+def doubts_of(
+    stack: MomentStack, matrices: tuple[str, ...], own_share: float = 0.0
+) -> tuple[Doubt, ...]:
+    """Of a stack that was predicted, with gradients of these matrices.
+
+    own_share: p(own token), of the softmax over a tied output projection.
+    """
+    return (
+        *_of_the_shape(stack, matrices),
+        *_of_the_own_row(stack, matrices, own_share),
+        *_of_attention(stack, matrices),
+    )
+
+
+def _of_the_own_row(
+    stack: MomentStack, matrices: tuple[str, ...], own_share: float
+) -> Iterator[Doubt]:
+    shape = stack.placement.stack
+    if shape.loops > 1 and own_share > _OWN:
+        reason = (
+            f"the tied output projection gives {own_share:.2f} of the probability to the token "
+            "that was read, which is followed less closely through blocks that are run in loops"
+        )
+        yield Doubt(of=matrices, first=1, last=shape.blocks, error=_OWN_IN_LOOPS, reason=reason)
 
 
 def _of_the_shape(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Doubt]:

@@ -24,7 +24,7 @@ from .backward import StackGradients, backward
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
 from .doubts import Doubt, doubts_of
 from .loops import stack_of
-from .loss import loss_gradient
+from .loss import loss_gradient, own_share
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
@@ -188,7 +188,8 @@ def predict(
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
         stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
-        found = _prediction(stack, backward(stack, *loss_gradient(stack, model)))
+        gradients = backward(stack, *loss_gradient(stack, model))
+        found = _prediction(stack, gradients, own_share(stack, model))
         if update is not None:
             found = replace(found, change=change_of(stack.placement, model, stack.setting, update))
         return {kind: found}
@@ -207,7 +208,7 @@ def predict(
     gradients = backward(decoder, *loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
-        "decoder": _prediction(decoder, gradients),
+        "decoder": _prediction(decoder, gradients, own_share(decoder, model)),
     }
 
 
@@ -245,10 +246,13 @@ def _norm_of(model: ModelSetting, placement: Placement) -> Norm:
     return "rms-norm" if own else model.norm
 
 
-def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPrediction:
+def _prediction(
+    stack: MomentStack, gradients: StackGradients, own_share: float = 0.0
+) -> StackPrediction:
     shown = _curves(stack.depths)
     if np.isnan(shown.q).any():
         raise OverflowError("its mean square has no value")
+    matrices = tuple(name for name, norms in gradients.weights.items() if any(norms))
     return StackPrediction(
         q=shown.q,
         p=shown.p,
@@ -256,9 +260,7 @@ def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPredictio
         shares=stack.shares(),
         attention=weights_of(stack),
         streams={name: _curves(depths) for name, depths in stack.streams.items()},
-        doubts=doubts_of(
-            stack, tuple(name for name, norms in gradients.weights.items() if any(norms))
-        ),
+        doubts=doubts_of(stack, matrices, own_share),
     )
 
 

@@ -67,6 +67,8 @@ class Applied:
     steady: bool
     """Whether queries are normed within F."""
     normed_values: bool
+    normed_hidden: bool
+    """Whether what the last matrix reads is normed within F."""
 
 
 class MomentEnd:
@@ -235,6 +237,7 @@ class MomentStack:
             atom=atom,
             steady="query" in inside,
             normed_values="value" in inside,
+            normed_hidden="output" in inside,
         )
         self.applied.append(applied)
         return single(self.atoms, atom)
