@@ -10,7 +10,7 @@ from normscope.theory.predict import ModelSetting, predict
 
 def doubts(name: str = "pre-ln", **setting: object):
     model = ModelSetting(
-        **{"width": 512, "ffn_width": 512, "setting": "normal-by-width", **setting}
+        **{"width": 512, "ffn_width": 512, "heads": 4, "setting": "normal-by-width", **setting}
     )  # type: ignore[arg-type]
     return next(iter(predict(name, model).values())).doubts
 

@@ -3,6 +3,7 @@ drawn.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from draws import simulate
 from normscope.model.embedding import sinusoids
 from normscope.theory.predict import ModelSetting, predict
 
-WIDTH, FFN_WIDTH, HEADS, TOKENS, DRAWS = 256, 512, 4, 16, 60
+WIDTH, FFN_WIDTH, HEADS, TOKENS, DRAWS = 256, 512, 8, 16, 60
 NAMES = ("query", "key", "value", "output", "ffn_in", "ffn_out")
 
 
@@ -50,7 +51,7 @@ JOINS = {
 UNITS = {"relu": torch.relu, "gelu": gelu}
 
 
-def drawn_block(placement, activation, *, causal, loops, entries, seed):
+def drawn_block(placement, activation, *, causal, loops, entries, seed, heads):
     """Squared norms of the gradients of one block's matrices, Glorot normal, by their names; under
     a tied projection, with no token twice.
     """
@@ -69,9 +70,9 @@ def drawn_block(placement, activation, *, causal, loops, entries, seed):
         matrix.requires_grad_()
 
     def attention(x):
-        by_head = (TOKENS, HEADS, WIDTH // HEADS)
+        by_head = (TOKENS, heads, WIDTH // heads)
         query, key, value = ((x @ matrices[name]).view(by_head) for name in NAMES[:3])
-        logits = torch.einsum("ihc,jhc->hij", query, key) / math.sqrt(WIDTH // HEADS)
+        logits = torch.einsum("ihc,jhc->hij", query, key) / math.sqrt(WIDTH // heads)
         if causal:
             unseen = torch.ones(TOKENS, TOKENS, dtype=torch.bool).triu(1)
             logits = logits.masked_fill(unseen, -math.inf)
@@ -96,7 +97,7 @@ def drawn_block(placement, activation, *, causal, loops, entries, seed):
     return {name: float(matrix.grad.square().sum()) for name, matrix in matrices.items()}
 
 
-def errors(placement, activation, *, causal, loops, entries):
+def errors(placement, activation, *, causal, loops, entries, heads=HEADS):
     """What theory says of one block, and by matrix how far its gradient is off, predicted over
     measured less 1, with the standard error of the draws.
     """
@@ -106,14 +107,22 @@ def errors(placement, activation, *, causal, loops, entries):
         loops=loops,
         width=WIDTH,
         ffn_width=FFN_WIDTH,
-        heads=HEADS,
+        heads=heads,
         tokens=TOKENS,
         vocabulary=entries,
         setting="xavier-normal",
         activation=activation,
     )
     draws = [
-        drawn_block(placement, activation, causal=causal, loops=loops, entries=entries, seed=seed)
+        drawn_block(
+            placement,
+            activation,
+            causal=causal,
+            loops=loops,
+            entries=entries,
+            seed=seed,
+            heads=heads,
+        )
         for seed in range(DRAWS)
     ]
     predicted = predict(placement, model)[model.stack]
@@ -139,15 +148,16 @@ def test_the_transpose_of_a_last_matrix_knows_what_the_matrix_made(
     placement, activation, causal, entries
 ):
     """One block that gives most of its probability to the token that it has read, within two
-    standard errors of the draws, below 1 % of V, O and W and 2 % of Q and K, and 3 % beside.
+    standard errors of the draws, below 1 %, and 3 % beside, of Q and K 5 %.
 
-    Of a gradient that knows nothing of the matrix, V's was 9 to 15 % too small, Q's and K's 10 to
-    18 %, W1's 6 to 8 %; behind a norm after the branch V's and O's were 13 % too large.
+    Of a gradient that knows nothing of the matrix, V's was 9 to 15 % too small, Q's and K's 5 to
+    12 %, W1's 6 to 8 %; behind a norm after the branch V's and O's were 13 % too large.
     """
     predicted, found = errors(placement, activation, causal=causal, loops=1, entries=entries)
     assert not predicted.doubts
     for name, (off, error) in found.items():
-        assert abs(off) < 0.03 + 2 * error, f"{name}: {off:+.1%} +- {error:.1%}"
+        beside = 0.05 if name in ("query", "key") else 0.03
+        assert abs(off) < beside + 2 * error, f"{name}: {off:+.1%} +- {error:.1%}"
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
@@ -159,6 +169,26 @@ def test_loops_that_hold_their_own_row_are_doubted_by_as_much_as_they_are_off(ca
     least, most = doubt.error
     for name, (off, error) in found.items():
         assert least - 2 * error < off < most + 2 * error, f"{name}: {off:+.1%} +- {error:.1%}"
+
+
+@pytest.mark.parametrize("placement", ["pre-ln", "post-ln"])
+def test_queries_of_few_heads_are_doubted_by_as_much_as_they_are_off(placement):
+    predicted, found = errors(placement, "gelu", causal=True, loops=1, entries=1000, heads=1)
+    (doubt,) = predicted.doubts
+    assert doubt.of == ("query", "key")
+    least, _ = doubt.error
+    for name in doubt.of:
+        off, error = found[name]
+        assert least - 2 * error < off < -0.1, f"{name}: {off:+.1%} +- {error:.1%}"
+
+
+def test_queries_of_a_deeper_stack_or_of_more_heads_are_not_doubted():
+    model = ModelSetting(
+        blocks=2, width=256, ffn_width=512, heads=2, vocabulary=200, setting="xavier-normal"
+    )
+    assert predict("pre-ln", model)["encoder"].doubts
+    for less in (replace(model, blocks=3), replace(model, heads=4), replace(model, tied=False)):
+        assert not predict("pre-ln", less)["encoder"].doubts
 
 
 def test_what_is_not_tied_is_not_doubted():

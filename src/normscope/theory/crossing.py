@@ -20,11 +20,6 @@ from .places import scaled, whole_of
 from .stream import Applied, MomentStack
 from .sublayers import correlation
 
-_BY_VALUES_TOO = 2
-"""Times what a gradient at logits has of what attention has made: what W_Vᵀ W_V leaves of the inner
-product of two tokens is as large as what it adds at random, d σ⁴ ‖x‖² ‖x'‖². Equation T15.
-"""
-
 
 class Crossing:
     """Follows the part of gradients that lies along the output, from the last F to the first."""
@@ -62,7 +57,8 @@ class Crossing:
 
         Of d outputs, W u has d σ² u back through Wᵀ: as much again as a random vector of that size
         leaves over d inputs, and d over the fan-in of it over others. Gradients at logits have come
-        through W_V as well, which has made what W_O read: there it is twice as much.
+        through W_V as well, which has made what W_O read: of random tokens W_Vᵀ W_V leaves of an
+        inner product a head's share of the width beside what it adds at random.
 
         Equation T15.
         """
@@ -73,7 +69,9 @@ class Crossing:
         if applied.site.kind != "feed_forward":
             own = self._along_own(applied, later).scaled(wide)
             values, *rest = (projection.back(own) for projection in made.projections)
-            return [values, *(at_logits.scaled(_BY_VALUES_TOO) for at_logits in rest)]
+            shape = applied.site.stack
+            by_values_too = 1 + shape.width_of_head / shape.width
+            return [values, *(at_logits.scaled(by_values_too) for at_logits in rest)]
         gain = mean_of(made.output.one / made.last_inputs.one)
         x = applied.input
         kernels = kernel_of_own(
