@@ -35,6 +35,9 @@ class _ModelOptions(TypedDict, total=False):
     width: int
     ffn_width: int
     heads: int
+    key_value_heads: int | None
+    query_key_norm: Literal["none", "per-head", "whole"]
+    position_encoding: Literal["sinusoidal", "rotary", "none"]
     tokens: int
     source_tokens: int | None
     sequences: int

@@ -33,9 +33,13 @@ def predict(
     width: int,
     ffn_width: int | None = None,
     heads: int,
+    key_value_heads: int | None = None,
+    query_key_norm: str,
+    position_encoding: str,
     tokens: int,
     vocabulary: int,
     setting: str,
+    untied: bool = False,
     activation: str,
     norm: str,
     as_json: Annotated[bool, typer.Option("--json")] = False,
@@ -51,7 +55,8 @@ def predict(
     \b
       normscope predict pre-ln post-ln --blocks 48
 
-    ffn_width: Inner width of the feed-forward. By default --width. as_json: Print JSON: for each
+    ffn_width: Inner width of the feed-forward. By default --width. untied: An output projection of
+    its own, where the setting has the embedding's rows there. as_json: Print JSON: for each
     placement q, p, streams (the same by stream) over completed blocks, and gradient_norm (by
     matrix), shares and attention (by kind of sub-layer) over blocks, and doubts; two stacks by
     their names. With --update also change. plot: Write the curves as SVG into this file. update:
@@ -70,9 +75,13 @@ def predict(
         "loops": loops,
         "width": width,
         "heads": heads,
+        "key_value_heads": key_value_heads,
+        "query_key_norm": query_key_norm,
+        "position_encoding": position_encoding,
         "tokens": tokens,
         "vocabulary": vocabulary,
         "setting": setting,
+        "tied": not untied,
         "activation": activation,
         "norm": norm,
     }

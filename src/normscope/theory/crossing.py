@@ -5,7 +5,7 @@ what of that row lies along the output y, so that -y stands in the gradient of e
 made of what every F has made, and F's own matrices know each other: the transpose of a last matrix
 W turns W u into its gain times u, where of any other vector it would make a random one.
 
-The equation is T15 of docs/theory.md.
+The equations are T15 and T21 of docs/theory.md.
 """
 
 import math
@@ -71,6 +71,8 @@ class Crossing:
             values, *rest = (projection.back(own) for projection in made.projections)
             shape = applied.site.stack
             by_values_too = 1 + shape.width_of_head / shape.width
+            # Heads that read one head of values bring back the same thing, which adds up.
+            values = values.scaled(shape.heads / shape.heads_of_keys)
             return [values, *(at_logits.scaled(by_values_too) for at_logits in rest)]
         gain = mean_of(made.output.one / made.last_inputs.one)
         x = applied.input

@@ -3,7 +3,7 @@ before any training.
 
 Predictions of many placements run on as many cores as there are.
 
-The equations are T1 to T20 of docs/theory.md.
+The equations are T1 to T21 of docs/theory.md.
 """
 
 import gc
@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from ..placement import Placement, named
+from ..placement.query_key import QueryKeyNorm, with_query_key_norm
 from ..placement.schemes import SCHEMES
 from .backward import StackGradients, backward
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
@@ -185,9 +186,10 @@ def predict(
         raise Unpredictable(
             "loops are followed through one stack, encoder or decoder, and through no update of it"
         )
+    made = _placement(placement, model)
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
-        stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
+        stack = _forward(made(model.shape(kind)), model, model.source, scatter)
         gradients = backward(stack, *loss_gradient(stack, model))
         found = _prediction(stack, gradients, own_share(stack, model))
         if update is not None:
@@ -197,19 +199,25 @@ def predict(
         raise Unpredictable(ONE_STACK)
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
     encoder = _forward(
-        named(placement)(model.shape("encoder")),
+        made(model.shape("encoder")),
         replace(model, tokens=source_tokens),
         model.source,
         scatter,
     )
-    decoder = _forward(
-        named(placement)(model.shape("decoder")), model, model.target, scatter, encoder
-    )
+    decoder = _forward(made(model.shape("decoder")), model, model.target, scatter, encoder)
     gradients = backward(decoder, *loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
         "decoder": _prediction(decoder, gradients, own_share(decoder, model)),
     }
+
+
+def _placement(name: str, model: ModelSetting) -> type[Placement]:
+    """The placement of that name, with the model's norms on queries and keys."""
+    plain = named(name)
+    if model.query_key_norm == "none":
+        return plain
+    return with_query_key_norm(plain, QueryKeyNorm(whole=model.query_key_norm == "whole"))
 
 
 def _forward(
@@ -228,13 +236,15 @@ def _forward(
         activation=model.activation,
         scatter=scatter,
         norm=_norm_of(model, placement),
+        rotary=model.position_encoding == "rotary",
         memory=encoder.output.mean if encoder is not None else None,
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
     stack = stack_of(placement, setting)
     stack.atoms.draws = SCHEMES[initial.scheme].draws["query"].of != "zeros"
-    stack.forward(initial.parts(stack.tokens, text))
+    sinusoidal = model.position_encoding == "sinusoidal"
+    stack.forward(initial.parts(stack.tokens, text, sinusoidal=sinusoidal))
     return stack
 
 

@@ -19,6 +19,7 @@ from .mixing import Array, Entry, Products, vanishes
 from .moments import Atoms, Moments, single
 from .operations import InitialNumber, MomentNorms, Norm, first_values, followed, norms_of
 from .places import RANDOM, Differing, Places, alike, causal
+from .positions import turning
 from .squashing import SquashingNorms
 from .sublayers import Map, _InsideF, attention, feed_forward
 
@@ -50,6 +51,8 @@ class StreamSetting:
     norm: Norm = "layer-norm"
     scatter: bool = True
     """False for the limit of infinite width."""
+    rotary: bool = False
+    """Whether attention turns its queries and keys by where they stand."""
     memory: Products | None = None
     """Of an encoder's output, for cross-attention."""
     memory_tokens: int = 0
@@ -295,6 +298,9 @@ class MomentStack:
         if places is not None:
             keys = alike(setting.memory_tokens, places.count) if crosses else places
             source = Products(*keys.filled(source))
+        turned = None
+        if setting.rotary and not crosses:
+            turned = turning(site.stack.width_of_head, self.tokens)
         return attention(
             x,
             source,
@@ -303,6 +309,7 @@ class MomentStack:
             source_tokens=keys,
             differing=setting.memory_differing if crosses and self.atoms.draws else differing,
             inside=inside,
+            turned=turned,
             query_std=setting.weight_std("query", site),
             key_std=setting.weight_std("key", site),
             value_std=setting.weight_std("value", site),

@@ -4,7 +4,7 @@ every matrix.
 Gradients have products as values have (`Products`), for the mean loss of all tokens. A matrix whose
 inputs are x_i and whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
 
-The equations are T4 to T9 and T11 of docs/theory.md.
+The equations are T4 to T9, T11 and T21 of docs/theory.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,6 +29,7 @@ from .mixing import (
 )
 from .moments import Atoms, Moments, Unpredictable, single
 from .places import RANDOM, ByPlace, Differing, Factors, GradientMap, Places, gap_of
+from .positions import rotated, rotated_back
 
 _InsideF = Mapping[str, Callable[[Moments], Moments]]
 NOTHING_INSIDE: _InsideF = MappingProxyType({})
@@ -205,11 +206,14 @@ def attention(
     output_std: float,
     differing: Differing = RANDOM,
     inside: _InsideF = NOTHING_INSIDE,
+    turned: Entry | None = None,
 ) -> Map:
     """Returns the map of softmax attention: queries made of x over keys and values made of
     `source`, a memory's in cross-attention.
 
-    Equations T7 and T9.
+    turned: of rotary positions, what two tokens' queries keep of their product (`positions.py`).
+
+    Equations T7, T9 and T21.
     """
     into_query = width * query_std * query_std
     into_key = width * key_std * key_std
@@ -224,6 +228,9 @@ def attention(
     if query_std and key_std:
         query = scaled(x.scaled(into_query), "query", tokens)
         key = scaled(source.scaled(into_key), "key", source_tokens)
+    if turned is not None:
+        query = query._replace(products=rotated(query.products, turned))
+        key = key._replace(products=rotated(key.products, turned))
     attended = _AtPlaces if isinstance(tokens, Places) else _Alike
     weights = attended(
         queries=tokens,  # type: ignore[arg-type]
@@ -236,6 +243,9 @@ def attention(
     )
     read = scaled(weights.forward(), "output", tokens)
     to_value, to_query, to_key = weights.back(out)
+    if turned is not None:
+        to_query = rotated_back(to_query, turned)
+        to_key = rotated_back(to_key, turned)
     at_values = _between(read.scales, to_value, value.scales)
     projections = [make(Projection, ("value", at_values, source, source_tokens, into_value, False))]
     if weights.draws:

@@ -1,0 +1,57 @@
+"""Rotary positions on moments: queries and keys are turned by where they stand.
+
+The equation is T21 of docs/theory.md.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from .mixing import Array, Entry, LinearMap, Products
+from .places import ByPlace, GradientMap, Places, whole_of
+
+BASE = 10_000.0
+"""Of the angles, as in Su et al. 2021, section 3.2.2."""
+
+
+@lru_cache(maxsize=32)
+def turning(width_of_head: int, tokens: int | Places) -> Entry:
+    """Returns what the product of two random vectors of a head is on average, turned by where two
+    tokens stand, over what it was: the mean of cos(θ_c (i − j)) over the head's pairs of features.
+
+    A number where places are alike, the mean over all pairs of tokens; else (K, K), 1 of a place
+    with itself where it is one token.
+
+    Equation T21.
+    """
+    count = tokens.total if isinstance(tokens, Places) else tokens
+    steps = np.subtract.outer(np.arange(count), np.arange(count))
+    angles = BASE ** -(np.arange(0, width_of_head, 2) / width_of_head)
+    kept: Array = np.cos(steps[..., None] * angles).mean(-1)
+    if isinstance(tokens, Places):
+        found: Array = tokens.gathered(kept).two
+        return found
+    pairs = count * (count - 1)
+    return float(kept.sum() - count) / pairs if pairs else 1.0
+
+
+def rotated(products: Products, turned: Entry) -> Products:
+    """Returns moments of queries, or of keys, that are turned by where they stand.
+
+    Equation T21.
+    """
+    return products._replace(two=products.two * turned)
+
+
+def rotated_back(back: GradientMap, turned: Entry) -> GradientMap:
+    """Returns the map to gradients of what was turned, which are turned back.
+
+    Equation T21.
+    """
+    if isinstance(back, LinearMap):
+        return back._replace(two_one=back.two_one * turned, two_two=back.two_two * turned)
+    ones = np.ones(len(turned))
+    return ByPlace(
+        lambda g: rotated(back(g), turned),
+        lambda changed: back.forward(changed) * whole_of(Products(ones, turned)),
+    )
