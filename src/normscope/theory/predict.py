@@ -23,7 +23,7 @@ from ..placement.query_key import QueryKeyNorm, with_query_key_norm
 from ..placement.schemes import SCHEMES
 from .backward import StackGradients, backward
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
-from .doubts import Doubt, doubts_of
+from .doubts import Doubt, doubts_of, doubts_of_change
 from .loops import stack_of
 from .loss import loss_gradient, own_share
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
@@ -193,7 +193,9 @@ def predict(
         gradients = backward(stack, *loss_gradient(stack, model))
         found = _prediction(stack, gradients, own_share(stack, model))
         if update is not None:
-            found = replace(found, change=change_of(stack.placement, model, stack.setting, update))
+            change = change_of(stack.placement, model, stack.setting, update)
+            doubts = (*found.doubts, *doubts_of_change(stack, update.optimizer))
+            found = replace(found, change=change, doubts=doubts)
         return {kind: found}
     if update is not None:
         raise Unpredictable(ONE_STACK)
