@@ -15,9 +15,16 @@ BASE = 10_000.0
 
 
 @lru_cache(maxsize=32)
-def turning(width_of_head: int, tokens: int | Places) -> Entry:
+def angles_of(width_of_head: int) -> tuple[float, ...]:
+    """Returns by what angle each pair of a head's features is turned from one token to the next."""
+    pairs = np.arange(0, width_of_head, 2) / width_of_head
+    return tuple((BASE**-pairs).tolist())
+
+
+@lru_cache(maxsize=32)
+def turning(angles: tuple[float, ...], tokens: int | Places) -> Entry:
     """Returns what the product of two random vectors of a head is on average, turned by where two
-    tokens stand, over what it was: the mean of cos(θ_c (i − j)) over the head's pairs of features.
+    tokens stand, over what it was: the mean of cos(θ_c (i − j)) over these angles.
 
     A number where places are alike, the mean over all pairs of tokens; else (K, K), 1 of a place
     with itself where it is one token.
@@ -26,8 +33,7 @@ def turning(width_of_head: int, tokens: int | Places) -> Entry:
     """
     count = tokens.total if isinstance(tokens, Places) else tokens
     steps = np.subtract.outer(np.arange(count), np.arange(count))
-    angles = BASE ** -(np.arange(0, width_of_head, 2) / width_of_head)
-    kept: Array = np.cos(steps[..., None] * angles).mean(-1)
+    kept: Array = np.cos(steps[..., None] * np.array(angles)).mean(-1)
     if isinstance(tokens, Places):
         found: Array = tokens.gathered(kept).two
         return found

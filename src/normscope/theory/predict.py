@@ -30,6 +30,7 @@ from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squa
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
 from .places import RANDOM
+from .positions import angles_of
 from .settings import InitialState, ModelSetting as ModelSetting, RepeatedTokens
 from .stream import Applied, MomentStack, StreamSetting
 
@@ -230,6 +231,7 @@ def _forward(
     encoder: MomentStack | None = None,
 ) -> MomentStack:
     initial = InitialState(model.setting, placement)
+    rotary = model.position_encoding == "rotary"
     setting = StreamSetting(
         tokens=model.tokens,
         weight_std=initial.weight_std,
@@ -238,7 +240,7 @@ def _forward(
         activation=model.activation,
         scatter=scatter,
         norm=_norm_of(model, placement),
-        rotary=model.position_encoding == "rotary",
+        angles=angles_of(placement.stack.width_of_head) if rotary else (),
         memory=encoder.output.mean if encoder is not None else None,
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,

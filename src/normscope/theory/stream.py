@@ -51,8 +51,10 @@ class StreamSetting:
     norm: Norm = "layer-norm"
     scatter: bool = True
     """False for the limit of infinite width."""
-    rotary: bool = False
-    """Whether attention turns its queries and keys by where they stand."""
+    angles: tuple[float, ...] = ()
+    """Of rotary positions: by how much attention turns each pair of a head's features from one
+    token to the next. Empty where it does not.
+    """
     memory: Products | None = None
     """Of an encoder's output, for cross-attention."""
     memory_tokens: int = 0
@@ -299,8 +301,8 @@ class MomentStack:
             keys = alike(setting.memory_tokens, places.count) if crosses else places
             source = Products(*keys.filled(source))
         turned = None
-        if setting.rotary and not crosses:
-            turned = turning(site.stack.width_of_head, self.tokens)
+        if setting.angles and not crosses:
+            turned = turning(setting.angles, self.tokens)
         return attention(
             x,
             source,
