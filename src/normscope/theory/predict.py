@@ -21,6 +21,7 @@ import numpy as np
 from ..placement import Placement, named
 from ..placement.query_key import QueryKeyNorm, with_query_key_norm
 from ..placement.schemes import SCHEMES
+from .attending.positions import angles_of
 from .backward import StackGradients, backward
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
 from .doubts import Doubt, doubts_of, doubts_of_change
@@ -30,7 +31,6 @@ from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squa
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
 from .places import RANDOM
-from .positions import angles_of
 from .settings import InitialState, ModelSetting as ModelSetting, RepeatedTokens
 from .stream import Applied, MomentStack, StreamSetting
 

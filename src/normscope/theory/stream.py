@@ -14,12 +14,12 @@ import numpy as np
 
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
+from .attending.positions import turning
 from .kernels import Activation
 from .mixing import Array, Entry, Products, vanishes
 from .moments import Atoms, Moments, single
 from .operations import InitialNumber, MomentNorms, Norm, first_values, followed, norms_of
 from .places import RANDOM, Differing, Places, alike, causal
-from .positions import turning
 from .squashing import SquashingNorms
 from .sublayers import Map, _InsideF, attention, feed_forward
 

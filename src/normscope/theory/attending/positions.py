@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from .mixing import Array, Entry, LinearMap, Products
-from .places import ByPlace, GradientMap, Places, whole_of
+from ..mixing import Array, Entry, LinearMap, Products
+from ..places import ByPlace, GradientMap, Places, whole_of
 
 BASE = 10_000.0
 """Of the angles, as in Su et al. 2021, section 3.2.2."""
@@ -49,11 +49,14 @@ def rotated(products: Products, turned: Entry) -> Products:
     return products._replace(two=products.two * turned)
 
 
-def rotated_back(back: GradientMap, turned: Entry) -> GradientMap:
-    """Returns the map to gradients of what was turned, which are turned back.
+def rotated_back(back: GradientMap, turned: Entry | None) -> GradientMap:
+    """Returns the map to gradients of what was turned, which are turned back; None where nothing
+    was.
 
     Equation T21.
     """
+    if turned is None:
+        return back
     if isinstance(back, LinearMap):
         return back._replace(two_one=back.two_one * turned, two_two=back.two_two * turned)
     ones = np.ones(len(turned))
