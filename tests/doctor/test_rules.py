@@ -34,8 +34,9 @@ from doctor import (
     test_reported,
     test_routed,
     test_told,
+    test_waves,
 )
-from normscope.doctor.lint import checks, peers, routed, told, tried
+from normscope.doctor.lint import around, checks, peers, routed, told, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
 
@@ -121,6 +122,35 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
     "wide-matrices": test_routed.test_parameters_that_a_scheme_for_layers_left_at_n_0_1,
     "adapted-trained": test_routed.test_a_matrix_that_is_trained_beside_its_adapter,
     "key-groups": test_routed.test_groups_that_other_heads_read_or_none,
+    **dict.fromkeys(
+        (
+            "answers-shown",
+            "batch-norm-of-tokens",
+            "documents-mixed",
+            "dropped-logits",
+            "hidden-from-one-side",
+            "large-dropout",
+            "memory-hidden",
+            "mirrored-places",
+            "muon-over-tables",
+            "one-sided-matrices",
+            "outputs-alike",
+            "own-place-missed",
+            "painted-elsewhere",
+            "pieces-scattered",
+            "positions-alike",
+            "positions-too-fast",
+            "rates-fall-with-depth",
+            "rows-lost-in-training",
+            "sequence-cut",
+            "softmax-elsewhere",
+            "targets-smoothed-away",
+            "token-not-read",
+            "tokens-alike",
+            "tokens-unread",
+        ),
+        test_waves.test_a_fault_is_told_in_the_right_words_and_its_twin_is_silent,
+    ),
     "clip-hides-rate": test_clipping.test_a_clip_a_thousand_times_below_the_gradient,
 }
 """Rules whose error stands in a checkpoint, an optimiser or a training, and the test that has it
@@ -145,7 +175,7 @@ def test_what_has_tests_exists():
 def test_every_rule_of_every_file_is_listed_once():
     files = [
         importlib.import_module(f"{folder.__name__}.{found.name}")
-        for folder in (checks, peers, routed, told, tried)
+        for folder in (around, checks, peers, routed, told, tried)
         for found in pkgutil.iter_modules(folder.__path__)
     ]
     made = [rule.id for file in files for rule in vars(file).values() if isinstance(rule, Rule)]

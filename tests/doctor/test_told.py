@@ -148,7 +148,6 @@ def test_a_schedule_that_ends_a_training(factor, severity, said):
 @pytest.mark.parametrize(
     "make",
     [
-        by(noam),
         by(lambda step: min(1.0, (step + 1) / 100)),
         lambda optimizer: CosineAnnealingLR(optimizer, 1000),
         lambda optimizer: CosineAnnealingWarmRestarts(optimizer, 6000),
@@ -164,6 +163,27 @@ def test_schedules_that_are_in_use_are_silent(make):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SequentialLR's own
         assert of(scheduled(make, laws=False), "schedule-fails") == []
+
+
+@pytest.mark.parametrize("rate", [1.0, 2.0])
+def test_a_schedule_that_makes_the_rate_is_silent_over_an_optimiser_of_rate_1(rate):
+    assert of(scheduled(by(noam), rate=rate, laws=False), "schedule-fails") == []
+
+
+@pytest.mark.parametrize(
+    "factor", [noam, lambda step: 1e-3 * min(1.0, (step + 1) / 100)], ids=["noam", "line"]
+)
+def test_a_factor_that_is_a_rate_over_an_optimiser_of_a_usual_rate_is_told(factor):
+    (fault,) = of(scheduled(by(factor), rate=1e-3, laws=False), "schedule-fails")
+    assert fault.severity == "warning"
+    assert "optimiser was built with 1e-3" in fault.message
+
+
+@pytest.mark.parametrize(("length", "times"), [(10, "500 times"), (200, "25 times")])
+def test_a_cosine_that_comes_back_every_few_updates_is_told(length, times):
+    made = scheduled(lambda optimizer: CosineAnnealingLR(optimizer, length), laws=False)
+    (fault,) = of(made, "schedule-fails")
+    assert times in fault.message
 
 
 def test_the_rate_and_the_warm_up_are_those_of_the_scheduler():

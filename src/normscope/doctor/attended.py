@@ -8,6 +8,7 @@ PlaceLogits = Literal[
     "",
     "none",
     "queries",
+    "keys",
     "sums",
     "farther",
     "heads",
@@ -17,11 +18,11 @@ PlaceLogits = Literal[
     "one pair",
     "apart",
 ]
-"""What logits depend on: nothing, the query's place alone, the sum of both places, the distance,
-with which they grow, no place but the head, by which queries are turned, the place where queries
-and keys are one, in which both are turned otherwise, steps between neighbours that are not alike,
-one angle that all channels are turned by, one pair of channels that turns alone, places in any
-other way; "" where that is not known."""
+"""What logits depend on: nothing, the query's place alone, the key's alone, the sum of both places,
+the distance, with which they grow, no place but the head, by which queries are turned, the place
+where queries and keys are one, in which both are turned otherwise, steps between neighbours that
+are not alike, one angle that all channels are turned by, one pair of channels that turns alone,
+places in any other way; "" where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,9 @@ class AttentionMeasurements:
     """
     sees_earlier: float | None = None
     sees_itself: float | None = None
+    hides_as_later: bool = False
+    """Of cross-attention, whether a query looks at keys up to its own place alone, as tokens look
+    at their own sequence."""
     on_padding: float | None = None
     """Mean weight on tokens that the batch's mask says are none; None without a mask with any such
     token.

@@ -25,6 +25,9 @@ class LossTargets:
     """Places that count, and are wanted to be padding: several in a row at the end of a sequence,
     or at its beginning."""
 
+    right_share: float = math.nan
+    """Of a target that is its right class's, where all others get the same; NaN where not known."""
+
     @property
     def times_mean(self) -> float:
         """How many times the mean over what counts the loss is; 1 where that is not known."""

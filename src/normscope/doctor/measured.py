@@ -154,12 +154,16 @@ class SublayerMeasurements:
         default=None, repr=False, compare=False, metadata=INNER
     )
     """None of what is no attention, or none that is understood."""
-    curves: Literal["", "none", "last"] = field(default="", metadata=INNER)
-    """Where a feed-forward has no curve at all, or one behind its last matrix."""
+    curves: Literal["", "none", "last", "twice"] = field(default="", metadata=INNER)
+    """Where a feed-forward has no curve at all, one behind its last matrix, or one of another."""
     reads_later: bool = field(default=False, metadata=INNER)
     """Whether what it makes of a token depends on later ones."""
     mixes: tuple[int, ...] = field(default=(), metadata=INNER)
     """Along which of the first two dimensions of (A, C, D) an output depends on other tokens."""
+    misses_itself: bool = field(default=False, metadata=INNER)
+    """Whether a token changes other outputs and not the one at its own place."""
+    mirrored: bool = field(default=False, metadata=INNER)
+    """Whether what is made from a token begins the earlier the later it stands."""
 
 
 UNMEASURED = SublayerMeasurements()
@@ -212,6 +216,17 @@ class Table:
     """Number of the sum in the recorded pass in which its rows meet those of others; -1 where they
     meet none.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlaces:
+    """Places of tokens that a stream is read at, one by one, and of those that are trained."""
+
+    read: tuple[int, ...]
+    trained: Mapping[int, str]
+    """With the parameter's name."""
+    tokens: int
+    """How many places there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,8 +301,13 @@ class ModelMeasurements:
     """The dimension of (A, C, D) along which what is added to the stream for every input alike
     differs.
     """
+    places_shared: int = field(default=0, metadata=INNER)
+    """How many places along it get what an earlier one gets."""
+    fast_turns: float = field(default=0.0, metadata=INNER)
+    """Of a sinusoid that is added, the share of pairs that turn by more than 1.2 radians a
+    place."""
     target_places: int | None = field(default=None, metadata=INNER)
-    """How many places later than a token the model is given its target, 0 to 2; None where that is
+    """How many places later than a token the model is given its target, -1 to 2; None where that is
     not known.
     """
     targets: LossTargets | None = field(default=None, metadata=INNER)
@@ -304,6 +324,16 @@ class ModelMeasurements:
     """Embeddings in the order in which they are looked up."""
     output_matrices: tuple[OutputMatrix, ...] = field(default=(), metadata=INNER)
     """Of outputs that a parameter makes, in the outputs' order."""
+    dropped_logits: tuple[str, ...] = field(default=(), metadata=INNER)
+    """Modules that take a softmax of what training takes a dropout of."""
+    large_dropouts: Mapping[str, float] = field(default_factory=dict, metadata=INNER)
+    """Modules that hand most of what they have to a dropout, with the share that it drops."""
+    token_channels: tuple[str, ...] = field(default=(), metadata=INNER)
+    """Modules that norm the batch for each token, as if it were a channel."""
+    softmax_elsewhere: bool = field(default=False, metadata=INNER)
+    """Whether the loss's gradient sums to 0 over a sequence's scores and over no token's."""
+    read_places: ReadPlaces | None = field(default=None, metadata=INNER)
+    """None where no single place is read, or no token is trained."""
     added_again: tuple[tuple[str, tuple[int, ...]], ...] = field(default=(), metadata=INNER)
     """What is the same for every input, other for every token, and added to a stream several times,
     as positions may

@@ -1,4 +1,4 @@
-"""Forty-eight faults of blocks of 2026, dealt into four waves before the first was run.
+"""Ninety-six faults, dealt into eight waves before the first of each deal was run.
 
 `python tests/doctor/waves/faults.py 1` runs the first wave with the doctor as it is: faults that a
 finding at warning or above is right about, and twins of which one is told.
@@ -13,19 +13,41 @@ if __name__ == "__main__":
 
 import torch
 
-from doctor.waves import around, of_attention, of_branches
+from doctor.waves import (
+    around,
+    of_afterwards,
+    of_attention,
+    of_branches,
+    of_context,
+    of_numbers,
+    of_pairs,
+    of_pictures,
+)
 from doctor.waves.case import Fault, found, says
 
-FAULTS: list[Fault] = [*of_attention.FAULTS, *of_branches.FAULTS, *around.FAULTS]
-WAVES, SEED = 4, 2026
+FIRST: list[Fault] = [*of_attention.FAULTS, *of_branches.FAULTS, *around.FAULTS]
+"""Of the blocks of 2026."""
+SECOND: list[Fault] = [
+    *of_context.FAULTS,
+    *of_numbers.FAULTS,
+    *of_pairs.FAULTS,
+    *of_pictures.FAULTS,
+]
+"""Of what a model is given, of what it is asked for, and of how it is trained."""
+THIRD: list[Fault] = of_afterwards.FAULTS
+"""Written down once the waves of the second deal had been mended."""
+FAULTS = [*FIRST, *SECOND, *THIRD]
+SIZE, SEED = 12, 2026
 
 
 def dealt() -> list[list[Fault]]:
-    """The four waves, each a quarter of all."""
-    order = list(FAULTS)
-    random.Random(SEED).shuffle(order)
-    size = len(order) // WAVES
-    return [order[first : first + size] for first in range(0, len(order), size)]
+    """Four waves of the first faults, three of the second, and the last."""
+    waves = []
+    for faults in (FIRST, SECOND, THIRD):
+        order = list(faults)
+        random.Random(SEED).shuffle(order)
+        waves += [order[first : first + SIZE] for first in range(0, len(order), SIZE)]
+    return waves
 
 
 def run(wave: int) -> None:

@@ -177,6 +177,9 @@ def _leads_to(graph: Graph, number: int, target: int) -> bool:
     return all(at in ends or (graph.step(at) is not None and at >= min(ends)) for at in way)
 
 
+_SORTING = frozenset({"sort", "argsort"})
+
+
 def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
     if attends and graph.values[reads[0]].shape[-2:-1] == (1,):
         # Of one token alone, such as the class token of CaiT, nothing else can change.
@@ -185,7 +188,11 @@ def _mixes(graph: Graph, reads: list[int], output: int, attends: bool) -> bool:
         mixes = mixes_positions(graph, reads[0], output) if len(reads) == 1 else None
     except UNREPEATABLE:  # what was recorded decides
         mixes = None
-    convolves = any(graph.values[n].op == "convolution" for n in graph.between(reads[0], output))
+    between = [graph.values[n].op for n in graph.between(reads[0], output)]
+    # Where tokens are sorted, another one moves those that come after it, and each is still by
+    # itself.
+    mixes = None if not _SORTING.isdisjoint(between) else mixes
+    convolves = "convolution" in between
     return attends or convolves if mixes is None else mixes
 
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..trace.forward import main_tensor
 from .trial import Trial, Untried
 
 
@@ -53,8 +54,43 @@ def logit_reach(trial: Trial, outputs: Sequence[str], classes: int) -> LogitReac
         spreads.append(_spread(trial.scores()))
     weight.copy_(kept)
     own, large, larger = spreads
-    ends = large > own * _SAME and large / _SAME < larger < large * _SAME
-    return LogitReach(spread=larger if ends else math.inf, classes=classes)
+    if large > own * _SAME and large / _SAME < larger < large * _SAME:
+        return LogitReach(spread=larger, classes=classes)
+    is_direction = all(abs(one - own) <= (_SAME - 1) * own for one in (large, larger))
+    if is_direction and classes > 2:
+        return LogitReach(spread=_spread_of_directions(trial, weight, classes), classes=classes)
+    return LogitReach(spread=math.inf, classes=classes)
+
+
+def _spread_of_directions(trial: Trial, weight: nn.Parameter, classes: int) -> float:
+    """The largest difference where rows of the output matrix count by their direction alone: one
+    row is turned to a token, and another away from it; inf where a trained number makes it more.
+    """
+    kept = weight.detach().clone()
+    with torch.enable_grad():
+        scores = main_tensor(trial.run())
+        if scores is None or not scores.requires_grad:
+            return math.inf
+        first = scores.reshape(-1, classes)[0]
+        (gradient,) = torch.autograd.grad(first[0], [weight], allow_unused=True)
+    if gradient is None or weight.shape[0] != classes or not bool(gradient[0].any()):
+        return math.inf
+    size = kept.norm(dim=-1).mean() / gradient[0].norm()
+    weight[0], weight[1] = gradient[0] * size, -gradient[0] * size
+    spread = _spread(trial.scores())
+    numbers = [one for one in trial.model.parameters() if one.requires_grad and one.numel() == 1]
+    grows = any(_grows_with(trial, one, spread) for one in numbers)
+    weight.copy_(kept)
+    return math.inf if grows else spread
+
+
+def _grows_with(trial: Trial, number: nn.Parameter, spread: float) -> bool:
+    """Whether a trained number, such as a temperature, brings logits farther apart."""
+    kept = number.detach().clone()
+    number.add_(1.0)
+    found = _spread(trial.scores())
+    number.copy_(kept)
+    return abs(found - spread) > (_SAME - 1) * spread
 
 
 def _spread(scores: Tensor | None) -> float:

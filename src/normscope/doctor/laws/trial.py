@@ -48,7 +48,7 @@ class TrialLimits:
 
 WEIGHTS_BESIDE = 4
 """Times the weights that a trial takes beside them: a copy, its gradient, and Adam's two means."""
-PASSES = 26.0
+PASSES = 40.0
 """That all laws make of the slice at most, in forward passes; one update counts for three."""
 LITTLE_SECONDS = 5.0
 _FORWARD = 3.0

@@ -9,10 +9,13 @@ from torch import nn
 
 from ..measured import ModelMeasurements
 from ..trace.forward import Inputs
+from .lost_rows import LostRows, lost_rows
 from .meant import PlacesMeant
 from .modes import ModesApart, modes_apart
 from .movement import Movement, movement
+from .pictures import PictureUses, picture_uses
 from .reach import LogitReach, logit_reach
+from .tokens import TokenUses, token_uses
 from .trial import LossFunction, Trial, TrialLimits, Untried, said, trial_of
 from .uses import InputUses, input_uses
 
@@ -27,6 +30,9 @@ class Tried:
     modes: ModesApart | None = None
     reach: LogitReach | None = None
     uses: InputUses | None = None
+    tokens: TokenUses | None = None
+    pictures: PictureUses | None = None
+    rows: LostRows | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
     """By the names of these, why one was not asked, as a clause."""
     reason: str = NO_TRIAL
@@ -39,7 +45,15 @@ class Tried:
         return self.reasons.get(law, self.reason)
 
 
-LEAST_PASSES = {"reach": 3, "modes": 1, "movement": 4, "uses": 6}
+LEAST_PASSES = {
+    "reach": 3,
+    "modes": 1,
+    "movement": 4,
+    "uses": 6,
+    "tokens": 6,
+    "pictures": 3,
+    "rows": 12,
+}
 """By law, forward passes without which it has no answer."""
 UNTRIED = Tried()
 LEFT_OUT = Tried(reason="the laws were left out")
@@ -86,6 +100,9 @@ def tried(
                         moved="movement" in found,
                     ),
                 ),
+                ("pictures", lambda: picture_uses(trial)),
+                ("rows", lambda: lost_rows(trial)),
+                ("tokens", lambda: token_uses(trial, asks_for_others=_asks_for_others(seen))),
             )
             for name, ask in asked:
                 try:
@@ -104,3 +121,8 @@ def _reach(trial: Trial, seen: ModelMeasurements) -> LogitReach:
     if seen.classes is None:
         raise Untried("the output is not known to be logits")
     return logit_reach(trial, [one.name for one in seen.output_matrices], seen.classes)
+
+
+def _asks_for_others(seen: ModelMeasurements | None) -> bool:
+    """Whether the user's loss is a cross-entropy of other tokens than the next one's."""
+    return seen is not None and seen.targets is not None and not seen.predicts_next

@@ -6,7 +6,6 @@ another one knows, and padding that real tokens know: whatever computes it, the 
 
 # B = sequences, T = tokens, V = classes
 
-import inspect
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..trace.forward import Inputs, padding_in, tensors_in
+from ..trace.forward import main_tensor, padding_in, tensors_in
 from .answers import known_answers
 from .context import ContextUses, context_uses
+from .given import named_inputs, with_changed
 from .meant import PlacesMeant
 from .trial import OutOfTime, Trial, Untried
 
@@ -29,6 +29,9 @@ class InputUses:
 
     unread: tuple[str, ...] = ()
     """Inputs that change nothing of the output."""
+    outputs_alike: int = 0
+    """Places of an output that are all the same in a row, where rows differ; 0 where some are
+    not."""
     later: float = 0.0
     """By how much outputs change with the tokens after them, as a share of their size."""
     rows: float = 0.0
@@ -72,7 +75,7 @@ def input_uses(
 
     Raises Untried where the inputs have no names and places that could be changed one by one.
     """
-    given = _named(trial.model, trial.inputs)
+    given = named_inputs(trial.model, trial.inputs)
     scores = trial.scores()
     if not given or scores is None or not bool(scores.isfinite().all()):
         raise Untried("no input is a tensor that could be changed by itself")
@@ -80,6 +83,7 @@ def input_uses(
     padding, by = asked.padding()
     return InputUses(
         unread=tuple(asked.unread()),
+        outputs_alike=_alike(main_tensor(trial.output)),
         later=asked.later() if predicts_next or is_causal else 0.0,
         answers=asked.answers(),
         order=None if is_causal else asked.order(),
@@ -106,16 +110,21 @@ class _Asked:
         for name, x in self._given.items():
             if not x.ndim or x.dtype == torch.bool or _SAYS_OF_OTHERS.search(name):
                 continue
-            other = x.flip(-1) if x.dtype == torch.long else x.flip(-1) + 0.5 * x.std()
-            if not torch.equal(other, x) and self._changes_nothing({name: other}):
-                yield name
+            others = [x.flip(-1)]
+            if x.dtype != torch.long:
+                # The second stays within what is given: other numbers may be cut off, or rounded.
+                others = [x.flip(-1) + 0.5 * x.std(), x.amin() + x.amax() - x]
+            for other in others:
+                if not torch.equal(other, x) and self._changes_nothing({name: other}):
+                    yield name
+                    break
 
     def _changes_nothing(self, changed: Mapping[str, Tensor]) -> bool:
         """Whether every tensor of the output, such as a loss beside the scores, is the same."""
         after = self._after(changed)
         if after is None or not torch.equal(after, self._scores):
             return False
-        with_other = _with(self._trial.model, self._trial.inputs, changed)
+        with_other = with_changed(self._trial.model, self._trial.inputs, changed)
         both = [
             [*tensors_in(output, inside_objects=False)]
             for output in (self._trial.run(), self._trial.run(with_other))
@@ -141,7 +150,7 @@ class _Asked:
             return ()
 
         def run(changed: Mapping[str, Tensor]) -> Any:
-            return self._trial.run(_with(self._trial.model, self._trial.inputs, changed))
+            return self._trial.run(with_changed(self._trial.model, self._trial.inputs, changed))
 
         return tuple(known_answers(self._trial, self._ids, ids_BT, run).values())
 
@@ -285,12 +294,25 @@ class _Asked:
     def _after(self, changed: Mapping[str, Tensor]) -> Tensor | None:
         """The scores with other inputs; None where these are refused, or of another shape."""
         try:
-            scores = self._trial.scores(_with(self._trial.model, self._trial.inputs, changed))
+            scores = self._trial.scores(
+                with_changed(self._trial.model, self._trial.inputs, changed)
+            )
         except OutOfTime:
             raise
         except Exception:  # an input that must be what it is, as a count of another one
             return None
         return scores if scores is not None and scores.shape == self._scores.shape else None
+
+
+def _alike(scores: Tensor | None) -> int:
+    """Of scores (B, N, V), N where all N are the same in each row, and rows differ."""
+    if scores is None or scores.ndim != 3 or min(scores.shape[:2]) < 2:
+        return 0
+    size = float(scores.double().norm())
+    apart = float((scores - scores[:, :1]).double().norm())
+    between = float((scores - scores[:1]).double().norm())
+    is_one = size > 0 and apart < _REORDERED * size < between
+    return scores.shape[1] if is_one else 0
 
 
 _LONG_ENOUGH = 12
@@ -337,38 +359,3 @@ def _is_padded(real_BT: Tensor) -> bool:
     at_end, at_start = bool((steps_BT <= 0).all()), bool((steps_BT >= 0).all())
     most = int((~real_BT).sum(1).max())
     return (at_end or at_start) and most >= _RUN and math.isfinite(most)
-
-
-def _named(model: nn.Module, inputs: Inputs) -> dict[str, Tensor]:
-    """The tensors that a model's forward is given, by the names of its arguments."""
-    if callable(inputs):
-        return {}
-    if isinstance(inputs, Mapping):
-        pairs: list[tuple[str, Any]] = [*inputs.items()]
-    else:
-        pairs = [*zip(_arguments(model, inputs), _as_list(inputs), strict=True)]
-    return {name: value for name, value in pairs if isinstance(value, Tensor)}
-
-
-def _with(model: nn.Module, inputs: Any, changed: Mapping[str, Tensor]) -> Inputs:
-    """The same inputs with other tensors for some names."""
-    if isinstance(inputs, Mapping):
-        return {**inputs, **changed}
-    names = _arguments(model, inputs)
-    both = zip(names, _as_list(inputs), strict=True)
-    return tuple(changed.get(name, value) for name, value in both)
-
-
-def _as_list(inputs: Any) -> list[Any]:
-    return [inputs] if isinstance(inputs, Tensor) else list(inputs)
-
-
-def _arguments(model: nn.Module, inputs: Any) -> list[str]:
-    """Names of the arguments that inputs by position become; "input 1" and so on where unknown."""
-    given = len(_as_list(inputs))
-    try:
-        parameters = [*inspect.signature(model.forward).parameters.values()]
-    except (TypeError, ValueError):
-        parameters = []
-    named = [one.name for one in parameters if one.kind == one.POSITIONAL_OR_KEYWORD]
-    return (named + [f"input {n}" for n in range(len(named) + 1, given + 1)])[:given]

@@ -10,13 +10,13 @@ from typing import Any
 
 from ...limits.reading import read_toml
 from ..result import AskedRule, Finding, Severity
-from . import checks, peers, routed, told, tried
+from . import around, checks, peers, routed, told, tried
 from .patient import Patient
 from .rule import WORDS, Rule
 
 _FILES = [
     file
-    for folder in (checks, peers, routed, told, tried)
+    for folder in (around, checks, peers, routed, told, tried)
     for file in vars(folder).values()
     if isinstance(file, ModuleType)
 ]

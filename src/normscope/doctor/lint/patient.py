@@ -107,6 +107,14 @@ class Patient:
         return [float(group.get("initial_lr", group.get("lr") or 0.0)) for group in self.groups]
 
     @property
+    def base_rate(self) -> float | None:
+        """The largest rate that the optimiser was built with, and that a scheduler multiplies; None
+        without any.
+        """
+        rates = [group.get("initial_lr") for group in self.groups]
+        return max((float(one) for one in rates if one is not None), default=None)
+
+    @property
     def held(self) -> set[int]:
         """By `id`, the parameters in these groups."""
         return {id(parameter) for group in self.groups for parameter in group["params"]}

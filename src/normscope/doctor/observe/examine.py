@@ -27,6 +27,7 @@ from ..record import Stack, norm_over, with_measured
 from ..trace.forward import Inputs, call_with, takes_more, tokens_in
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
+from .around.beside import dropped_logits, large_dropouts, read_places, token_channels
 from .attention import with_attention
 from .conditioned import conditioned_gates
 from .gradients import backward, loss_of, with_opening
@@ -43,7 +44,7 @@ from .partly.sending import sendings
 from .partly.units import cut_units
 from .partly.untaught import detached_products, dropped_products
 from .path import added_again, altered, first_nan, random_factors, writers
-from .reach import positions_along, with_reach
+from .reach import positions_of, with_reach
 from .streams import measured_stacks
 from .sums import branch_sums, with_gain
 from .uses import with_uses
@@ -152,11 +153,15 @@ def _watched(
         powers=powers(graph),
         tables=tables,
         output_matrices=output_matrices,
+        dropped_logits=dropped_logits(graph),
+        large_dropouts=large_dropouts(graph),
+        token_channels=token_channels(graph, streams),
+        read_places=read_places(graph, streams),
         added_again=tuple(found for stream in streams for found in added_again(graph, stream)),
         altered=altered(graph, streams),
         random_factors=random_factors(graph),
         writers=writers(graph),
-        positions_along=positions_along(graph, stacks[0]),
+        **positions_of(graph, stacks[0]),
     )
     return graph, streams, stacks, measured
 

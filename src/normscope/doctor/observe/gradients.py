@@ -16,7 +16,7 @@ from ...measure.unchanged import left_unchanged
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
-from .targets import loss_targets
+from .targets import is_of_another_softmax, loss_targets
 
 # N = tokens, V = classes
 
@@ -114,6 +114,13 @@ def _with_scores(
         classes=classes,
         logit_deviation=deviation,
         target_places=target_places,
+        softmax_elsewhere=(
+            not of_softmax
+            and at_scores is not None
+            and not measured.loss_is_stand_in
+            and any(given.shape == at_scores.shape[:-1] for given in tokens)
+            and is_of_another_softmax(at_scores)
+        ),
         scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
 
@@ -245,7 +252,7 @@ _KNOWN = 0.9
 
 
 def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None:
-    """How many places later than a token the input has its target, 0 to 2: the one whose logit the
+    """How many places later than a token the input has its target, -1 to 2: the one whose logit the
     gradient pulls up.
 
     None where it is none of these.
@@ -263,6 +270,10 @@ def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None
             ]
             if sum(share >= _KNOWN for share in known) == 1:
                 return known.index(max(known))
+            earlier_BT = given_BT[:, : ends - 1]
+            before = (targets_BT[:, 1:] == earlier_BT)[asked_BT[:, 1:]].double().mean()
+            if max(known) < _KNOWN and float(before) >= _KNOWN:
+                return -1
     return None
 
 

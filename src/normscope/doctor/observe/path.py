@@ -3,6 +3,7 @@ random, and keeps branches out for ever by a factor of 0 that is a number in the
 which no training changes."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -95,10 +96,10 @@ _LINEAR = frozenset(
 )
 
 
-def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
+def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last", "twice"]:
     """Of a feed-forward of two matrices and more: none, where nothing in it but products and sums;
-    last, where a curve stands behind the last matrix, and multiplies nothing; "" where neither is
-    so."""
+    last, where a curve stands behind the last matrix, and multiplies nothing; twice, where one is
+    taken of what one left; "" where nothing is so."""
     values = [graph.values[n] for n in branch.computed]
     products = [value.number for value in values if graph.is_weight_product(value)]
     if branch.kind != "feed_forward" or len(products) < 2:
@@ -108,6 +109,8 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
         if value.op in _CURVES:
             return "last"
         (at,) = graph.predecessors[at]
+    if any(map(partial(_is_of_a_curve, graph), values)):
+        return "twice"
     straight = _LINEAR | REARRANGING | PRODUCTS
     multiples = {
         v.number
@@ -119,9 +122,22 @@ def curves_of(graph: Graph, branch: Branch) -> Literal["", "none", "last"]:
     )
 
 
+_CURVES_OF_UNITS = _CURVES - {"sigmoid", "tanh", "softplus"}
+"""Those that are not parts of another, as tanh(softplus(x)) is."""
+
+
+def _is_of_a_curve(graph: Graph, value: TracedValue) -> bool:
+    """Whether a curve is taken of a curve's result, which the same bend at 0 would not change."""
+    if value.op not in _CURVES_OF_UNITS or len(graph.predecessors[value.number]) != 1:
+        return False
+    (before,) = graph.predecessors[value.number]
+    inner = graph.values[graph.rearranged(before)]
+    return inner.op in _CURVES_OF_UNITS and {inner.op, value.op} != {"relu"}
+
+
 def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
-    """What every skip goes through beside sums, scales and norms: a dropout, or a curve or a bound
-    between the sums.
+    """What every skip goes through beside sums, scales and norms: a dropout, or a curve, a bound or
+    a factor that is made of data, between the sums.
 
     Of each place what it is, the innermost module that runs, and the number of the stack that the
     stream goes on in.
@@ -135,7 +151,7 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
     lasts = {stream.last for stream in streams}
     for place, stream in enumerate(streams):
         for at in bits(stream.sources):
-            curve = ""
+            curve, at = _past_factors(graph, at, lasts)
             while at not in lasts and graph.values[at].op in _CURVES | {"clamp", *REARRANGING}:
                 curve = curve or graph.values[at].op * (graph.values[at].op not in REARRANGING)
                 (at,) = graph.predecessors[at][:1] or [at]
@@ -144,6 +160,21 @@ def altered(graph: Graph, streams: Sequence[Stream]) -> tuple[AlteredSkip, ...]:
             if curve and at in lasts:
                 found.append(AlteredSkip(curve, graph.values[at].module, place))
     return tuple(found)
+
+
+def _past_factors(graph: Graph, at: int, lasts: set[int]) -> tuple[str, int]:
+    """ "factor", and what is multiplied, where that is a stream's end and the factor is made of
+    data, of a number for each feature."""
+    value = graph.values[at]
+    before = graph.predecessors[at]
+    if value.op != "mul" or len(before) != 2 or lasts.isdisjoint(before):
+        return "", at
+    ends = [n for n in before if n in lasts]
+    factors = [graph.values[n].tensor for n in before if n not in lasts]
+    # A mask of places hides what is padded, and keeps the rest.
+    if len(ends) == 1 and factors[0].shape[-1:] == value.shape[-1:]:
+        return "factor", ends[0]
+    return "", at
 
 
 def first_nan(graph: Graph) -> str:

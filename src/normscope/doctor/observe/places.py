@@ -131,6 +131,9 @@ def _order(logits_HQK: Tensor) -> PlaceLogits:
     along_keys = logits_HQK.diff(dim=-1)[:, inside_QK]
     if bool((along_keys.abs() <= least).all()):
         return "queries"
+    along_queries = logits_HQK.diff(dim=-2)[:, lower_QK[:-1]]
+    if bool((along_queries.abs() <= least).all()) and not _is_even_step(along_keys, least):
+        return "keys"
     if bool((along_keys < -_ROUNDED * max(1.0, float(known.abs().max()))).all()):
         return "farther"
     # Along an antidiagonal the sum of both places is one, along a diagonal their difference.
@@ -139,6 +142,12 @@ def _order(logits_HQK: Tensor) -> PlaceLogits:
     if bool((across.abs() <= least).all()) and bool((along.abs() > least).any()):
         return "sums"
     return "apart"
+
+
+def _is_even_step(along_keys: Tensor, least: float) -> bool:
+    """Whether logits rise by one number from key to key in each head: to a softmax that is a bias
+    by distance."""
+    return bool(((along_keys - along_keys[:, :1]).abs() <= least).all())
 
 
 _PAIRS = 8

@@ -44,7 +44,53 @@ def loss_targets(model: nn.Module, scores: Tensor, gradient: Tensor) -> LossTarg
         commonest=int(times_V.argmax()),
         commonest_times=int(times_V.max()),
         padding=_padding(model, wanted_N, counted_N, scores),
+        right_share=right_share(scores.detach().reshape(-1, classes), gradient_NV),
     )
+
+
+_NOTHING = 1e-3
+"""Of the sizes of a gradient's entries: what rounding leaves of a sum that is 0."""
+_SOMETHING = 0.05
+
+
+def is_of_another_softmax(gradient_BTV: Tensor) -> bool:
+    """Whether a loss's gradient sums to 0 over the scores of a sequence and over no token's, as
+    where the softmax is taken of these in another shape, or along the tokens."""
+    if gradient_BTV.ndim != 3:
+        return False
+    given = gradient_BTV.detach().double()
+    sizes_BT = given.abs().sum(-1)
+    if not bool((sizes_BT > 0).any(1).all()):
+        return False
+    whole_B = given.sum((1, 2)).abs() / sizes_BT.sum(1)
+    counted_BT = sizes_BT > 0
+    by_token = (given.sum(-1).abs() / sizes_BT.clamp(min=1e-300))[counted_BT]
+    return bool((whole_B < _NOTHING).all()) and float(by_token.mean()) > _SOMETHING
+
+
+def right_share(scores_NV: Tensor, gradient_NV: Tensor) -> float:
+    """The share of a target that is its right class's, of a cross-entropy with targets that give
+    all other classes the same; NaN of any other.
+
+    A gradient is w (S p - q), with S the sum of q: over the classes that are not right it is a line
+    in p, of slope w S and intercept -w e, where e is what each of these classes gets.
+    """
+    classes = scores_NV.shape[-1]
+    least_N, right_N = gradient_NV.min(-1)
+    some = (least_N < 0).nonzero()[:_ROWS_CHECKED, 0]
+    if not len(some) or classes < _LEAST_CLASSES:
+        return math.nan
+    p_NV = scores_NV[some].double().softmax(-1)
+    g_NV = gradient_NV[some].double()
+    others_NV = torch.ones_like(p_NV, dtype=torch.bool).scatter(1, right_N[some, None], False)
+    p, g = (one[others_NV].reshape(len(some), -1) for one in (p_NV, g_NV))
+    about_p, about_g = p - p.mean(1, keepdim=True), g - g.mean(1, keepdim=True)
+    slope_N = (about_p * about_g).sum(1) / about_p.square().sum(1).clamp(min=1e-300)
+    rest = (about_g - slope_N[:, None] * about_p).norm() / about_g.norm().clamp(min=1e-300)
+    if float(rest) > _PLAIN or bool((slope_N <= 0).any()):
+        return math.nan
+    each_N = p.mean(1) - g.mean(1) / slope_N
+    return float((1 - (classes - 1) * each_N).mean())
 
 
 def _weight(scores_NV: Tensor, gradient_NV: Tensor, least_N: Tensor, wanted_N: Tensor) -> float:

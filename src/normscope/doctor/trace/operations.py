@@ -242,8 +242,8 @@ class Trace:
     """Numbers of the tensors in the output, in order, without those inside objects in it, such as
     caches.
     """
-    dropped: frozenset[int] = frozenset()
-    """Numbers of the values that training takes a dropout of."""
+    dropped: Mapping[int, float] = field(default_factory=dict)
+    """Numbers of the values that training takes a dropout of, with the share that it drops."""
     written: tuple[tuple[Tensor, Tensor], ...] = ()
     """Tensors that the pass was given and wrote into, each with the copy that stands for it as a
     value.

@@ -275,7 +275,8 @@ class _Dropouts(TorchFunctionMode):
     def __init__(self, number: Callable[[Tensor], int]) -> None:
         super().__init__()
         self._number = number
-        self.found: set[int] = set()
+        self.found: dict[int, float] = {}
+        """With the share that is dropped."""
 
     def __torch_function__(
         self,
@@ -287,7 +288,8 @@ class _Dropouts(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if func is functional.dropout and args and result is args[0]:
             share = args[1] if len(args) > 1 else (kwargs or {}).get("p", 0.5)
-            self.found |= {self._number(args[0])} if share else set()
+            if share:
+                self.found[self._number(args[0])] = float(share)
         return result
 
 
@@ -338,9 +340,7 @@ def recorded(model: nn.Module, run: Callable[[], Any], inputs: Sequence[Tensor] 
         with torch.no_grad():
             for tensor, before in recorder.written:
                 tensor.copy_(before)
-    return Trace(
-        recorder.values, output, results, frozenset(dropouts.found), tuple(recorder.written)
-    )
+    return Trace(recorder.values, output, results, dropouts.found, tuple(recorder.written))
 
 
 @contextmanager

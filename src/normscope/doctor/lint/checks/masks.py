@@ -279,6 +279,11 @@ _PLACES: dict[str, tuple[str, str]] = {
         "every key, which a softmax takes away",
         "rotate queries and keys alike",
     ),
+    "keys": (
+        "places change the keys alone: whatever token looks, the same places are favoured, and how "
+        "far a key stands from it counts for nothing",
+        "look biases up by the distance, key - query, and not by the key's place",
+    ),
     "sums": (
         "depends on the sum of two tokens' places where it should depend on how far apart they "
         "are: queries and keys are turned in opposite directions",

@@ -34,7 +34,8 @@ def double_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
             "again, which changes nothing but gains and shifts",
             fix="leave the norm after the stack out" + _PUBLISHED * published,
         )
-    doubled = [use for use in stack.norm_uses if use.again is not None]
+    # To the length 1 is another size, as cosines for logits need it.
+    doubled = [use for use in stack.norm_uses if use.again is not None and not use.of_unit_length]
     # That after the last block is spoken of already, or stands behind blocks of several placements.
     mixed = not explained(in_blocks(stack))
     spoken_of = at_end or (stack.final_norm and mixed and _ends_normed(patient, stack))

@@ -139,13 +139,20 @@ def altered_stream(patient: Patient) -> Iterator[Fault]:
                 where=[name for name, _ in places],
                 message=f"the sum of skip and branch goes through {_SAID.get(what, what)} "
                 f"{len(places)} times between the first sub-layer and the last",
-                fix="take it of the branch alone: x + dropout(F(norm(x)))"
-                if what == "dropout"
-                else "add, and no more",
+                fix=_FIXES.get(what, "add, and no more"),
             )
 
 
-_SAID = {"dropout": "a dropout", "clamp": "a bound (clamp) that cuts some of its entries off"}
+_SAID = {
+    "dropout": "a dropout",
+    "clamp": "a bound (clamp) that cuts some of its entries off",
+    "factor": "a product with what is made of data, as a gate or a condition is,",
+}
+
+_FIXES = {
+    "dropout": "take it of the branch alone: x + dropout(F(norm(x)))",
+    "factor": "multiply the branch alone: x + gate * F(norm(x))",
+}
 
 _CONFIGURATIONS = ("config", "cfg", "args", "hparams", "conf")
 _DEPTHS = (

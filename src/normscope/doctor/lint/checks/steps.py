@@ -18,7 +18,8 @@ from ..structure import in_blocks
 
 @stack_rule("misplaced-curve")
 def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
-    """Feed-forwards of several matrices with no curve at all, or with one on what they add."""
+    """Feed-forwards of several matrices with no curve at all, with one on what they add, or two
+    in a row."""
     feeding = [one for one in in_blocks(stack) if one.kind == "feed_forward"]
     for where, said in (
         (
@@ -26,6 +27,7 @@ def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
             "multiply several matrices with nothing but sums between them, which is one matrix",
         ),
         ("last", "end in a curve, behind their last matrix, and add what it leaves"),
+        ("twice", "take a curve of what a curve has left, with no matrix between the two"),
     ):
         # Of a formula that no placement has, what is taken for a branch may be a part of one, as in
         # a GRU's gates.
@@ -63,8 +65,8 @@ def scores_not_logits(patient: Patient) -> Iterator[Fault]:
 
 @rule("targets-misplaced")
 def targets_misplaced(patient: Patient) -> Iterator[Fault]:
-    """A model whose attention hides later tokens, and a loss whose targets are the inputs 0 or 2
-    places later.
+    """A model whose attention hides later tokens, and a loss whose targets are inputs at another
+    place than the next.
     """
     seen = [
         one for sublayer in patient.sublayers() if (one := sublayer.measured.attention) is not None
@@ -73,22 +75,24 @@ def targets_misplaced(patient: Patient) -> Iterator[Fault]:
         one.sees_later for one in seen
     )
     places = patient.observed.target_places
-    if causal and places in (0, 2):
+    if causal and places in _MISPLACED:
         yield Fault(
             where=type(patient.model).__name__,
             message="attention hides later tokens, and the loss's targets are "
-            + (
-                "the very tokens that the model is given"
-                if not places
-                else "the tokens two places later"
-            ),
-            fix="shift once: compare logits[:, :-1] with ids[:, 1:]"
-            + (
-                ""
-                if not places
-                else ", and hand unshifted labels to a model that shifts them itself"
-            ),
+            + _MISPLACED[places],
+            fix=_SHIFT + _ITSELF if places == _TWICE else _SHIFT,
         )
+
+
+_SHIFT = "shift once: compare logits[:, :-1] with ids[:, 1:]"
+_ITSELF = ", and hand unshifted labels to a model that shifts them itself"
+_TWICE = 2
+_MISPLACED = {
+    -1: "the tokens one place earlier, which each output has read",
+    0: "the very tokens that the model is given",
+    2: "the tokens two places later",
+}
+"""By how many places later than a token its target stands."""
 
 
 @rule("dead-gate")

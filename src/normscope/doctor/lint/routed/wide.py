@@ -1,7 +1,9 @@
-"""Matrices that are drawn far wider than any scheme has them."""
+"""Matrices that are drawn as no scheme has them: far wider, or to one side of 0."""
 
 import math
 from collections.abc import Iterator
+
+from torch import Tensor
 
 from ...observe.parameters import size_of
 from ..patient import Patient, initial_weights
@@ -43,3 +45,41 @@ def wide_matrices(patient: Patient) -> Iterator[Fault]:
                 f"{size * math.sqrt(inputs):.0f} times larger, and its branch swamps the stream"
             ),
         )
+
+
+_ONE_SIDED = 0.5
+"""Of the deviation: a mean of n drawn entries is within 4/√n of it."""
+_LEAST_ENTRIES = 256
+
+
+@rule("one-sided-matrices", initial_weights)
+def one_sided_matrices(patient: Patient) -> Iterator[Fault]:
+    """Matrices whose entries are drawn about another number than 0."""
+    names = {name: None for one in patient.sublayers() for name in one.measured.matrices}
+    names |= {one.name: None for one in patient.observed.output_matrices}
+    found = {
+        name: means
+        for name in names
+        if (weight := patient.weights.get(name)) is not None
+        and (means := _mean_and_deviation(weight)) is not None
+    }
+    if found:
+        name, (mean, deviation) = max(found.items(), key=lambda pair: abs(pair[1][0]))
+        yield Fault(
+            where=found,
+            message=(
+                f"{len(found)} matrices are drawn about a mean that is not 0: {name} about "
+                f"{mean:.3g}, with a deviation of {deviation:.3g}: every unit sees above all the "
+                "sum of its inputs, and all units say the same"
+            ),
+        )
+
+
+def _mean_and_deviation(weight: Tensor) -> tuple[float, float] | None:
+    """Of the entries of a drawn matrix that lie to one side; None of any other."""
+    if weight.ndim < 2 or min(weight.shape[-2:]) < _INPUTS or weight.numel() < _LEAST_ENTRIES:
+        return None
+    entries = weight.detach().float()
+    mean, deviation = float(entries.mean()), float(entries.std())
+    # What is one number everywhere is told by a rule of its own.
+    return (mean, deviation) if 0 < deviation < abs(mean) / _ONE_SIDED else None

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from statistics import median
+from itertools import pairwise
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -199,4 +200,65 @@ def group_rates_apart(patient: Patient) -> Iterator[Fault]:
                 f"times {side} the {learning_rate(usual, 2)} of most weights"
             ),
             fix=f"give the group a rate nearer to {learning_rate(usual, 2)}",
+        )
+
+
+_FALLS = 1.5
+"""Times that a rate is larger in the first block than in the last."""
+_LEAST_BLOCKS = 3
+
+
+@rule("rates-fall-with-depth", an_optimizer)
+def rates_fall_with_depth(patient: Patient) -> Iterator[Fault]:
+    """Rates that are lower in each block than in the one below it."""
+    rates = {
+        id(weight): rate
+        for group, rate in zip(patient.groups, patient.peaks, strict=True)
+        for weight in group["params"]
+    }
+    for stack in patient.stacks:
+        blocks: dict[int, set[float]] = {}
+        for one in stack.sublayers:
+            own = blocks.setdefault(one.block, set())
+            own.update(
+                rate
+                for name in one.measured.matrices
+                if (rate := rates.get(id(patient.weights.get(name)))) is not None
+            )
+        means = [
+            fmean(blocks[number]) for number in sorted(blocks) if number > 0 and blocks[number]
+        ]
+        falls = all(after < before for before, after in pairwise(means))
+        if len(means) >= _LEAST_BLOCKS and falls and means[0] > _FALLS * means[-1]:
+            yield Fault(
+                where=stack.name,
+                in_code=False,
+                message=(
+                    f"the rate falls from block to block, from {learning_rate(means[0], 2)} in the "
+                    f"first to {learning_rate(means[-1], 2)} in the last of {len(means)}: what was "
+                    "learnt before is overwritten first, and the blocks next to the task move least"
+                ),
+            )
+
+
+@rule("muon-over-tables", an_optimizer)
+def muon_over_tables(patient: Patient) -> Iterator[Fault]:
+    """An optimiser that makes updates orthogonal, over embeddings and output matrices."""
+    kind = type(patient.optimizer).__name__
+    if "muon" not in kind.lower():
+        return
+    tables = {one.name for one in patient.observed.tables}
+    tables |= {one.name for one in patient.observed.output_matrices}
+    # One that goes over to Adam for some groups says so in them.
+    groups = [group for group in patient.groups if group.get("use_muon", True)]
+    held = {id(weight) for group in groups for weight in group["params"]}
+    found = [name for name in sorted(tables) if id(patient.weights.get(name)) in held]
+    if found and not any("adam" in key.lower() for group in groups for key in group):
+        yield Fault(
+            where=found,
+            in_code=False,
+            message=(
+                f"{kind} holds {listed(found)}: its updates are of one size in all directions, "
+                "where only the rows of tokens in the batch have a gradient"
+            ),
         )

@@ -51,6 +51,7 @@ def schedule_fails(patient: Patient) -> Iterator[Fault]:
             "let it rise from the first update on; a whole-number division (//) makes steps of it",
             Severity.WARNING,
         )
+    yield from _of_other_units(course, patient.base_rate)
     if (jump := _jump(course)) is not None:
         before, after = course.rates[jump - 1], course.rates[jump]
         yield _fault(
@@ -59,6 +60,51 @@ def schedule_fails(patient: Patient) -> Iterator[Fault]:
             "let the warm-up end at the rate that follows it",
             Severity.WARNING,
         )
+
+
+_OFTEN = 8
+"""Times that a rate comes back from nothing; a training with a few long waves is meant."""
+_NOTHING, _WHOLE = 1e-3, 0.9
+"""Of the peak."""
+_FAR_BELOW = 0.02
+"""Of the optimiser's own rate, which a schedule multiplies by 1 at its peak."""
+_LARGEST_RATE = 0.1
+"""Above, the optimiser's own rate is no rate: where the schedule makes it all, it is 1."""
+
+
+def _of_other_units(course: RateCourse, own: float | None) -> Iterator[Fault]:
+    """A schedule that counts epochs and is stepped once an update, or whose factor is a rate."""
+    if (times := _returns(course)) >= _OFTEN:
+        updates = len(course.rates) // times
+        yield _fault(
+            f"{course.kind} lets the rate fall to 0 and climb back to its peak {times} times in "
+            f"{counted(len(course.rates), 'update')}, once every {updates}",
+            "count the schedule's length in updates, where it is stepped once an update",
+            Severity.WARNING,
+        )
+    is_inside = course.warmup_updates < len(course.rates) // 2
+    if own and own <= _LARGEST_RATE and is_inside and course.peak < _FAR_BELOW * own:
+        yield _fault(
+            f"{course.kind} never gives more than {learning_rate(course.peak, 2)}, where the "
+            f"optimiser was built with {learning_rate(own, 2)}: what it multiplies that with is at "
+            f"most {course.peak / own:.2g}",
+            "return a factor that is 1 at the peak: LambdaLR multiplies the optimiser's rate with "
+            "it",
+            Severity.WARNING,
+        )
+
+
+def _returns(course: RateCourse) -> int:
+    """How often the rate climbs from nothing to its peak again; 0 of schedules that are to
+    restart."""
+    if "Restart" in course.kind or "Cycl" in course.kind:
+        return 0
+    times, is_low = 0, False
+    for rate in course.rates[course.warmup_updates :]:
+        is_low = is_low or rate <= _NOTHING * course.peak
+        if is_low and rate >= _WHOLE * course.peak:
+            times, is_low = times + 1, False
+    return times
 
 
 def _jump(course: RateCourse) -> int | None:

@@ -3,4 +3,4 @@ the loss asks for, and adapters, whose start says whether they will move.
 """
 
 # ruff: noqa: F401
-from . import adapters, modes, reach, targets, updates, uses
+from . import adapters, modes, pictures, reach, targets, tokens, updates, uses

@@ -65,3 +65,37 @@ def few_targets(patient: Patient) -> Iterator[Fault]:
                 f"({share:.2g} %), and nothing is learnt from the others"
             ),
         )
+
+
+_HALF = 0.5
+
+
+@rule("targets-smoothed-away", a_known_loss)
+def targets_smoothed_away(patient: Patient) -> Iterator[Fault]:
+    """Targets of which the right class has less than all others together."""
+    share = _targets(patient).right_share
+    if share < _HALF:
+        yield Fault(
+            where="",
+            message=(
+                f"of each target {100 * share:.2g} % are the right class's, and the others share "
+                f"{100 * (1 - share):.2g} %, all alike: targets that sum to more than 1, as where "
+                "each class gets what all were to share in smoothing"
+            ),
+        )
+
+
+@rule("softmax-elsewhere")
+def softmax_elsewhere(patient: Patient) -> Iterator[Fault]:
+    """A loss whose softmax does not run over the classes of a token."""
+    seen = patient.observed
+    heads = [one for one in seen.output_matrices if one.outputs > 1]
+    if seen.softmax_elsewhere and heads:
+        yield Fault(
+            where=heads,
+            message=(
+                "the loss's gradient sums to 0 over the outputs of a sequence and not over those "
+                "of a token: its softmax runs over a dimension that is not the classes, or over "
+                "outputs in another shape"
+            ),
+        )

@@ -28,6 +28,20 @@ def input_unread(patient: Patient) -> Iterator[Fault]:
         )
 
 
+@rule("outputs-alike", a_law("uses"))
+def outputs_alike(patient: Patient) -> Iterator[Fault]:
+    """Outputs that are one at all places of a row."""
+    uses = patient.tried.uses
+    if uses is not None and uses.outputs_alike:
+        yield Fault(
+            where="",
+            message=(
+                f"the outputs at all {uses.outputs_alike} places of a row are the same, whatever "
+                "is given, and other rows have others: nothing tells these places apart"
+            ),
+        )
+
+
 @rule("reads-ahead", a_law("uses"))
 def reads_ahead(patient: Patient) -> Iterator[Fault]:
     """Outputs that know the tokens after them, though those are what they are to predict."""
