@@ -210,6 +210,8 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
     """
     found = []
     for likes in likes_of(stack):
+        # Where ε outweighs what a norm reads, its branch is small for that, which has a rule.
+        likes = [one for one in likes if one.measured.stream_square >= (stack.norm_epsilon or 0.0)]
         if any(one.measured.branch_square > _NOTHING * one.measured.stream_square for one in likes):
             sizes = [math.sqrt(one.measured.branch_square) for one in likes]
             found += odd_ones([one.name for one in likes], sizes, apart=apart)

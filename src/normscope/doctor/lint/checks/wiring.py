@@ -159,8 +159,11 @@ def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
     ]
     bare = [s for s in bare if not s.formula.branch_is_normed]
     known = all(sublayer.placement for sublayer in inside)
+    # Of one alone nothing comes in turn: a layer that hands on to the next stage ends in a norm.
+    once = min(len(twice), len(bare)) < 2
     if (
         known
+        or once
         or not twice
         or not bare
         or len(twice) + len(bare) < len(inside) - 1
@@ -207,9 +210,14 @@ def _skip_from_the_block(stack: Stack) -> Iterator[Fault]:
         reads_first = any(
             term is segment.branches[0] for term in ordered(branch.arguments[0], segment.start)
         )
+        # A convolution with a skip of its own behind a branch loses nothing: x + (a + F(a)).
+        first = segment.branches[0]
+        reads_it_alone = _bare(branch.arguments[0]) is first
+        extends = reads_it_alone and any(addend is first for addend in _flat(addends))
         if (
             not sublayer.placement
             and reads_first
+            and not extends
             and any(addend is segment.start for addend in addends)
         ):
             found.append(sublayer)
@@ -220,6 +228,15 @@ def _skip_from_the_block(stack: Stack) -> Iterator[Fault]:
             f"added to what stood before that one, in {len(found)} blocks: {found[0].formula}",
             fix="add it to the sum that it reads",
         )
+
+
+def _flat(addends: list[Term]) -> Iterator[Term]:
+    """Those of sums that are addends themselves in their places."""
+    for addend in addends:
+        if addend.kind == "sum":
+            yield from _flat([_bare(inner) for inner in addend.arguments])
+        else:
+            yield addend
 
 
 def _bare(term: Term) -> Term:
