@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ...choosing.rates import normed_share
+from ...choosing.law import normed_share
 from ...report.words import (
     MISSING,
     NON_FINITE,
