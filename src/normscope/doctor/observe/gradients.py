@@ -202,9 +202,10 @@ def _deviation(scores: Tensor) -> float:
     variances = []
     # A few tokens at a time, and in two sweeps while they are in the cache: torch's own variance
     # takes six times as long.
-    for some_NV in scores.detach().reshape(-1, scores.shape[-1]).split(_TOKENS_AT_ONCE):
-        given_NV = some_NV.float()
-        apart_NV = given_NV - given_NV.mean(1, keepdim=True)
+    given_NV = scores.detach().reshape(-1, scores.shape[-1])
+    for some_NV in torch.split(given_NV, _TOKENS_AT_ONCE):
+        wide_NV = some_NV.float()
+        apart_NV = wide_NV - wide_NV.mean(1, keepdim=True)
         variances.append(torch.linalg.vector_norm(apart_NV, dim=1).square() / apart_NV.shape[1])
     return float(torch.cat(variances).mean().sqrt())
 
