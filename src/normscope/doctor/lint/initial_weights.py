@@ -91,7 +91,8 @@ def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
 def _mean_squares(part: Tensor, over: int) -> Tensor:
     """In float64, of every row or column of a matrix."""
     given = part if part.dtype == torch.float64 else part.float()
-    return torch.linalg.vector_norm(given, dim=over).double().square() / part.shape[over]
+    norms: Tensor = torch.linalg.vector_norm(given, dim=over)
+    return norms.double().square() / part.shape[over]
 
 
 _APART = 1.3
