@@ -171,3 +171,39 @@ def test_a_group_of_one_block_with_numbers_of_its_own_is_told(numbers, said):
 @pytest.mark.parametrize("make", [one_group, by_depth])
 def test_rates_that_are_alike_or_fall_with_depth_are_silent(make):
     assert told("optimizer-unlike-others", nothing, make) == []
+
+
+class Stage(nn.Module):
+    """A feed-forward of its own width, which may lead to another one."""
+
+    def __init__(self, width: int, inner: int, to: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.on = nn.Linear(width, to)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.on(x + self.down(torch.relu(self.up(self.norm(x)))))
+
+
+class Staged(nn.Module):
+    def __init__(self, widths: list[int], inner: list[int]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        after = [*widths[1:], widths[-1]]
+        self.stages = nn.ModuleList(map(Stage, widths, inner, after))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+
+@pytest.mark.parametrize(
+    ("widths", "inner", "is_told"),
+    [([16, 16, 16, 24], [32, 32, 32, 48], False), ([16] * 4, [32, 32, 48, 32], True)],
+)
+def test_a_stage_of_another_width_is_a_design_and_one_inner_width_is_not(widths, inner, is_told):
+    model = Staged(widths, inner)
+    found = diagnose(model, (torch.randn(2, 8, widths[0]),), advise=False, laws=False).findings
+    assert any(one.id == "module-unlike-others" for one in found) == is_told

@@ -264,7 +264,13 @@ def _seen(
         places = replace(built, called=called)
         if not nonfinite:
             try:
-                found = examined(model, batch, loss_of_output(loss, batch), rewire=trained)
+                found = examined(
+                    model,
+                    batch,
+                    loss_of_output(loss, batch),
+                    rewire=trained,
+                    known_finite=True,
+                )
                 return _Seen(*found, places=places)
             except NoGradient as error:
                 no_gradient = str(error)

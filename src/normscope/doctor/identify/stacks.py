@@ -189,7 +189,9 @@ def cut_in_blocks(kinds: Sequence[BranchKind]) -> tuple[tuple[BranchKind, ...], 
     return tuple(tuple(kinds[start:end]) for start, end in zip(starts, ends, strict=True))
 
 
-def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
+def streams_in(
+    model: nn.Module, inputs: Inputs, *, known_finite: bool = False
+) -> tuple[Graph, list[Stream]]:
     """The recorded pass as a graph, and the streams in it, from one forward pass in evaluation
     mode.
 
@@ -198,10 +200,12 @@ def streams_in(model: nn.Module, inputs: Inputs) -> tuple[Graph, list[Stream]]:
     and branches are found, but no means over depth, and numbers that parameters or buffers hold are
     NaN.
 
+    known_finite: that all weights are, which then are not gone through for it.
+
     Raises ValueError where a model cannot be looked at: with weights that are not finite, with a
     forward pass that raises or returns no floating-point tensor, or without any residual sum.
     """
-    for name, weight in floating(model):
+    for name, weight in () if known_finite else floating(model):
         if not is_finite(weight):
             raise ValueError(f"{name} has values that are not finite")
     with looked_at(model):

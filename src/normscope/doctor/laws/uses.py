@@ -132,15 +132,25 @@ class _Asked:
         return len(both[0]) == len(both[1]) and all(map(torch.equal, *both))
 
     def later(self) -> float:
-        """At the first half of the places, with other tokens in the second."""
-        ids_BT = self._given.get(self._ids)
-        if ids_BT is None or self._scores.shape[:2] != ids_BT.shape:
-            return 0.0
+        """At the first half of the places, with other tokens in the second.
+
+        Of several sequences of tokens that one counts at which it is least: a decoder may know all
+        of an encoder's.
+        """
+        return min((share for name in self._given for share in self._later(name)), default=0.0)
+
+    def _later(self, name: str) -> Iterator[float]:
+        """The same of one input; nothing of what is no sequence that the output has places of, or
+        is not read."""
+        ids_BT = self._given[name]
+        if ids_BT.dtype != torch.long or ids_BT.shape != self._scores.shape[:2]:
+            return
         half = ids_BT.shape[1] // 2
         other_BT = ids_BT.clone()
         other_BT[:, half:] = ids_BT[:, half:].flip(-1).roll(1, 0)
-        after = self._after({self._ids: other_BT})
-        return self._changed(after, slice(None), slice(0, half))
+        after = None if _NO_TOKENS.search(name) else self._after({name: other_BT})
+        if after is not None and not torch.equal(after, self._scores):
+            yield self._changed(after, slice(None), slice(0, half))
 
     def answers(self) -> tuple[int, ...]:
         """Of outputs that know the token that they are asked for, how many places later it stands;
@@ -330,6 +340,8 @@ def _has_positions(model: nn.Module) -> bool:
 
 _SAYS_OF_OTHERS = re.compile(r"mask|label|target|cache|past|position|length|^y$")
 """In the names of inputs that say something of others, or that the loss alone reads."""
+_NO_TOKENS = re.compile(r"mask|cache|past|position|length|type")
+"""In the names of inputs that hold whole numbers and no tokens; a decoder's may be targets."""
 
 
 def _size_of_change(before: Tensor, after: Tensor) -> float:

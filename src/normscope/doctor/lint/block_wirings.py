@@ -6,6 +6,7 @@ their places in it wherever the formula is cut, so that a norm that feeds the sk
 of the block that it stands in.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,9 @@ def unlike_all(stack: Stack, weights: Mapping[str, Tensor]) -> Fault | None:
     if number == 0 and own[1:] == usual[1:] and own[0].endswith("(x)"):
         # What comes out of the embedding, or of its norm, may need no further one.
         return None
+    if number == 0 and _without_kinds(own) == _without_kinds(usual):
+        # What opens a stage may look at what stood before it, as pooled queries do.
+        return None
     if number == len(blocks) - 1 and _ends_in_own_norm(stack, place, blocks[number], usual[-1]):
         return None
     steps = tuple(step for step in own if step not in usual) or own
@@ -65,6 +69,14 @@ def unlike_all(stack: Stack, weights: Mapping[str, Tensor]) -> Fault | None:
         ),
         fix=f"wire block {number + 1} as the others; where it is meant to differ, silence the rule",
     )
+
+
+def _without_kinds(steps: tuple[str, ...]) -> list[str]:
+    """Steps with one word for all that mixes tokens."""
+    return [_MIXING.sub("mixing", step) for step in steps]
+
+
+_MIXING = re.compile("|".join(map(kind_name, ("cross_attention", "attention", "mixer"))))
 
 
 def _ends_in_own_norm(stack: Stack, place: int, last: _Block, usual_end: str) -> bool:
@@ -166,6 +178,9 @@ def _shown(name: str) -> str:
     return (module if not module.endswith("#") else name).removesuffix(".#").rpartition("#.")[2]
 
 
+_READS_X = re.compile(r"\bx\b")
+
+
 class _Writer:
     """The values of one block as text, those of others as x."""
 
@@ -191,7 +206,8 @@ class _Writer:
             return self._words[id(term)]
         if term.kind == "sum":
             addends = sorted(
-                self._addends(term), key=lambda text: (text.startswith("-"), "x" not in text, text)
+                self._addends(term),
+                key=lambda text: (text.startswith("-"), not _READS_X.search(text), text),
             )
             return " + ".join(addends).replace("+ -", "- ")
         inner = ", ".join(map(self.text, term.arguments))

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ...measure.passes import has_arithmetic
 from ...placement import Placement, Site
-from ..observe.parameters import size_of
 from ..record import Stack, Sublayer
 from .patient import Patient
 from .structure import shape_of
@@ -61,27 +60,39 @@ def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[Weight
         or weights[-1][1].is_sparse
     ):
         return []
+    whole = {name: _part(name, weight, patient.size_of(known[name])) for name, weight in weights}
     if sublayer.kind == "feed_forward":
-        return [_whole(name, weight) for name, weight in weights]
-    parts = [part for name, weight in weights[:-1] for part in _parts(name, weight, width)]
-    return [*parts, _whole(*weights[-1])] if len(parts) == len(_PROJECTIONS) else []
+        return [whole[name] for name, _ in weights]
+    parts = []
+    for name, weight in weights[:-1]:
+        parts += _parts(name, weight, width) or [whole[name]]
+    return [*parts, whole[weights[-1][0]]] if len(parts) == len(_PROJECTIONS) else []
 
 
 def _parts(name: str, weight: Tensor, width: int) -> list[WeightMatrix]:
+    """Those of a packed matrix; none of one that packs nothing."""
     longer = int(weight.shape[1] > weight.shape[0])
     if weight.shape[1 - longer] != width or weight.shape[longer] not in (2 * width, 3 * width):
-        return [_whole(name, weight)]
+        return []
     parts = weight.chunk(weight.shape[longer] // width, longer)
-    made = [_whole(name, part) for part in parts]
     # Packed parts lie one after another, or head by head: then each row is told from the others by
     # its size alone.
-    squares = torch.cat([part.double().square().mean(1 - longer) for part in parts])
-    if width < 32 or not _interleaved([one.deviation for one in made], squares):
+    squares = torch.cat([_mean_squares(part, 1 - longer) for part in parts])
+    sizes = [math.sqrt(float(rows.mean())) for rows in squares.chunk(len(parts))]
+    made = [_part(name, part, size) for part, size in zip(parts, sizes, strict=True)]
+    if width < 32 or not _interleaved(sizes, squares):
         return made
     return [
-        _whole(name, weight.index_select(longer, rows))
+        _part(name, weight.index_select(longer, rows), math.sqrt(float(squares[rows].mean())))
         for rows in squares.argsort().chunk(len(parts))
     ]
+
+
+def _mean_squares(part: Tensor, over: int) -> Tensor:
+    """In float64, of every row or column of a matrix."""
+    given = part if part.dtype == torch.float64 else part.float()
+    norms: Tensor = torch.linalg.vector_norm(given, dim=over)
+    return norms.double().square() / part.shape[over]
 
 
 _APART = 1.3
@@ -99,9 +110,9 @@ def _interleaved(sizes: Sequence[float], squares: Tensor) -> bool:
     return max(sizes) <= _APART * min(sizes) and spread >= _APART**2
 
 
-def _whole(name: str, weight: Tensor) -> WeightMatrix:
+def _part(name: str, weight: Tensor, deviation: float) -> WeightMatrix:
     return WeightMatrix(
-        parameter=name, deviation=size_of(weight), outputs=weight.shape[0], inputs=weight.shape[1]
+        parameter=name, deviation=deviation, outputs=weight.shape[0], inputs=weight.shape[1]
     )
 
 

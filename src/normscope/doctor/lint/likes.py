@@ -18,8 +18,8 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..observe.parameters import size_of
 from ..record import Stack, Sublayer
+from .patient import Patient
 from .structure import by_kind, factor_of_sum
 
 _ONE_STEP = 0.8
@@ -161,22 +161,23 @@ def repeated(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
             yield {own[number]: tensors[own[number]] for number in sorted(own)}
 
 
-def odd_weights(model: nn.Module, *, apart: float) -> list[OddOne[float]]:
+def odd_weights(patient: Patient, *, apart: float) -> list[OddOne[float]]:
     """Parameters whose size is unlike that of the same parameter in the other blocks.
 
     Of parameters with few entries by more than `apart`: the root mean square of n draws strays by
     1/√(2n) of itself.
     """
     weights = {
-        name: weight for name, weight in model.named_parameters() if weight.is_floating_point()
+        name: weight
+        for name, weight in patient.model.named_parameters()
+        if weight.is_floating_point()
     }
     found = []
     for group in repeated(weights):
         entries = next(iter(group.values())).numel()
         strays = 1 + _STRAYS / math.sqrt(2 * max(entries, 1))
-        found += odd_ones(
-            list(group), [size_of(weight) for weight in group.values()], apart=max(apart, strays)
-        )
+        sizes = [patient.size_of(weight) for weight in group.values()]
+        found += odd_ones(list(group), sizes, apart=max(apart, strays))
     return found
 
 
@@ -209,6 +210,8 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
     """
     found = []
     for likes in likes_of(stack):
+        # Where ε outweighs what a norm reads, its branch is small for that, which has a rule.
+        likes = [one for one in likes if one.measured.stream_square >= (stack.norm_epsilon or 0.0)]
         if any(one.measured.branch_square > _NOTHING * one.measured.stream_square for one in likes):
             sizes = [math.sqrt(one.measured.branch_square) for one in likes]
             found += odd_ones([one.name for one in likes], sizes, apart=apart)

@@ -17,6 +17,7 @@ from ...optim.courses import RateCourse
 from ...placement.printing import ranges
 from ..laws.tried import UNTRIED, Tried
 from ..measured import ModelMeasurements
+from ..observe.parameters import size_of
 from ..record import Stack, Sublayer
 from ..result import Advice
 from ..trace.code_places import NO_PLACES, CodePlaces
@@ -77,6 +78,8 @@ class Patient:
     """False where the structure alone is known: `observed` has no numbers then."""
     weights: Mapping[str, Tensor] = field(init=False, repr=False, compare=False)
     """The model's parameters, those with several names under each of them."""
+    _sizes: dict[int, float] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """Of parameters by `id`, which no rule changes."""
     trained: bool = field(init=False)
     """Whether the weights are not as they were drawn: a checkpoint was loaded, or it shows."""
 
@@ -87,6 +90,15 @@ class Patient:
             self, "weights", dict(self.model.named_parameters(remove_duplicate=False))
         )
         object.__setattr__(self, "trained", self.loading is not None or are_trained(self.model))
+
+    def size_of(self, weight: Tensor) -> float:
+        """Root mean square of the entries of one of the model's parameters, as `size_of` has it.
+
+        Several rules ask, and each time all entries would be gone through.
+        """
+        if id(weight) not in self._sizes:
+            self._sizes[id(weight)] = size_of(weight)
+        return self._sizes[id(weight)]
 
     def sublayers(self) -> Iterator[Sublayer]:
         """Those of all stacks."""

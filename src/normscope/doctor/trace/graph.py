@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ...measure.passes import euclidean_norm
 from .connections import connections
 from .flow import Flow
 from .lanes import token_weights
@@ -98,6 +99,7 @@ class Graph(Flow):
         self.blends = blends(self)
         self._steps: dict[int, _GraphStep | None] = {}
         self._parameters: dict[int, tuple[str, ...]] = {}
+        self._magnitudes: dict[int, float] = {}
 
     def step(self, number: int) -> _GraphStep | None:
         """The value as a light step; None where it is anything else."""
@@ -126,6 +128,15 @@ class Graph(Flow):
             ]
             self._parameters[number] = tuple(dict.fromkeys([*own, *beside]))
         return self._parameters[number]
+
+    def magnitude_of(self, number: int) -> float:
+        """‖x‖ of all entries of a value, summed in float64.
+
+        A weight's is asked for by several measurements, as that of queries and keys in one matrix.
+        """
+        if number not in self._magnitudes:
+            self._magnitudes[number] = euclidean_norm(self.values[number].tensor)
+        return self._magnitudes[number]
 
     def under(self, number: int, *kinds: str) -> int:
         """What a value is made from, each time from one other, by steps of these kinds alone."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import torch
 
 from ...measured import ModelMeasurements, OutputMatrix
-from ...observe.parameters import size_of
 from ...record import Stack
 from ...result import Severity
 from ...trace.forward import joined
@@ -19,19 +18,19 @@ _LARGE_TABLE = 4.0
 """Root mean square of an embedding's entries; torch and T5 draw 1, and most others 0.02."""
 
 
-def _large_tables(model: torch.nn.Module) -> dict[str, float]:
+def _large_tables(patient: Patient) -> dict[str, float]:
     """Root mean square of the entries of embeddings that are larger than any in use, by the
     weight's name.
     """
     tables = {
         joined(path, "weight"): one
-        for path, one in model.named_modules()
+        for path, one in patient.model.named_modules()
         if isinstance(one, torch.nn.Embedding)
     }
     return {
         name: size
         for name, one in tables.items()
-        if _LARGE_TABLE < (size := size_of(one.weight)) < math.inf
+        if _LARGE_TABLE < (size := patient.size_of(one.weight)) < math.inf
     }
 
 
@@ -51,7 +50,7 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     seen = patient.observed
     if seen.classes is None or seen.classes < 2:
         return
-    if _is_output(patient, _large_tables(patient.model)):
+    if _is_output(patient, _large_tables(patient)):
         # The rule about embeddings says why: the output is tied to one.
         return
     head = next((one for one in seen.output_matrices if one.outputs == seen.classes), None)
@@ -235,7 +234,7 @@ def embedding_too_large(patient: Patient) -> Iterator[Fault]:
     """A table drawn far larger than any that is in use, where its blocks do not suffer from it:
     behind a norm.
     """
-    tables = _large_tables(patient.model)
+    tables = _large_tables(patient)
     if not tables or any(True for _ in embedding_swamps_blocks.check(patient)):
         return
     size = max(tables.values())

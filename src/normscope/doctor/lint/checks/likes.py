@@ -39,7 +39,7 @@ def uneven_blocks(patient: Patient) -> Iterator[Fault]:
     gains = {gain.name for gain in patient.observed.norm_gains}
     weights = [
         one
-        for one in likes.odd_weights(patient.model, apart=SIZE_APART)
+        for one in likes.odd_weights(patient, apart=SIZE_APART)
         if one.value or one.name in gains
     ]
     yield from _uneven(weights, "weights")

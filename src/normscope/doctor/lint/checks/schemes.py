@@ -9,7 +9,6 @@ from statistics import fmean, median
 from torch import nn
 
 from ....placement import named
-from ...observe.parameters import size_of
 from ...record import Stack
 from ...result import Severity
 from .. import initial_schemes as laws
@@ -290,7 +289,9 @@ def _divided_base(
     """
     root = math.sqrt(2 * stack.blocks)
     tables = [
-        size_of(p) for p in patient.model.parameters() if p.ndim == 2 and stack.width in p.shape
+        patient.size_of(p)
+        for p in patient.model.parameters()
+        if p.ndim == 2 and stack.width in p.shape
     ]
     for law in WIDTH_LAWS:
         wanted = [(group, law.wanted(group, stack.width)[0]) for group in (*inner, *outer)]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from ....placement import StackShape, registered
 from ....report.words import kind_name
 from ...find.segments import scales, sum_of
-from ...find.terms import Term, ordered
 from ...identify.candidates import candidate
 from ...identify.matching import TOLERANCE
 from ...record import Stack, Sublayer
@@ -18,6 +17,7 @@ from ...trace.operations import walked
 from ..nearest import compared, nearest
 from ..patient import Patient, listed
 from ..rule import Fault, rule, stack_rule
+from ..skips import skip_from_the_block
 from ..structure import carries_norm, explained, in_blocks, kinds_of, shape_of
 
 _LEAST = 4
@@ -95,7 +95,7 @@ def misplaced_step(patient: Patient, stack: Stack) -> Iterator[Fault]:
     """
     yield from _shifted(stack)
     yield from _one_norm_moved(stack)
-    yield from _skip_from_the_block(stack)
+    yield from skip_from_the_block(stack)
     yield from _factor_on_the_branch(stack, shape_of(patient.stacks, stack))
     yield from _subtracted(stack)
     if not carries_norm(patient, stack):  # which is an error of its own
@@ -159,8 +159,11 @@ def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
     ]
     bare = [s for s in bare if not s.formula.branch_is_normed]
     known = all(sublayer.placement for sublayer in inside)
+    # Of one alone nothing comes in turn: a layer that hands on to the next stage ends in a norm.
+    once = min(len(twice), len(bare)) < 2
     if (
         known
+        or once
         or not twice
         or not bare
         or len(twice) + len(bare) < len(inside) - 1
@@ -191,41 +194,6 @@ def _one_norm_moved(stack: Stack) -> Iterator[Fault]:
         if pre
         else "norm(x + F(x)) in every sub-layer, the next one's skip taken after the norm",
     )
-
-
-def _skip_from_the_block(stack: Stack) -> Iterator[Fault]:
-    """A second sub-layer that reads the first one's sum, and is added to what the first one
-    read.
-    """
-    found = []
-    for sublayer in in_blocks(stack):
-        segment, branch = sublayer.formula.segment, sublayer.formula.branch
-        if len(segment.branches) != 2 or segment.side_by_side or branch is not segment.branches[1]:
-            continue
-        total = sum_of(segment, branch)
-        addends = [] if total is None else [_bare(addend) for addend in total.arguments]
-        reads_first = any(
-            term is segment.branches[0] for term in ordered(branch.arguments[0], segment.start)
-        )
-        if (
-            not sublayer.placement
-            and reads_first
-            and any(addend is segment.start for addend in addends)
-        ):
-            found.append(sublayer)
-    if found:
-        yield Fault(
-            where=found,
-            message=f"{kind_name(found[0].kind)} reads the sum of the sub-layer before it, and is "
-            f"added to what stood before that one, in {len(found)} blocks: {found[0].formula}",
-            fix="add it to the sum that it reads",
-        )
-
-
-def _bare(term: Term) -> Term:
-    while term.kind == "scale":
-        (term,) = term.arguments
-    return term
 
 
 def _factor_on_the_branch(stack: Stack, shape: StackShape) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from ..patient import Patient
@@ -90,6 +91,9 @@ def _odd_in(model: nn.Module, peers: Mapping[int, tuple[str, nn.Module]]) -> Ite
         if what == _CLASS and place in (0, len(values) - 1):
             continue
         path, _ = [*peers.values()][place]
+        like, _ = [*peers.values()][values.index(usual)]
+        if what not in (_CLASS, _MODE) and _of_another_width(model, path, like):
+            continue
         yield _Odd(
             path=path,
             block=place + 1,
@@ -121,6 +125,20 @@ def _numbers(model: nn.Module, path: str, module: nn.Module) -> dict[str, str]:
         if (is_number or value is None) and not name.startswith("_"):
             told[f"`{name}`"] = "None" if value is None else f"{value:.4g}"
     return told
+
+
+def _of_another_width(model: nn.Module, path: str, like: str) -> bool:
+    """Whether the blocks that two modules stand in, whose paths differ in one number, have fewer
+    than half of their weights in shapes that both have: they are of stages of two widths.
+    """
+    parts, others = path.split("."), like.split(".")
+    ends = next(at for at, part in enumerate(parts, 1) if part != others[at - 1])
+    own, usual = (_shapes(model, some[:ends]) for some in (parts, others))
+    return 2 * (own & usual).total() < own.total()
+
+
+def _shapes(model: nn.Module, block: list[str]) -> Counter[torch.Size]:
+    return Counter(one.shape for one in model.get_submodule(".".join(block)).parameters())
 
 
 def _is_norm_or_curve(module: nn.Module) -> bool:

@@ -34,7 +34,7 @@ def start_unlike_others(patient: Patient) -> Iterator[Fault]:
     odd = likes.odd_parameters(patient.model, _start)
     if odd:
         # So is another size.
-        sized = likes.odd_weights(patient.model, apart=SIZE_APART)
+        sized = likes.odd_weights(patient, apart=SIZE_APART)
         told |= {one.name for one in sized if one.value}
     by_block: dict[tuple[int, str], list[likes.OddOne[str]]] = {}
     for one in odd:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from ...observe.parameters import size_of
 from ..patient import Patient, initial_weights
 from ..rule import Fault, rule
 
@@ -32,7 +31,7 @@ def wide_matrices(patient: Patient) -> Iterator[Fault]:
             if weight is None or weight.ndim < 2 or min(weight.shape[-2:]) < _INPUTS:
                 continue
             least, most = _NEAR_ONE
-            if least <= (size := size_of(weight)) <= most:
+            if least <= (size := patient.size_of(weight)) <= most:
                 found[name] = size
     if found:
         name, size = max(found.items(), key=lambda pair: pair[1])

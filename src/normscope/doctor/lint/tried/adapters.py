@@ -22,7 +22,7 @@ def open_adapters(patient: Patient) -> Iterator[Fault]:
     found = [
         second
         for first, second in pairs
-        if size_of(patient.weights[second]) > _OPEN * size_of(patient.weights[first]) > 0
+        if _size(patient, second) > _OPEN * _size(patient, first) > 0
     ]
     yield from _open_bottlenecks(patient)
     if found:
@@ -31,10 +31,14 @@ def open_adapters(patient: Patient) -> Iterator[Fault]:
             where=found,
             message=(
                 f"in {len(found)} of {len(pairs)} adapters both factors are drawn: {first} with a "
-                f"deviation of {size_of(patient.weights[first]):.2g}, {found[0]} with "
-                f"{size_of(patient.weights[found[0]]):.2g}"
+                f"deviation of {_size(patient, first):.2g}, {found[0]} with "
+                f"{_size(patient, found[0]):.2g}"
             ),
         )
+
+
+def _size(patient: Patient, name: str) -> float:
+    return patient.size_of(patient.weights[name])
 
 
 @rule("adapted-trained")
