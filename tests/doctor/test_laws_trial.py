@@ -57,7 +57,7 @@ def reasons(model: nn.Module, **options: object) -> set[str]:
 
 def test_without_laws_they_are_listed_as_not_asked():
     assert reasons(Decoder()) == {""}
-    assert reasons(Decoder(), laws=False) == {"the laws were left out"}
+    assert reasons(Decoder(), laws=False) == {"the trial on a copy was left out"}
 
 
 @pytest.mark.parametrize(

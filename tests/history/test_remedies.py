@@ -68,12 +68,12 @@ def test_the_ways_on_say_what_each_did_in_our_trainings_in_their_order() -> None
         },
     )
     assert told.order == (Remedy.PLACEMENT, Remedy.RATE, Remedy.WARMUP)
-    assert told.words.startswith("train anew under another placement (`normscope transplant ")
+    assert told.words.startswith("train again under another placement (`normscope transplant ")
     assert told.words.endswith("; the command below decides")
     assert [name for name, _ in told.rows] == ["placement", "rate", "warm-up"]
     shown = dict(told.rows)
-    assert shown["placement"].endswith("it ended 7 of 8 such trainings of ours")
-    assert shown["rate"].endswith("it ended 5 of 8 such trainings of ours")
+    assert shown["placement"].endswith("it cured 7 of 8 such failed runs of ours")
+    assert shown["rate"].endswith("it cured 5 of 8 such failed runs of ours")
     none = replace(ways, counted={})
     assert none.order == WAYS
     assert "which of them helps is not known" in none.words
@@ -99,7 +99,7 @@ def test_a_skip_path_that_is_wrong_is_mended_first_though_it_is_a_warning(rule: 
     wrong = record(findings=(finding(rule, Severity.WARNING),))
     assert situation_of(wrong) is Situation.SKIP_FAULT
     rows = verdict_rows(stuck(), wrong)
-    assert rows[0] == ("do", f"mend the model first ({rule}): mend it so")
+    assert rows[0] == ("do", f"fix the model first ({rule}): mend it so")
     assert COMMAND not in dict(rows)
 
 

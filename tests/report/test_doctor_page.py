@@ -248,9 +248,9 @@ def test_rules_that_were_asked_and_those_that_were_not():
     assert answers[:3] == [
         (FINAL_NORM.id, "found something"),
         ("dead-sublayer", "found nothing"),
-        ("checkpoint-tensors", "not asked, as no checkpoint was loaded"),
+        ("checkpoint-tensors", "not checked, as no checkpoint was loaded"),
     ]
-    assert "2 rules asked; not asked: checkpoint-tensors, as no checkpoint was loaded" in html
+    assert "2 rules checked; not checked: checkpoint-tensors, as no checkpoint was loaded" in html
 
 
 def test_trained_weights_have_no_theory_and_it_is_said_why():

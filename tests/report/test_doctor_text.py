@@ -56,7 +56,7 @@ def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
     assert starts == {
         "healthy": ["nothing to do", "healthy — post-ln, 12 blocks, LayerNorm, no final norm"],
         "broken": [
-            "mend missing-final-norm of model.layers: add a LayerNorm between the last block and "
+            "fix missing-final-norm of model.layers: add a LayerNorm between the last block and "
             "the output ",
             "projection",
         ],
@@ -102,7 +102,7 @@ def test_a_finding_is_whole_its_fix_said_once_and_its_reason_where_there_is_room
         assert (first.count("because"), details.count(f"  why   {found.id}: because")) == (
             (1, 0) if seen == 40 else (0, 1)
         )
-    assert first.startswith("mend missing-final-norm of a: mend mend ")
+    assert first.startswith("fix missing-final-norm of a: mend mend ")
 
 
 def test_the_rate_and_what_matters_come_before_the_evidence():

@@ -321,7 +321,9 @@ def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
     several = f"the median of {counted(len(shares), 'source')} with {low} to {high}"
     if len(shares) == 2:
         several = f"the longer of 2 sources with {low} and {high}"
-    return f"{middle} of the updates", several if shares[0] < shares[-1] else "as recipes have it"
+    return f"{middle} of the updates", several if shares[0] < shares[
+        -1
+    ] else "as in published recipes"
 
 
 def nearest(

@@ -78,7 +78,8 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
                 continue
             sure = (
                 f"Measured near this size: it ends {_below(found)} {BASELINE}, {found.seeds} seeds "
-                f"(results/{found.setting}). Several were compared, each judged by itself."
+                f"(results/{found.setting}). Several were compared, each "
+                "tested separately, without correction for multiple comparisons."
             )
             surer = (
                 f"`normscope compare` of {claim.placement} and {BASELINE} on your text, with three "
@@ -129,7 +130,7 @@ def _compared_near(choice: EvidenceForModel, lower: QuestionAnswers) -> str:
             leads = leads or any(one.answer == "supported" for one in findings)
     if not compared:
         return "Not sure: nothing of ours compares placements near this size."
-    ends = "some end" if leads else "none surely ends"
+    ends = "some end" if leads else "none certainly ends"
     return (
         f"Of {counted(compared, 'placement')} that we compared with it near this size {ends} below "
         "it."
@@ -157,7 +158,7 @@ def _published_with_it(case: ModelToTrain) -> list[str]:
 
 def _trained_at(choice: EvidenceForModel, found: EvidenceRow) -> str:
     at = choice.settings[found.setting]
-    return f"In trainings of {at.blocks[0]} blocks of width {at.width[0]} (results/{at.result})"
+    return f"In training runs of {at.blocks[0]} blocks of width {at.width[0]} (results/{at.result})"
 
 
 def _below(found: EvidenceRow) -> str:
@@ -170,7 +171,7 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
     if found is not None:
         rate, low, high = (learning_rate(one, 2) for one in (found.rate, found.low, found.high))
         wrong = (
-            f"In small trainings half the best rate cost {WRONG_COST[0.5]:g} % of the gain and "
+            f"In small training runs half the best rate cost {WRONG_COST[0.5]:g} % of the gain and "
             f"twice it {WRONG_COST[2.0]:g} % (results/advice): in doubt the lower."
         )
         says = f"{rate}, between {low} and {high}"

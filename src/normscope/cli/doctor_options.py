@@ -40,7 +40,7 @@ class DoctorOptions:
     """The peak learning rate that you plan to use."""
     warmup_updates: int | None = None
     """Over how many updates your own warm-up rises to that rate, 0 for none; the rates of --log are
-    held against it. Without it: the target's own, or none.
+    compared with it. Without it: the target's own, or none.
     """
     best_at: Annotated[str | None, typer.Option(metavar="RATE:KEY=VALUE")] = None
     """The peak rate that was best for a smaller version of the model, and the settings that make

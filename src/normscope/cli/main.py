@@ -115,8 +115,8 @@ def start() -> str:
             "need warm-up?",
             "Where to start:",
             *parts,
-            "All verbs: normscope --help. One verb: normscope compare --help. Names complete in "
-            "your shell after normscope --install-completion.",
+            "All commands: normscope --help. One command: normscope compare --help. Names complete "
+            "in your shell after normscope --install-completion.",
         ]
     )
 
@@ -139,7 +139,7 @@ def _main(
     \b
       normscope demo
 
-    Type `normscope` alone for where to start, and `normscope VERB --help` for one verb.
+    Type `normscope` alone for where to start, and `normscope COMMAND --help` for one command.
     """
     if context.invoked_subcommand is None:
         tell(start())

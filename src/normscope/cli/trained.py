@@ -53,7 +53,7 @@ def evaluate(
     split: Split of the run's corpus, such as valid or test. text: Score a language model on this
     file of text instead; plain, .gz or .xz. layout: Of --text: paragraphs (a blank line between
     documents) or wikitext.
-    language: Of --text: whose sentences are told apart in a paragraph. beam: Number of hypotheses
+    language: Of --text: whose sentences are to be found in a paragraph. beam: Number of hypotheses
     that the search keeps; 1 is greedy search; 5 where it is not given. length_penalty: Exponent in
     score = sum of log-probabilities / length ** length_penalty, the end token counted; 1 where it
     is not given. as_json: Print the scores as JSON. save: Write the scores as JSON into this file.

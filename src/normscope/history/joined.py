@@ -182,7 +182,7 @@ def _first(diagnosis: Record, episode: Episode, rate: str, warmup: str, peak: fl
         return mended
     if episode.cause not in _RATE_CAUSES:
         return episode.attempt
-    start = "train anew" if episode.onset < 2 else f"go back to before update {episode.onset:,}"
+    start = "train again" if episode.onset < 2 else f"go back to before update {episode.onset:,}"
     instead = "" if peak is None else f" instead of {learning_rate(peak)}"
     return f"{start} and take a peak rate of {rate}{instead}, with a warm-up of {warmup}"
 

@@ -52,9 +52,9 @@ class Cured:
         """As a clause.
 
         >>> Cured(3, 4).words
-        'it ended 3 of 4 such trainings of ours'
+        'it cured 3 of 4 such failed runs of ours'
         """
-        return f"it ended {self.count} of {self.of} such trainings of ours"
+        return f"it cured {self.count} of {self.of} such failed runs of ours"
 
 
 Counted = Mapping[Situation, Mapping[Remedy, Cured]]

@@ -120,7 +120,7 @@ class WaysOn:
             Remedy.PLACEMENT: f"under another placement (`{self.transplant}`)",
         }
         ways = [shown[one] for one in self.order]
-        asked = f"train anew {', '.join(ways[:-1])} or {ways[-1]}"
+        asked = f"train again {', '.join(ways[:-1])} or {ways[-1]}"
         decides = "the command below decides"
         if not any(map(self._tried, self.order)):
             decides = f"which of them helps is not known: {decides}"

@@ -47,7 +47,7 @@ _INTRODUCTION = f"""\
 
 <!-- Written by `python -m normscope_studies.manual docs`; change the results or the code, not this page. -->
 
-`normscope choose` says, for a model that you want to train, what is known: which placements end lower, which do without
+`normscope choose` says, for a model that you want to train, what is known: which placements end lower, which train without
 warm-up, at which rates they were best, and which of this is **supported**, **contradicted**, **undecided** or **not
 known**. It knows nothing by itself: every number is in a result of this repository or in a source that is cited beside
 it, and says so.
@@ -181,11 +181,12 @@ def _rate_part() -> PageSection:
         f"`normscope choose` and `normscope doctor` name {learning_rate(10**found.constant)} at "
         "width 768 and 24 sub-layers under Adam and AdamW, times (width / 768) to the power "
         f"{number(found.width)}, times (sub-layers / 24) to the power {number(found.sublayers)}, "
-        f"where every residual sum is normed (as in Post-LN) times (sub-layers / {SHALLOW}) to the "
-        f"power {number(found.normed_depth)}, times a constant of every other optimiser ({own}); "
-        f"and a range of {WITHIN:g} times to either side. It is fitted by least squares to the "
-        "recipes below and to the best rates of our own trainings of small models, and answers "
-        f"within a factor of {NEAR:g} of the widths that an optimiser was seen at.",
+        f"where every residual sum is normalised (as in Post-LN) times (sub-layers / {SHALLOW}) to "
+        f"the power {number(found.normed_depth)}, times a constant of every other optimiser "
+        f"({own}); and a range of {WITHIN:g} times to either side. It is fitted by least "
+        "squares to the recipes below and to the best rates of our own training runs of "
+        f"small models, and answers within a factor of {NEAR:g} of the widths that an optimiser "
+        "was seen at.",
         "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), "
         f"its range holds {held} of {of} of their rates, and {beyond} of {of_beyond} of those "
         "outside GPT-3's table. A range about the median of all other families' rates under the "
