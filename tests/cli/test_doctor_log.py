@@ -56,8 +56,8 @@ def test_what_a_log_tells_is_set_apart_from_the_model(
     run(monkeypatch, str(tmp_path / "run"), "--no-advice", "--log", str(state(tmp_path, bad=6.0)))
     log, _, model = capsys.readouterr().out.partition("the model by itself:")
     assert "spike at update 60" in log
-    assert "rules asked" not in log
-    assert "rules asked" in model
+    assert "rules checked" not in log
+    assert "rules checked" in model
 
 
 def test_what_is_asked_amiss_is_refused(
@@ -79,7 +79,9 @@ def test_a_runs_quiet_history_stands_below_what_is_to_be_done(
     files = ("--json", str(tmp_path / "all.json"), "--html", str(tmp_path / "page.html"))
     run(monkeypatch, str(folder), "--no-advice", *files)
     said = capsys.readouterr().out
-    assert said.index("rules asked") < said.index("no spike and no plateau — loss over 12 updates")
+    assert said.index("rules checked") < said.index(
+        "no spike and no plateau — loss over 12 updates"
+    )
     assert "by itself" not in said
     both = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
     assert both["history"]["loss"]["updates"] == list(range(1, 13))

@@ -80,6 +80,21 @@ def test_the_ways_on_say_what_each_did_in_our_trainings_in_their_order() -> None
     assert not any("of ours" in words for _, words in none.rows)
 
 
+def test_remedies_are_compared_on_the_trainings_in_which_all_of_them_were_tried() -> None:
+    """A stuck Post-LN: a third of its rate left it where it was as often as not."""
+    explained, diagnosis = stuck(), record()
+    episode = lasting(explained)
+    assert episode is not None
+    ways = ways_on(diagnosis, episode, explained.history)
+    assert ways.order[0] is Remedy.PLACEMENT
+    shown = dict(ways.rows)
+    tried = {words.rpartition(" cured ")[2].split()[2] for words in shown.values()}
+    assert tried == {str(our_trainings()[Situation.MOVABLE][Remedy.PLACEMENT].of)}
+    unmoved = replace(ways, to="")
+    assert unmoved.order[0] is Remedy.RATE
+    assert "6 of 8" in dict(unmoved.rows)["rate"]
+
+
 def test_a_raised_rate_is_not_given_what_lower_ones_did() -> None:
     explained = stuck()
     episode = lasting(explained)

@@ -61,12 +61,13 @@ def command(explanation: Explanation, diagnosis: Record) -> str:
     return dict(verdict_rows(explanation, diagnosis))[COMMAND]
 
 
-def test_lower_rate_another_placement_and_longer_warm_up_stand_first_in_this_order() -> None:
+def test_another_placement_lower_rate_and_longer_warm_up_stand_first_in_this_order() -> None:
     rows = verdict_rows(stuck(), record())
     assert rows[0][1] == (
-        "train again with a lower rate (3.3e-4 instead of 1e-3), under another placement "
-        "(`normscope transplant my_model.py:build --to pre-ln --out my_model_pre_ln`) or "
-        "with a longer warm-up (150 updates); the command below decides"
+        "train again under another placement "
+        "(`normscope transplant my_model.py:build --to pre-ln --out my_model_pre_ln`), with a "
+        "lower rate (3.3e-4 instead of 1e-3) or with a longer warm-up (150 updates); the command "
+        "below decides"
     )
     assert rows[1] == (
         COMMAND,
@@ -76,7 +77,7 @@ def test_lower_rate_another_placement_and_longer_warm_up_stand_first_in_this_ord
     told = dict(rows)
     assert told["what"].startswith("plateau from update ")
     assert "at 3.40 (over 9,999 target tokens)" in told["why"]
-    assert told["rate"] == "3.3e-4: a third of yours; it cured 6 of 8 such failed runs of ours"
+    assert told["rate"] == "3.3e-4: a third of yours; it cured 2 of 4 such failed runs of ours"
 
 
 def test_the_command_stands_on_a_line_of_its_own_and_is_not_broken() -> None:

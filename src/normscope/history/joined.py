@@ -191,7 +191,7 @@ def _mended_first(diagnosis: Record) -> str:
     """What an error of the model, or a skip path that is wrong, asks for; "" without any."""
     errors = [one for one in diagnosis.findings if one.severity is Severity.ERROR]
     wrong = errors[0] if errors else skip_fault(diagnosis)
-    return "" if wrong is None else f"mend the model first ({wrong.id}): {wrong.fix}"
+    return "" if wrong is None else f"fix the model first ({wrong.id}): {wrong.fix}"
 
 
 def _found_in(diagnosis: Record) -> list[str]:

@@ -33,6 +33,8 @@ class Situation(StrEnum):
 
     SKIP_FAULT = "a fault of a skip path"
     NORMED = "a norm on every sum"
+    MOVABLE = "a norm on every sum, of models with another placement to try"
+    """Of those alone in which one was tried: remedies are compared on the same trainings."""
     OPEN = "a path around the norms"
 
 

@@ -240,7 +240,7 @@ def stack_words(stack: Stack) -> list[str]:
     )
     if stack.norm_epsilon is not None:
         rest = (f"{rest[0]} ε {learning_rate(stack.norm_epsilon)}", *rest[1:])
-    embedding = ["normed embedding"] if stack.embedding_norm else []
+    embedding = ["normalised embedding"] if stack.embedding_norm else []
     streams = [] if stack.streams == 1 else [f"{stack.streams} streams"]
     return [
         placement,

@@ -295,7 +295,7 @@ def random_in_evaluation(patient: Patient) -> Iterator[Fault]:
             where=[module for module, _ in draws],
             message=(
                 "in evaluation mode, too, data is multiplied with numbers that every pass draws "
-                f"anew, at {len(draws)} place{'s' if len(draws) > 1 else ''}, first in block "
+                f"again, at {len(draws)} place{'s' if len(draws) > 1 else ''}, first in block "
                 f"{block}"
             )
             + (f", after {after.name}" if after is not None and after.name else ""),

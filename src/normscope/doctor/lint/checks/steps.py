@@ -25,7 +25,7 @@ def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
             "none",
             "multiply several matrices with nothing but sums between them, which is one matrix",
         ),
-        ("last", "end in a curve, behind their last matrix, and add what it leaves"),
+        ("last", "end in a nonlinearity, behind their last matrix, and add what it leaves"),
     ):
         # Of a formula that no placement has, what is taken for a branch may be a part of one, as in
         # a GRU's gates.
