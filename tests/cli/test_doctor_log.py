@@ -88,7 +88,7 @@ def test_a_runs_quiet_history_stands_below_what_is_to_be_done(
     assert both["stacks"]
     shown = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (
-        shown.index("History of the training")
+        shown.index("Loss and gradient of the training")
         < shown.index("no spike and no plateau")
         < shown.index("Sub-layers")
     )

@@ -238,10 +238,12 @@ def _found_words(configurations: Sequence[ConfigurationOutcome], unigram_nats: f
         return "No run has ended yet, and so nothing is found."
     without = [one for one in configurations if not one.row.warmup_updates]
     with_warmup = [one for one in configurations if one.row.warmup_updates]
-    parts = [f"without warm-up, {_became(without)}"] if without else []
-    parts += [f"with warm-up, {_became(with_warmup)}"] if with_warmup else []
-    text = "; ".join([*parts, _lowest(configurations, unigram_nats)])
-    return f"{text[0].upper()}{text[1:]}."
+    said = [_lowest(configurations, unigram_nats)]
+    if without:
+        said.append(f"without warm-up, {_became(without)}")
+    if with_warmup:
+        said.append(f"with warm-up, {_became(with_warmup)}")
+    return " ".join(f"{one[0].upper()}{one[1:]}." for one in said)
 
 
 def _became(configurations: Sequence[ConfigurationOutcome]) -> str:
