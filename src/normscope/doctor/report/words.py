@@ -335,7 +335,13 @@ def loss_words(measured: ModelMeasurements) -> str:
         f", {figures(math.log(measured.classes))} for uniform guessing" if measured.classes else ""
     )
     which = "loss on random targets" if measured.loss_is_stand_in else "loss"
-    return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
+    if not measured.labels_examples:
+        return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
+    classes = measured.classes or 1
+    return (
+        f"{which} {figures(measured.loss_nats)} nats per example{guessing}; accuracy by chance "
+        f"{1 / classes:.3g}, 1 of {classes:,} classes"
+    )
 
 
 def span_of(values: Sequence[float | None]) -> str:
