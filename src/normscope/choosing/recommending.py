@@ -46,13 +46,42 @@ def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
     """Placement, peak rate, warm-up."""
     placement, line = _placement(choice)
     found = typical_rate(RateFacts.of_case(choice.case, placement), choice.case.model)
-    return [line, _rate(found, choice.case.optimizer), _warmup(choice, placement, found)]
+    rate = _rate(found, choice.case.optimizer)
+    warmup = _warmup(choice, placement, found)
+    others = _of_others(choice, placement, found)
+    if others and found is not None:
+        rates = [f"{learning_rate(one.rate, 2)} with {name}" for name, one in others.items()]
+        rate = replace(rate, says=f"{rate.says}, with {placement}; {'; '.join(rates)}")
+        shares = [
+            f"{usual_warmup(one.warmups)[0]} with {name}"
+            for name, one in others.items()
+            if one.warmups and usual_warmup(one.warmups)[0] not in warmup.says
+        ]
+        if shares:
+            warmup = replace(warmup, says=f"{warmup.says}, with {placement}; {'; '.join(shares)}")
+    return [line, rate, warmup]
+
+
+def _of_others(
+    choice: EvidenceForModel, placement: str, found: TypicalRate | None
+) -> dict[str, TypicalRate]:
+    """Returns the usual rates of the other placements that were named, where they are others: what
+    the doctor names for a model that has one of them.
+    """
+    others = {}
+    for name in choice.asked:
+        one = typical_rate(RateFacts.of_case(choice.case, name), choice.case.model)
+        if one is None or found is None or name == placement:
+            continue
+        if learning_rate(one.rate, 2) != learning_rate(found.rate, 2):
+            others[name] = one
+    return others
 
 
 def plain(choice: EvidenceForModel) -> dict[str, Any]:
     """As docs/choosing.md describes it under "As data"."""
     found = asdict(choice)
-    del found["settings"]
+    del found["settings"], found["asked"]
     for one, measured in zip(found["measured"], choice.measured, strict=True):
         one["scale"] = measured.scale
     return {**found, "recommended": [asdict(one) for one in recommended(choice)]}
@@ -130,7 +159,7 @@ def _compared_near(choice: EvidenceForModel, lower: QuestionAnswers) -> str:
             leads = leads or any(one.answer == "supported" for one in findings)
     if not compared:
         return "Not sure: nothing of ours compares placements near this size."
-    ends = "some end" if leads else "none certainly ends"
+    ends = "some end" if leads else "none clearly ends"
     return (
         f"Of {counted(compared, 'placement')} that we compared with it near this size {ends} below "
         "it."
