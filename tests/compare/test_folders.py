@@ -20,13 +20,13 @@ import typer
 from normscope import files
 from normscope.cli import main as cli
 from normscope.compare import compare as comparing, page, pool as pool_of_runs
-from normscope.compare.alone import alone
 from normscope.compare.compare import ComparisonResult, prepare, report, run_comparison
 from normscope.compare.grid import Cell, Grid, configurations
 from normscope.compare.manifest import former_manifest
 from normscope.compare.pool import PoolOptions
 from normscope.compare.state import CellState
 from normscope.data import opening
+from normscope.engines.alone import alone
 from normscope.errors import UserError
 from normscope.report.comparison.contents import ComparisonPage
 from normscope.runs.config import replaced
@@ -231,7 +231,7 @@ def test_a_report_made_meanwhile_says_that_a_run_is_running(
 ) -> None:
     run("post-ln", runs=pool(lambda cell: 2, stopped=True))
     (path,) = (tmp_path / "out/runs").iterdir()
-    with alone(path):
+    with alone(path, "comparison"):
         page, _ = report([tmp_path / "out"], tmp_path / "elsewhere", title="Now")
     assert (page.configurations[0].seeds[0].status, page.title) == ("running", "Now")
     assert (tmp_path / "elsewhere/report.html").is_file()
@@ -428,7 +428,7 @@ def test_single_runs_and_comparisons_make_one_report(
 def test_a_second_command_on_the_folder_is_refused_at_once(
     run: Callable[..., ComparisonResult], tmp_path: Path
 ) -> None:
-    with alone(tmp_path / "out"), pytest.raises(UserError) as error:
+    with alone(tmp_path / "out", "comparison"), pytest.raises(UserError) as error:
         run("post-ln")
     assert f"another process ({os.getpid()} on " in str(error.value)
     assert "is at work on the comparison in" in str(error.value)
@@ -441,7 +441,7 @@ def test_a_folder_that_is_made_and_those_above_it_are_on_disk_by_their_names(
 ) -> None:
     synced: list[Path] = []
     monkeypatch.setattr(files.whole, "sync", synced.append)
-    with alone(tmp_path / "some" / "out"):
+    with alone(tmp_path / "some" / "out", "comparison"):
         assert synced == [tmp_path, tmp_path / "some"]
 
 

@@ -18,11 +18,11 @@ import pytest
 from normscope.cli import main as cli
 from normscope.cli.display import in_words
 from normscope.compare import pool
-from normscope.compare.alone import alone
 from normscope.compare.grid import Cell, Grid
 from normscope.compare.pool import run_cells
 from normscope.compare.state import CellState
 from normscope.engines import driving
+from normscope.engines.alone import alone
 from normscope.engines.local import OnThisMachine
 from normscope.processes import surroundings
 from normscope.signals import Interrupted
@@ -72,7 +72,7 @@ def quietly(states: list[CellState]) -> None:
 def test_a_run_that_another_process_still_trains_is_waited_for(cells: Cells) -> None:
     held, free = cells(FINISH, seeds=2)
     seen: list[list[str]] = []
-    lock = alone(held.folder.path)
+    lock = alone(held.folder.path, "comparison")
     lock.__enter__()
 
     def watch(states: list[CellState]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from ..engines.alone import alone
 from ..engines.choosing import LOCAL, EngineSettings
 from ..engines.opening import script_of
 from ..engines.seam import Engine
@@ -29,7 +30,6 @@ from ..tasks.run_config import RunConfig
 from ..train import RunFolder, StopRule, durations
 from ..train.together.joining import refuse_launched
 from . import manifest as manifests
-from .alone import alone
 from .cost import WORTH_PLANNING_SECONDS, told_cost, trial_seconds
 from .facts import not_comparable
 from .grid import Cell, write_configs
@@ -78,7 +78,7 @@ def run_comparison(
     """
     config = cells[0].config
     corpus = corpus_of(config, evaluate)
-    with closing(_engine_of(cells, options)) as engine, alone(folder):
+    with closing(_engine_of(cells, options)) as engine, alone(folder, "comparison"):
         # This raises where the corpus has no use for the task.
         objective = task_of(config).objective(config, corpus, torch.device("cpu"))
         updates = durations(objective, config.train)(config.train.duration)
@@ -275,7 +275,7 @@ def prepare(
     something else.
     """
     refuse_unshared(cells, engine)
-    with alone(folder), disk_errors(f"writing into {folder}"):
+    with alone(folder, "comparison"), disk_errors(f"writing into {folder}"):
         write_configs(cells)
         left = [state.cell for state in looked_at(cells, None, stop_when) if not state.over]
         write_together(

@@ -3,15 +3,15 @@
 The same command goes on with what is there, cell by cell.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..engines.alone import alone
 from ..engines.choosing import LOCAL, EngineSettings
 from ..errors import UserError, option
-from ..files import disk_errors, make_folders
-from ..processes.surroundings import Held, hold
+from ..files import disk_errors
 from ..report.words import counted, learning_rate, percentage
 from ..train.device import choose_device
 from ..train.together.group import Group
@@ -113,7 +113,7 @@ def _refuse_others(options: SearchOptions, group: Group) -> None:
 
 def _begin(opened: OpenedSearch, folder: Path, options: SearchOptions, held: ExitStack) -> None:
     """Takes the folder, and says what there is to train on."""
-    held.enter_context(_alone(folder))
+    held.enter_context(alone(folder, "search"))
     refuse_other_page(folder)
     for line in _notes(opened):
         options.say(line)
@@ -223,19 +223,3 @@ def summary_lines(found: FoundSetting) -> list[str]:
         f"{tuned.above_majority.words}, over dev rows)"
     )
     return [*lines, f"report: {found.report}"]
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Holds a folder, which is made if need be. Raises UserError naming the process that has it."""
-    with ExitStack() as held:
-        try:
-            with disk_errors(f"opening {folder}"):
-                make_folders(folder)
-                held.enter_context(hold(folder))
-        except Held as error:
-            raise UserError(
-                f"another process{error.holder} is at work on the search in {folder}; wait for it, "
-                f"stop it, or choose another folder with {option('out')}"
-            ) from error
-        yield

@@ -1,4 +1,4 @@
-"""One command at a time in a comparison's folder, which stays at its place meanwhile."""
+"""One command at a time in the folder of what it trains, which stays at its place meanwhile."""
 
 import os
 from collections.abc import Iterator
@@ -11,9 +11,11 @@ from ..processes.surroundings import Held, hold
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be, for this command. Raises UserError naming the
-    process that has it, and where it is gone when something fails.
+def alone(folder: Path, work: str) -> Iterator[None]:
+    """Holds a folder, which is made if need be, for this command.
+
+    `work` is what a message calls that which stands in it, such as "comparison". Raises UserError
+    naming the process that has it, and where it is gone when something fails.
     """
     with ExitStack() as held:
         try:
@@ -22,8 +24,8 @@ def alone(folder: Path) -> Iterator[None]:
                 held.enter_context(hold(folder))
         except Held as error:
             raise UserError(
-                f"another process{error.holder} is at work on the comparison in {folder}; wait for "
-                f"it, stop it, or choose another folder with {option('out')}"
+                f"another process{error.holder} is at work on the {work} in {folder}; wait for it, "
+                f"stop it, or choose another folder with {option('out')}"
             ) from error
         begun = folder.stat()
         try:
@@ -34,7 +36,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def _refuse_moved(folder: Path, begun: os.stat_result) -> None:
-    """Raise UserError where the folder that a command began with is no longer at its place."""
+    """Raises UserError where the folder that a command began with is no longer at its place."""
     with suppress(FileNotFoundError, NotADirectoryError):
         if os.path.samestat(begun, folder.stat()):
             return
