@@ -142,7 +142,7 @@ def test_diagnose_answers_as_the_brief_doctor_does_and_names_what_it_ran(
     )
     assert done.stdout.splitlines() == lines
     assert lines[0] == "a line of the model's own on standard output"
-    assert any(line.startswith("do: train again with a lower rate") for line in lines)
+    assert any(line.startswith("do: train again under another placement") for line in lines)
 
 
 def test_explain_log_answers_without_running_anything(told: tuple[Path, Session]) -> None:

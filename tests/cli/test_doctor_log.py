@@ -237,9 +237,9 @@ def test_a_training_that_stood_still_at_frequencies_is_told_with_what_decides(
     assert run(monkeypatch, *words) == 1
     said = capsys.readouterr().out
     lines = said.splitlines()
-    assert lines[0].startswith("train anew with a lower rate (")
+    assert lines[0].startswith("train again under another placement (")
     first = " ".join(lines[:5])
-    assert first.index("lower rate") < first.index("transplant") < first.index("longer warm-up")
+    assert first.index("transplant") < first.index("lower rate") < first.index("longer warm-up")
     assert "healthy" not in said
     told = json.loads(Path("all.json").read_text())["history"]
     (episode,) = told["episodes"]
@@ -277,7 +277,7 @@ def test_a_training_that_is_flat_below_frequencies_is_left_alone(
     run(monkeypatch, model, "--rate", "1e-3", "--log", log)
     said = capsys.readouterr().out
     assert "no spike and no plateau" in said
-    assert "train anew" not in said
+    assert "train again" not in said
 
 
 def slow_log(folder: Path, rate: float) -> str:
@@ -303,7 +303,7 @@ def test_a_training_that_learned_little_is_told_to_lower_a_rate_above_the_usual(
         said = capsys.readouterr().out
         episodes = json.loads(Path("all.json").read_text())["history"]["episodes"]
         if code:
-            assert said.startswith("train anew with a lower rate (")
+            assert said.startswith("train again with a lower rate (")
             assert [one["cause"] for one in episodes] == ["learned-little"]
         else:
             assert episodes == []
@@ -316,7 +316,7 @@ def test_another_placement_is_offered_where_every_sum_is_normed_alone(
     model, log = letters(tmp_path, pre_ln=True), flat_log(tmp_path, ENTROPY)
     assert run(monkeypatch, model, "--log", log) == 1
     said = capsys.readouterr().out
-    assert said.startswith("train anew with a lower rate (")
+    assert said.startswith("train again with a lower rate (")
     assert "transplant" not in said.partition("\n\n")[0]
     assert "--placements own --" in said
 
