@@ -125,7 +125,7 @@ def test_every_verb_stands_in_one_group_in_the_order_of_the_list(
 def test_studies_are_listed_by_their_questions_a_line_each(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    listed = help_of(("study",), monkeypatch, capsys).partition("Verbs:\n")[2].splitlines()
+    listed = help_of(("study",), monkeypatch, capsys).partition("Commands:\n")[2].splitlines()
     assert [line.split()[0] for line in listed] == sorted(command_of(("study",)).commands)
     assert [line for line in listed if not line.endswith("?")] == []
 
