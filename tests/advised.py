@@ -1,6 +1,6 @@
 """Cases of the study of advice with trainings that are made up."""
 
-from normscope.choosing.rates import RateFacts
+from normscope.choosing.law import RateFacts
 from normscope_studies.advice.cases import AdviceCase
 from normscope_studies.advice.ladder import Ladder, climb
 

@@ -72,3 +72,22 @@ def test_long_functions_are_found(tmp_path: Path, monkeypatch):
     )
     assert anatomy.long_functions(most=2) == {"module.py:1 f": 3}
     assert anatomy.long_files(most=6) == {"module.py": 7}
+
+
+def test_options_that_a_docstring_lists_make_no_function_long(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(anatomy, "SOURCE", tmp_path)
+    (tmp_path / "module.py").write_text(
+        "def f(x, y):\n"
+        '    """Does.\n'
+        "\n"
+        "    Of it:\n"
+        "        x: one.\n"
+        "        y: two,\n"
+        "            or three.\n"
+        "\n"
+        "    Such as::\n"
+        "\n"
+        "        f(1, 2)\n"
+        '    """\n'
+    )
+    assert anatomy.long_functions(most=8) == {"module.py:1 f": 9}

@@ -33,6 +33,7 @@ DATA = {
     "report/vendor/uplot/uPlot.iife.min.js",
     "report/vendor/uplot/uPlot.min.css",
     "choosing/recipes.toml",
+    "choosing/optima.toml",
     "choosing/evidence.json",
     "choosing/published.toml",
     "choosing/query_key.toml",

@@ -70,18 +70,21 @@ def test_pages_get_their_menu(conf: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("docstring", "expected"),
     [
-        ("One line.", "One line.\n\n"),
-        ("A sum.\n\nx, y: what is\nadded. Raises ValueError for text.\n", "A sum.\n\n"
-         ":param x: what is added.\n:param y: what is added.\n:raises ValueError: for text.\n"),
+        ("One line.", "One line.\n"),
+        ("A sum.\n\nTerms:\n    x, y: what is\n        added: both.\n    z: z.\n\n"
+         "Raises ValueError for text.\n", "A sum.\n\n**Terms**\n\n"
+         ":param x: what is added: both.\n:param y: what is added: both.\n:param z: z.\n\n"
+         ":raises ValueError: for text.\n"),
         ("A sum. Raises TypeError where\n"
             "x is none.", "A sum. \n"
             "\n"
             ":raises TypeError: where x is none.\n"),
-        ("Note: this is text; z: is no parameter.", "Note: this is text; z: is no parameter.\n\n"),
+        ("Note: this is text; z: is no parameter.", "Note: this is text; z: is no parameter.\n"),
+        ("Such as:\n\n    x: this is code", "Such as:\n\n    x: this is code\n"),
     ],
 )  # fmt: skip
 def test_parameters_and_errors_become_lists(docstring: str, expected: str) -> None:
-    made = loaded("docstrings").as_fields(docstring.splitlines(), ["x", "y"])
+    made = loaded("docstrings").as_fields(docstring.splitlines())
     assert "\n".join(made) == expected
 
 

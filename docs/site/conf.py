@@ -3,7 +3,6 @@
 So a link works in the repository as on the site, and a new page needs only a link from another one.
 """
 
-import inspect
 import re
 import sys
 from pathlib import Path
@@ -136,11 +135,7 @@ def with_levels(app: Any, page: str, template: str, context: dict[str, Any], tre
 
 def with_fields(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
     """Give a docstring its lists of parameters and errors."""
-    try:
-        parameters = list(inspect.signature(of).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-    lines[:] = as_fields(lines, parameters)
+    lines[:] = as_fields(lines)
 
 
 def setup(app: Any) -> None:

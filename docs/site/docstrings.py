@@ -3,45 +3,50 @@ shows.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 _ERRORS = re.compile(r"(?:^|(?<=[.;] ))Raises (?=[A-Z]\w+)")
+_OPTION = re.compile(r"    (\w+(?:, \w+)*):? ?(.*)")
 
 
-def as_fields(lines: Sequence[str], parameters: Collection[str]) -> list[str]:
-    """Returns a docstring's lines with ":param x:" where one explains the parameter x as "x: …",
-    and ":raises:" for errors.
-
-    Explanations may follow one another in a paragraph, and end with it.
+def as_fields(lines: Sequence[str]) -> list[str]:
+    """Returns a docstring's lines with ":param x:" for each "x: …" in a list of options, below the
+    list's heading, and ":raises:" for errors.
     """
-    text, fields = [], []
+    made: list[str] = []
     for paragraph in "\n".join(lines).split("\n\n"):
-        told, explained = _split(paragraph, parameters)
-        text += [*told.splitlines(), ""] if told.strip() else []
-        fields += explained
-    return [*text, *fields, ""]
-
-
-def _split(paragraph: str, parameters: Collection[str]) -> tuple[str, list[str]]:
-    starts = [(found.start(), found.end(), "raises", "") for found in _ERRORS.finditer(paragraph)]
-    for found in re.finditer(r"(?:^|(?<=[.;)] )|(?<=\n))(\w+(?:, \w+)*):\s", paragraph):
-        names = found[1].split(", ")
-        if parameters and set(names) <= set(parameters):
-            starts.append((found.start(), found.end(), "param", found[1]))
-    if not starts:
-        return paragraph, []
-    starts.sort()
-    ends = [start for start, *_ in starts[1:]] + [len(paragraph)]
-    return paragraph[: starts[0][0]], list(_fields(paragraph, starts, ends))
-
-
-def _fields(
-    paragraph: str, starts: Sequence[tuple[int, int, str, str]], ends: Sequence[int]
-) -> Iterator[str]:
-    for (_, start, kind, names), end in zip(starts, ends, strict=True):
-        said = " ".join(paragraph[start:end].split())
-        if kind == "raises":
-            error, _, said = said.partition(" ")
-            yield f":raises {error.strip('.,')}: {said}"
+        heading, *rest = paragraph.splitlines() or [""]
+        if rest and heading.endswith(":") and all(line.startswith("    ") for line in rest):
+            made += [f"**{heading.removesuffix(':')}**", "", *_parameters(rest), ""]
         else:
-            yield from (f":param {name}: {said}" for name in names.split(", "))
+            made += _with_errors(paragraph)
+    return made
+
+
+def _parameters(lines: Sequence[str]) -> list[str]:
+    """Returns a field for each option, in which a line that is indented further goes on."""
+    said: list[tuple[str, list[str]]] = []
+    for line in lines:
+        option = _OPTION.match(line)
+        if option is None:
+            said[-1][1].append(line.strip())
+        else:
+            said.append((option[1], [option[2]]))
+    made = []
+    for names, words in said:
+        made += [f":param {name}: {' '.join(words)}" for name in names.split(", ")]
+    return made
+
+
+def _with_errors(paragraph: str) -> Iterator[str]:
+    """Yields a paragraph's text, and a field for each error that it names."""
+    found = list(_ERRORS.finditer(paragraph))
+    told = paragraph[: found[0].start()] if found else paragraph
+    if told.strip():
+        yield from (*told.splitlines(), "")
+    ends = [one.start() for one in found[1:]] + [len(paragraph)]
+    for one, end in zip(found, ends, strict=bool(found)):
+        error, _, said = " ".join(paragraph[one.end() : end].split()).partition(" ")
+        yield f":raises {error.strip('.,')}: {said}"
+    if found:
+        yield ""

@@ -1,6 +1,6 @@
 """The paper's figure 2, and how much of it is warm-up: claims, figures and data."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -73,19 +73,16 @@ def _essential(optimizer: str, groups: list[RateGroup], found: Trained) -> Itera
     for family in groups[0].without_warmup():
         parts, holds = [], dict[str, Answer]()
         for group in groups:
-            rate, arm = f"rate {group.peak_lr:g}", group.without_warmup()[family]
-            share = found.gain_kept(arm, group.long)
-            words = (
-                "no certain gain with it"
-                if share is None
-                else f"{with_interval(share)} of its gain"
-            )
-            warm, bare = (
-                f"{found.nats(one)} nats, BLEU {found.bleu(one)}" for one in (group.long, arm)
-            )
-            parts.append(f"{rate}: with warm-up {warm}; without, {bare} ({words})")
-            # Where nothing was gained with it, nothing is known of what is lost without.
-            holds[rate] = None if share is None else between(share, greatest=MOST_OF_THE_GAIN)
+            warm = f"{found.nats(group.long)} nats, BLEU {found.bleu(group.long)}"
+            told = []
+            answers: list[Answer] = []
+            for held, arm in group.without_warmup()[family].items():
+                share = found.gain_kept(arm, group.long)
+                told.append(f"{_bare(held, arm, found)} ({_kept_words(share)})")
+                # Where nothing was gained with it, nothing is known of what is lost without.
+                answers.append(None if share is None else between(share, greatest=MOST_OF_THE_GAIN))
+            holds[f"rate {group.peak_lr:g}"] = _of_any(answers)
+            parts.append(f"rate {group.peak_lr:g}: with warm-up {warm}; without, {'; '.join(told)}")
         own = family == PAPERS_SCHEDULE
         yield judged(
             name=f"warm-up is essential under {name}{'' if own else f', {family}'}",
@@ -100,6 +97,22 @@ def _essential(optimizer: str, groups: list[RateGroup], found: Trained) -> Itera
             ),
             holds=holds,
         )
+
+
+def _of_any(answers: Sequence[Answer]) -> Answer:
+    """The answer of those runs that decide, unless they differ."""
+    decided = {one for one in answers if one is not None}
+    return decided.pop() if len(decided) == 1 else None
+
+
+def _bare(held: str, arm: TranslationArm, found: Trained) -> str:
+    """Says what a run without warm-up ends at, and what it has of the one with it."""
+    ends = f"{found.nats(arm)} nats, BLEU {found.bleu(arm)}"
+    return f"{held} {ends}" if held else ends
+
+
+def _kept_words(share: Estimate | None) -> str:
+    return "no certain gain with it" if share is None else f"{with_interval(share)} of its gain"
 
 
 def _on_length(groups: list[RateGroup], found: Trained) -> list[Claim]:
@@ -275,7 +288,9 @@ def _of_group(group: RateGroup, found: Trained) -> dict[str, Any]:
         "optimizer": group.optimizer,
         "peak_lr": group.peak_lr,
         "gain_kept_without_warmup": {
-            family: plain(found.gain_kept(arm, long)) for family, arm in without.items()
+            ", ".join(filter(None, [family, held])): plain(found.gain_kept(arm, long))
+            for family, arms in without.items()
+            for held, arm in arms.items()
         },
         "short_less_long_nats": {
             family: plain(found.excess(arm, long)) for family, arm in short.items()

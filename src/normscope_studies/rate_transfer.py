@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from normscope.choosing.rates import RateFacts, law
+from normscope.choosing.law import RateFacts, law
 from normscope.measure import Estimate, t_quantile
 from normscope.placement import named
 from normscope.report.chart import Panel

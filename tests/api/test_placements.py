@@ -51,6 +51,21 @@ def test_a_choice_is_that_of_the_command_line(monkeypatch, capfd) -> None:
         found.groups("warmup")
 
 
+def test_norms_on_queries_and_keys_are_asked_about_as_on_the_command_line(
+    monkeypatch, capfd
+) -> None:
+    found = normscope.choose("qk-norm", blocks=8, width=64, tokens=1e6)
+    size = ("--blocks", "8", "--width", "64", "--tokens", "1e6")
+    assert plain(found.to_dict()) == printed(monkeypatch, capfd, "choose", "QK-norm", *size)
+    assert repr(found) == f"QueryKeyChoice({found.found.case})"
+    html = found._repr_html_()
+    assert "Norms on queries and keys for: decoder-only" in html
+    assert found.found.command in html
+    said = "qk-norm is a question of its own, and here it stands beside pre-ln: ask it alone"
+    with pytest.raises(ValueError, match=said):
+        normscope.choose("qk-norm", "pre-ln", blocks=8, width=64)
+
+
 @pytest.mark.parametrize(
     ("arguments", "settings", "says"),
     [

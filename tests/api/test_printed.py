@@ -115,6 +115,8 @@ def test_a_choice(printed) -> None:
     size = ("--model", "decoder-only", "--blocks", "12", "--width", "768")
     found = normscope.choose("post-ln", model="decoder-only", blocks=12, width=768)
     assert shown(found) == printed("choose", "post-ln", *size)
+    norms = normscope.choose("qk-norm", model="decoder-only", blocks=12, width=768)
+    assert shown(norms) == printed("choose", "qk-norm", *size)
 
 
 @pytest.mark.thorough

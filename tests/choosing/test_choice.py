@@ -54,6 +54,7 @@ def chosen(
     settings: tuple[EvidenceSetting, ...] = (SETTING,),
 ) -> EvidenceForModel:
     evidence = Evidence(
+        published_ladders=[],
         settings={one.name: one for one in settings},
         findings=findings,
         rates=[],

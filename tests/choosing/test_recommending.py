@@ -11,8 +11,10 @@ import pytest
 from choosing.recomputed import result
 from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose, published_near
+from normscope.choosing.law import RateFacts, normed_share
 from normscope.choosing.parts import parts
-from normscope.choosing.rates import RateFacts, normed_share, recipes, typical_rate, usual_warmup
+from normscope.choosing.rates import typical_rate, usual_warmup
+from normscope.choosing.recipes import recipes
 from normscope.choosing.recommending import _Recommendation, plain, recommended
 from normscope.report.words import learning_rate
 from normscope_studies.manual.choosing import CASES
@@ -51,6 +53,7 @@ def test_the_answer_begins_with_three_lines(case: ModelToTrain) -> None:
         assert set(re.findall(r"results/(\w+)", line.sure)) <= {
             *(one.setting.result for one in choice.measured),
             "advice",
+            "rate_law",
         }
         for cited in re.findall(r"\((?!results/)([^()]*[a-z]/[^()]*)\)", line.sure):
             assert cited in known, cited
@@ -61,16 +64,16 @@ def test_the_rate_is_that_of_the_law_with_what_it_stands_on() -> None:
     assert (placement.says, placement.sure[:8]) == ("pre-ln", "Not sure")
     (recipe,) = (one for one in recipes() if one.name == "GPT-2 small")
     assert recipe.citation in rate.sure
-    found = typical_rate(RateFacts(optimizer="adamw", width=768, sublayers=24, normed_sums=0.0))
+    facts = RateFacts("adamw", 768, 24, 0.0, batch_tokens=None, tokens=1e10)
+    found = typical_rate(facts)
     assert found is not None
-    assert rate.says == " ".join(
-        (
-            f"{learning_rate(found.rate, 2)}, between",
-            learning_rate(found.low, 2),
-            "and",
-            learning_rate(found.high, 2),
-        )
-    )
+    between = f"between {learning_rate(found.low, 2)} and {learning_rate(found.high, 2)}"
+    assert rate.says == f"{found.words}, {between} (say yours with `--batch-tokens` for one)"
+    told_batch = typical_rate(replace(facts, batch_tokens=5e5))
+    assert told_batch is not None
+    _, rate, _ = recommended(choose(replace(GPT, batch_tokens=5e5)))
+    assert rate.says.startswith(f"{learning_rate(told_batch.rate, 2)}, between ")
+    assert "batch-tokens" not in rate.says
     told: dict[str, list[float]] = {}
     for one in recipes():
         alike = one.optimizer in ("adam", "adamw") and normed_share(one.placement) == 0
@@ -83,7 +86,7 @@ def test_the_rate_is_that_of_the_law_with_what_it_stands_on() -> None:
         f"{100 * own[len(own) // 2]:.2g} % of the updates, the median of {len(own)} sources"
     )
     wider = recommended(choose(replace(GPT, width=5120, blocks=36)))[1]
-    assert float(wider.says.partition(",")[0]) < found.low
+    assert float(wider.says.partition(" ")[0]) < found.by_batch[0].rate
     # Under Muon another recipe counts, and under SGD there is none near.
     muon, sgd = (recommended(choose(replace(GPT, optimizer=name))) for name in ("muon", "sgd"))
     assert "Moonlight" in muon[1].sure
@@ -150,7 +153,7 @@ def test_near_what_was_measured_ours_counts() -> None:
     ("case", "recipe", "off"),
     [
         (replace(GPT, blocks=24), "GPT-2 medium", ""),
-        (replace(GPT, blocks=48), "SmolLM 360M", ", above this range"),
+        (replace(GPT, blocks=48), "SmolLM 360M", ""),
         (
             replace(GPT, blocks=20, width=1024, model="encoder-decoder"),
             "T5 1.1 large",
@@ -233,11 +236,18 @@ def test_a_placement_that_is_named_gets_the_rate_that_the_doctor_names_for_it(bl
     its placement."""
     case = replace(GPT, blocks=blocks)
     _, rate, warmup = recommended(choose(case, ["post-ln"]))
-    facts = RateFacts(optimizer="adamw", width=GPT.width, sublayers=2 * blocks, normed_sums=1.0)
+    _, alone, _ = recommended(choose(case))
+    facts = RateFacts(
+        optimizer="adamw",
+        width=GPT.width,
+        sublayers=2 * blocks,
+        normed_sums=1.0,
+        tokens=GPT.tokens,
+    )
     doctors = typical_rate(facts)
     assert doctors is not None
-    assert f"; {learning_rate(doctors.rate, 2)} with post-ln" in rate.says
-    assert ", with pre-ln; " in rate.says
+    assert rate.says.startswith(f"{alone.says}, with pre-ln; post-ln: ")
+    assert all(learning_rate(one.rate, 2) in rate.says for one in doctors.by_batch)
     assert warmup.says.endswith(f"{usual_warmup(doctors.warmups)[0]} with post-ln")
     _, same, _ = recommended(choose(case, ["pre-ln", "peri-ln"]))
-    assert " with " not in same.says
+    assert "-ln" not in same.says

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 
-from normscope.choosing.rates import law
+from normscope.choosing.law import law
 from normscope.cli import console as cli_stages
 from normscope.cli.main import main
 from normscope.doctor.diagnose import Diagnosis

@@ -225,3 +225,31 @@ def test_a_library_that_is_missing_is_named_with_the_extra(
     assert (code, told.count("\n")) == (2, 1)
     assert library in told
     assert "[huggingface]'" in told
+
+
+def test_a_dry_run_tells_trainings_updates_and_time_and_leaves_nothing(
+    call: Call, run: Path, tmp_path: Path
+) -> None:
+    files, out = written(tmp_path), tmp_path / "out"
+    words = [run, *options(files, out), "--rates", "1e-4,1e-3", "--seeds", 2, "--dry-run"]
+    held = sorted(tmp_path.rglob("*"))
+    code, said, told = call(*words)
+    assert code == 0, told
+    shown = " ".join(said.split())
+    # 24 rows in batches of 8 are three updates.
+    assert "the settings, one seed each: 2 trainings; 6 updates, less than a minute" in shown
+    assert "the best setting, its other seeds: 1 training; 3 updates, less than a minute" in shown
+    assert "in all: 9 updates, less than a minute of one core" in shown
+    assert shown.endswith("nothing was trained")
+    assert sorted(tmp_path.rglob("*")) == held
+    assert not out.exists()
+
+
+def test_a_dry_run_refuses_what_a_search_refuses(call: Call, run: Path, tmp_path: Path) -> None:
+    files, out = written(tmp_path), tmp_path / "out"
+    out.mkdir()
+    (out / "report.html").write_text("mine", encoding="utf-8")
+    code, said, told = call(run, *options(files, out), "--dry-run")
+    assert (code, said) == (2, "")
+    assert "report.html" in told
+    assert (out / "report.html").read_text(encoding="utf-8") == "mine"

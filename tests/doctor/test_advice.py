@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,8 @@ from torch import nn
 import normscope
 from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose
-from normscope.choosing.rates import (
-    CARRIED_HELD,
-    WITHIN,
-    BestOfSmaller,
-    RateFacts,
-    known_rates,
-    law,
-    typical_rate,
-)
+from normscope.choosing.law import RateFacts, known_rates, law
+from normscope.choosing.rates import CARRIED_HELD, WITHIN, BestOfSmaller, typical_rate
 from normscope.choosing.recommending import recommended
 from normscope.doctor import find_stacks
 from normscope.doctor.advise import advise, facts_of
@@ -79,9 +73,12 @@ def test_the_doctor_and_choose_name_the_same_rate():
         assert found.basis == known.stands_on
     case = ModelToTrain(model="encoder-only", blocks=6, width=32, optimizer="adamw")
     said = recommended(choose(case))[1].says
-    assert said.startswith(
-        learning_rate(advised(encoder(6, norm_first=True), "adamw").best_rate, 2)
-    )
+    for one in advised(encoder(6, norm_first=True), "adamw").rates_by_batch:
+        assert learning_rate(one.rate, 2) in said
+    told = recommended(choose(replace(case, batch_tokens=1024)))[1].says
+    found = advised(encoder(6, norm_first=True), "adamw", batch_tokens=1024)
+    assert found.rates_by_batch == ()
+    assert told.startswith(learning_rate(found.best_rate, 2))
 
 
 def test_post_ln_is_told_to_go_slower_than_pre_ln():
@@ -208,21 +205,26 @@ def test_what_cannot_be_advised_on(options, message):
     ("rate", "warmup", "severity", "said"),
     [
         (0.99, None, [], ""),
-        (0.3, None, ["info"], "nothing, or compare it with"),
-        (3.9, None, ["info"], "or watch the loss where"),
-        (3.9 * FAR, None, ["warning"], "take a rate near"),
-        (3.9 * FAR, 0, ["warning"], "take a rate near"),
-        (3.9 * FAR, 100, ["info"], "or watch the loss where"),
+        (0.1, None, ["info"], "nothing, or compare it with"),
+        (1.3, None, ["info"], "or watch the loss where"),
+        (1.3 * FAR, None, ["warning"], "take a rate near"),
+        (1.3 * FAR, 0, ["warning"], "take a rate near"),
+        (1.3 * FAR, 100, ["info"], "or watch the loss where"),
     ],
 )
 def test_a_rate_outside_the_range_is_found_and_a_warm_up_makes_it_a_note(
     rate, warmup, severity, said
 ):
-    """rate: over the usual one, whose range reaches three times to either side."""
+    """rate: over the upper end of the range, which is nine times the lower one."""
     model = encoder(2, norm_first=True)
-    wanted = rate * advised(model).best_rate
+    wanted = rate * advised(model, batch_tokens=512).best_interval.high
     found = normscope.diagnose(
-        model, TOKENS, loss=loss, wanted_rate=wanted, wanted_warmup_updates=warmup
+        model,
+        TOKENS,
+        loss=loss,
+        wanted_rate=wanted,
+        wanted_warmup_updates=warmup,
+        batch_tokens=512,
     )
     faults = [one for one in found.findings if one.id == "rate-out-of-range"]
     assert [one.severity for one in faults] == severity

@@ -13,6 +13,7 @@ from normscope.doctor.result import (
     Advice,
     AskedRule,
     Finding,
+    RateOfBatch,
     RateRange,
     Severity,
 )
@@ -150,8 +151,10 @@ def diagnosis(
     )
 
 
-def advice(*, best: float = 4.1e-4, wanted: float | None = 3e-3) -> Advice:
-    """From known rates, with a range of three times to either side."""
+def advice(
+    *, best: float = 4.1e-4, wanted: float | None = 3e-3, batch_tokens: float | None = 131_072
+) -> Advice:
+    """From known rates, with a range of three times to either side, also without a batch."""
     usual = RateRange(low=best / 3, high=best * 3)
     return Advice(
         optimizer="adamw",
@@ -165,10 +168,22 @@ def advice(*, best: float = 4.1e-4, wanted: float | None = 3e-3) -> Advice:
         ladders=4,
         best_rate=best,
         best_interval=usual,
+        batch_tokens=batch_tokens,
+        rates_by_batch=_three(best) if batch_tokens is None else (),
+        recipe_rate=best / 2,
         wanted_rate=wanted,
         wanted_place=None if wanted is None else _place(wanted, usual),
         usual_warmup_shares=(0.002, 0.01, 0.05),
         notes=("nadam is taken for one like Adam",),
+    )
+
+
+def _three(best: float) -> tuple[RateOfBatch, ...]:
+    """Of batches that are four times apart, the middle one of which has that rate."""
+    return (
+        RateOfBatch(batch_tokens=2.0**15, rate=best / 2),
+        RateOfBatch(batch_tokens=2.0**17, rate=best),
+        RateOfBatch(batch_tokens=2.0**19, rate=best * 2),
     )
 
 
@@ -269,7 +284,7 @@ def encoder_decoder() -> Diagnosis:
         decoder,
         parameters=60_506_624,
         findings=(DILUTED, PLACED, BETAS),
-        advice=advice(wanted=6e-3),
+        advice=advice(wanted=6e-3, batch_tokens=None),
         silenced=("untied-embedding",),
     )
 

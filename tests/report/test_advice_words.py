@@ -26,9 +26,9 @@ def test_the_rows_of_known_rates():
     assert rows_of(advice()) == {
         "usual learning rate": (
             "4.1e-4",
-            "1.4e-4 to 1.2e-3, fitted to width, depth and placement; 43 recipes and 4 "
-            "learning-rate sweeps near this width",
+            "1.4e-4 to 1.2e-3, the best with 128k tokens a batch",
         ),
+        "rate of recipes": ("2e-4", "what people train such a model with: a habit"),
         "your learning rate": ("3e-3", "above the usual range"),
         "warm-up": (
             "1 % of the updates",
@@ -37,13 +37,13 @@ def test_the_rows_of_known_rates():
     }
 
 
-def test_two_rates_stand_side_by_side_with_the_reason_or_there_is_one():
-    far = replace(advice(), median_rate=5.9e-3)
-    assert rows_of(far)["usual learning rate"][1].endswith(
-        "near this width, whose median, of any depth and placement, is 5.9e-3: which is the better "
-        "start is undecided"
+def test_where_no_batch_is_told_three_have_a_rate_each():
+    rows = rows_of(advice(batch_tokens=None))
+    assert rows["usual learning rate"] == (
+        "2e-4 to 8.2e-4",
+        "2e-4 with 32k, 4.1e-4 with 128k, 8.2e-4 with 512k tokens a batch; name yours by "
+        "--batch-tokens",
     )
-    assert "median" not in rows_of(advice())["usual learning rate"][1]
 
 
 def test_what_is_unknown_is_called_so_with_what_finds_out():
@@ -79,9 +79,9 @@ def test_what_makes_a_rate_surer_are_three_rates_that_compare_takes():
 @pytest.mark.parametrize(
     ("found", "headline", "against"),
     [
-        # 1.23e-3 is the range's end, and no published rate lies more than four times further.
-        (advice(wanted=4.8e-3), "your learning rate 4.8e-3 is above the usual range", False),
-        (advice(wanted=5e-3), "your learning rate 5e-3 is above the usual range", True),
+        # 1.23e-3 is the end of the range; three times further nobody should begin.
+        (advice(wanted=3.6e-3), "your learning rate 3.6e-3 is above the usual range", False),
+        (advice(wanted=3.8e-3), "your learning rate 3.8e-3 is above the usual range", True),
         (advice(wanted=5e-4), "your learning rate 5e-4 is in the usual range", False),
         (advice(wanted=1e-5), "your learning rate 1e-5 is below the usual range", False),
         (advice(wanted=None), "usual learning rate 4.1e-4", False),

@@ -207,7 +207,7 @@ def test_every_number_explains_itself_with_and_without_a_mouse():
         map(unescape, re.findall(r'<span class="term" tabindex="0" title="([^"]+)">', html))
     )
     listed = set(map(unescape, re.findall(r"<dt>.*?</dt><dd>(.*?)</dd>", html)))
-    assert hovered == {term["meaning"] for term in (*ADVICE_TERMS[:3], *_COLUMN_TERMS)}
+    assert hovered == {term["meaning"] for term in (*ADVICE_TERMS[:4], *_COLUMN_TERMS)}
     assert hovered < listed
     assert (
         html.count("<summary>What the numbers mean</summary>") == 3

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from advised import BIGRAM, HERE, UNIGRAM, case_of, facts_of, ladder_of, landscape, outcome
-from normscope.choosing.rates import normed_share
+from normscope.choosing.law import normed_share
 from normscope_studies.advice import looks, page, rules, study as advice, texts, training
 from normscope_studies.advice.cases import OURS, AdviceConfig, cases, rate_of
 from normscope_studies.advice.ladder import climb

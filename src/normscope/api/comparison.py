@@ -130,25 +130,34 @@ def compare(
 ) -> Comparison:
     """Train every combination of the listed values in processes side by side, and write the report.
 
-    config, settings: as `train` takes them; what they give is used.
+    What is compared:
+        config, settings: as `train` takes them; what they give is used.
+        placements: names of placements; `all` stands for those that the model can have. By default
+            the configuration's model.placement, or post-ln,pre-ln.
+        warmup_updates: lengths of warm-up in updates, 0 for none. By default the configuration's
+            schedule.warmup_updates, or 0,200.
+        arms: train only these pairs of a placement and a warm-up instead of every combination.
+        peak_lr: peak learning rates. By default the configuration's optimizer.peak_lr, or 3e-3.
+        optimizers: optimisers, such as adam and sgd. By default the configuration's optimizer.name,
+            or adam.
+        qk_norm: norms on queries and keys, each with every placement: none, head, whole, or others
+            that `transplant` takes.
+        seeds: runs of each configuration, from the seed of the configuration on.
 
-    placements: names of placements; `all` stands for those that the model can have. By default the
-    configuration's model.placement, or post-ln,pre-ln. warmup_updates: lengths of warm-up in
-    updates, 0 for none. By default the configuration's schedule.warmup_updates, or 0,200. arms:
-    train only these pairs of a placement and a warm-up instead of every combination. peak_lr: peak
-    learning rates. By default the configuration's optimizer.peak_lr, or 3e-3. optimizers:
-    optimisers, such as adam and sgd. By default the configuration's optimizer.name, or adam.
-    qk_norm: norms on queries and keys, each with every placement: none, head, whole, or others that
-    `transplant` takes. seeds: runs of each configuration, from the seed of the configuration on.
+    How the runs are trained:
+        processes: number of runs at a time; 0 for as many as there is room for.
+        engine: where the runs train: local, ray or slurm.
+        engine_set: settings of the engine, such as gpus_per_run.
+        stop_when: with decided, end a run early once its validation loss is not below the unigram
+            baseline at 3 validations in a row, or at N with decided:N, after the peak of its
+            schedule. By default such a run goes on.
+        watch: called twice a second with the state of every run.
 
-    out: folder for the runs and the report; in the folder of a former comparison, it grows. By
-    default runs/compare-NAME. evaluate: translate and score this split with the best checkpoint of
-    each run. processes: number of runs at a time; 0 for as many as there is room for. engine: where
-    the runs train: local, ray or slurm. engine_set: settings of the engine, such as gpus_per_run.
-    stop_when: with decided, end a run early once its validation loss is not below the unigram
-    baseline at 3 validations in a row, or at N with decided:N, after the peak of its schedule. By
-    default such a run goes on. title: title of the report. By default Comparison of norm
-    placements. watch: called twice a second with the state of every run.
+    What is written:
+        out: folder for the runs and the report; in the folder of a former comparison, it grows. By
+            default runs/compare-NAME.
+        evaluate: translate and score this split with the best checkpoint of each run.
+        title: title of the report. By default Comparison of norm placements.
 
     Finished runs are skipped and unfinished ones resumed. Raises UserError before anything runs for
     what does not fit, and `normscope.train.Interrupted` after Ctrl-C, when runs and report are

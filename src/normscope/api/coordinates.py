@@ -198,13 +198,20 @@ def coordinate_check(
     """Whether activations grow with the width after a few updates: the check that µP's authors make
     of a model.
 
-    build: makes the model of a width, with weights drawn from torch's generator, which is seeded
-    anew for each. Modules that every width has by the same name are looked at. widths: rising, two
-    or more. batches: a function of the update's number, from 0, or something to go through, whose
-    items are what the model is called with; sizes are of the first one's output. loss: of the
-    output alone, or of the output and the item; without it, the model's own.
-    optimizer: a name, or a function that makes one of the model, with its own rates; `rate` is of a
-    name.
+    The models:
+        build: makes the model of a width, with weights drawn from torch's generator, which is
+            seeded anew for each. Modules that every width has by the same name are looked at.
+        widths: rising, two or more.
+        seeds: from how many each width's model is drawn, two or more.
+
+    The updates:
+        batches: a function of the update's number, from 0, or something to go through, whose items
+            are what the model is called with; sizes are of the first one's output.
+        loss: of the output alone, or of the output and the item; without it, the model's own.
+        optimizer: a name, or a function that makes one of the model, with its own rates; `rate` is
+            of a name.
+        rate: of an optimiser that is named.
+        updates: how many are made of each model.
 
     Evaluation mode, so without dropout; random states are bit for bit as they were. Raises
     ValueError for widths that do not rise, fewer than two seeds, no update, and where a model or

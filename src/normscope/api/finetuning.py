@@ -85,26 +85,39 @@ def finetune(
 ) -> FineTuning:
     """Fine-tune an encoder on labelled sentences or pairs of them, and search for the best setting.
 
-    run: folder of a masked-lm run, or folder that `normscope export` wrote. train: file of labelled
-    rows to train on: .tsv, .csv or .parquet. dev: file of labelled rows that judge. columns: names
-    of the columns of the label and of one sentence or two. By default those of MRPC, RTE or SST-2,
-    whichever the files have.
+    What is trained on:
+        run: folder of a masked-lm run, or folder that `normscope export` wrote.
+        train: file of labelled rows to train on: .tsv, .csv or .parquet.
+        dev: file of labelled rows that judge.
+        columns: names of the columns of the label and of one sentence or two. By default those of
+            MRPC, RTE or SST-2, whichever the files have.
+        trust: run the Python files that the run names.
 
-    search: which settings the first seed tries: paper (Xiong et al. 2020, appendix A.3: 60), small
-    (3) or none (1). batch_sizes: rows of a batch to try, in place of the search's. rates: peak
-    learning rates to try, in place of the search's. epochs: numbers of epochs to try, in place of
-    the search's. seeds: trainings of the best setting; the first of these seeds searches.
+    What is searched:
+        search: which settings the first seed tries: paper (Xiong et al. 2020, appendix A.3: 60),
+            small (3) or none (1).
+        batch_sizes: rows of a batch to try, in place of the search's.
+        rates: peak learning rates to try, in place of the search's.
+        epochs: numbers of epochs to try, in place of the search's.
+        seeds: trainings of the best setting; the first of these seeds searches.
 
-    warmup_share: share of a training's updates in which the rate rises. sequence_length: tokens of
-    the longest sequence; longer ones are cut. By default 128, or as many as the encoder can read.
-    dropout: share that is dropped, in the encoder and before the last layer. which: checkpoint of a
-    run: best (lowest validation loss), last, or the number of an update. device: auto, cpu or cuda.
-    processes: trainings at a time; 0 for as many as there is room for. engine: where the trainings
-    run: local, ray or slurm. engine_set: settings of the engine, such as gpus_per_run.
+    How each training goes:
+        which: checkpoint of a run: best (lowest validation loss), last, or the number of an update.
+        warmup_share: share of a training's updates in which the rate rises.
+        sequence_length: tokens of the longest sequence; longer ones are cut. By default 128, or as
+            many as the encoder can read.
+        dropout: share that is dropped, in the encoder and before the last layer.
+        device: where a training runs: auto, cpu or cuda.
 
-    out: folder of the search. By default RUN-finetune-FOLDER-TRAIN, after the file to train on and
-    its folder. trust: run the Python files that the run names. watch: called with a stage, how many
-    of its updates are done, and how many there are.
+    How the trainings are run:
+        processes: trainings at a time; 0 for as many as there is room for.
+        engine: where the trainings run: local, ray or slurm.
+        engine_set: settings of the engine, such as gpus_per_run.
+        watch: called with a stage, how many of its updates are done, and how many there are.
+
+    What is written:
+        out: folder of the search. By default RUN-finetune-FOLDER-TRAIN, after the file to train on
+            and its folder.
 
     Finished trainings in `out` are not made again. Raises UserError before anything is trained, and
     for trainings that failed when the others are kept; `normscope.train.Interrupted` after Ctrl-C.

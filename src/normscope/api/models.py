@@ -37,6 +37,7 @@ def diagnose(
     optimizer: OptimizerName | torch.optim.Optimizer = "adam",
     wanted_rate: float | None = None,
     wanted_warmup_updates: int | None = None,
+    batch_tokens: float | None = None,
     loading: Loading | None = None,
     wanted_placement: str | None = None,
     clip_norm: float | None = None,
@@ -50,22 +51,45 @@ def diagnose(
     sequences: int = 4,
     seed: int = 0,
 ) -> Diagnosis:
-    """What a model is, what is wrong with it, and its usual learning rate, before its first update.
-    batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or one
-    tensor), or a function that runs it and returns its output. Without it, random inputs of
-    `sequences` sequences of `tokens` tokens are drawn from `seed`, as `normscope doctor` draws
-    them: for models of known libraries, and others that take ids alone. loss: maps the output, or
-    output and batch, to the mean loss per token in nats; without it the output's own `loss`, or one
-    on random targets.
-    optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance, whose groups are linted too.
-    wanted_rate: a peak rate to judge; without it, that of an optimiser's instance.
-    wanted_warmup_updates: of the warm-up that rises to it, 0 for none. scheduler: one of torch's
-    over `optimizer`, stepped once an update: its first rates are judged, and tell rate and warm-up
-    where these are not given. loading: of a checkpoint; None for initial weights. wanted_placement:
-    what the model is meant to be, such as pre-ln; without it, what its configuration says.
-    clip_norm: what the gradient's norm is clipped to. silenced: the id of a rule to leave out, or
-    several. laws: whether a copy of it is tried. watch: told of each stage as it begins, with how
-    many of its parts are done and how many it has.
+    """Says what a model is, what is wrong with it, and its usual learning rate, before its first
+    update.
+
+    What is examined:
+        model: any module of torch's.
+        batch: what its forward is called with, by keyword (a mapping), by position (a sequence, or
+            one tensor), or a function that runs it and returns its output. Without it, random
+            inputs are drawn, as `normscope doctor` draws them: for models of known libraries, and
+            others that take ids alone.
+        tokens: how many each sequence of random inputs has.
+        sequences: how many the random inputs are.
+        seed: what random inputs are drawn from.
+        loss: maps the output, or output and batch, to the mean loss per token in nats; without it
+            the output's own `loss`, or one on random targets.
+        loading: of a checkpoint; None for initial weights.
+        wanted_placement: what the model is meant to be, such as pre-ln; without it, what its
+            configuration says.
+
+    The training you plan:
+        optimizer: a name in `normscope.optim.OPTIMIZERS`, or an instance, whose groups are linted
+            too.
+        wanted_rate: a peak rate to judge; without it, that of an optimiser's instance.
+        wanted_warmup_updates: of the warm-up that rises to it, 0 for none.
+        batch_tokens: of one update, over all devices and accumulation; None for three that are
+            usual.
+        scheduler: one of torch's over `optimizer`, stepped once an update: its first rates are
+            judged, and tell rate and warm-up where these are not given.
+        clip_norm: what the gradient's norm is clipped to.
+
+    What is asked:
+        advise: whether its usual learning rate is looked up.
+        laws: whether a copy of it is tried.
+        silenced: the id of a rule to leave out, or several.
+
+    What is told:
+        target: the name that the answer has for it.
+        watch: told of each stage as it begins, with how many of its parts are done and how many it
+            has.
+
     Where weights are infinite or NaN, 0 is looked at in their place, and no other rule is asked.
 
     The model and random states stay bit for bit. Raises ValueError for a model or a loss that
@@ -79,6 +103,7 @@ def diagnose(
         optimizer=optimizer,
         wanted_rate=wanted_rate,
         wanted_warmup_updates=wanted_warmup_updates,
+        batch_tokens=batch_tokens,
         loading=loading,
         wanted_placement=_name_of(wanted_placement) or configured_placement(model),
         clip_norm=clip_norm,
@@ -133,21 +158,31 @@ def transplant(
     """The same model, with the same sub-layers, under another placement: it is changed in place,
     and returned.
 
-    to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained` of a
-    transplanted model of transformers, has written: then the model gets the weights that lie there.
-    `own` leaves it. qk_norm: norms on queries and keys: head, as Qwen 3 has them, whole, as OLMo 2,
-    or another, as head-layer; they may stand behind the name too, as peri-ln+qk-norm. inputs: what
-    its forward is called with, by keyword (a mapping), by position (a sequence, or one tensor), or
-    a function that runs it; without it random ones, as `normscope.diagnose` draws them. initialise:
-    "draw" draws the plain matrices of attention and feed-forward from torch's generator as the
-    placement wants them, and puts norms back to where they start, but for what is frozen; "keep"
-    leaves all weights alone, and `model.transplanted.change` says how much the outputs changed, 0
-    where they are the same bits. Without it, a model that shows a sign of having been trained keeps
-    its weights, and others are drawn; `model.transplanted.reason` says why. stack: the name of the
-    residual stream that is meant, where a model has several that are not an encoder and its
-    decoder, or a list of names. optimizer: one that was made before, of the model's parameters: it
-    gets what the placement adds as a group with the settings of its first one, and where weights
-    are drawn it forgets its state. Without it, make the optimiser afterwards.
+    The placement:
+        to: the name of a placement, or a folder that `normscope transplant`, or `save_pretrained`
+            of a transplanted model of transformers, has written: then the model gets the weights
+            that lie there. `own` leaves it.
+        qk_norm: norms on queries and keys: head, as Qwen 3 has them, whole, as OLMo 2, or another,
+            as head-layer; they may stand behind the name too, as peri-ln+qk-norm.
+
+    The model:
+        model: a model of torch's, whatever its sub-layers.
+        inputs: what its forward is called with, by keyword (a mapping), by position (a sequence, or
+            one tensor), or a function that runs it; without it random ones, as `normscope.diagnose`
+            draws them.
+        stack: the name of the residual stream that is meant, where a model has several that are not
+            an encoder and its decoder, or a list of names.
+
+    Its weights:
+        initialise: "draw" draws the plain matrices of attention and feed-forward from torch's
+            generator as the placement wants them, and puts norms back to where they start, but for
+            what is frozen; "keep" leaves all weights alone, and `model.transplanted.change` says
+            how much the outputs changed, 0 where they are the same bits. Without it, a model that
+            shows a sign of having been trained keeps its weights, and others are drawn;
+            `model.transplanted.reason` says why.
+        optimizer: one that was made before, of the model's parameters: it gets what the placement
+            adds as a group with the settings of its first one, and where weights are drawn it
+            forgets its state. Without it, make the optimiser afterwards.
 
     Its class, signature, outputs and the names of its old parameters stay; what the placement adds
     to a block stands under `placed` in it. `model.transplanted` says what was done. Afterwards the

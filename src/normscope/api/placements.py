@@ -2,16 +2,23 @@
 notebook.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..catalogue.details import Details, details
 from ..catalogue.rows import PlacementRow, Size, row, rows, sized
 from ..catalogue.views import details_html, details_view, list_html, list_table
 from ..choosing.case import ModelToTrain
 from ..choosing.choice import EvidenceForModel as Found, choose as chosen
-from ..choosing.parts import choice_view, parts
+from ..choosing.parts import PageSection, choice_view, parts, sections_view
+from ..choosing.query_key import (
+    QueryKeyAnswer,
+    answer,
+    answer_parts,
+    is_asked_by,
+    title_of,
+)
 from ..choosing.recommending import plain
 from ..optim.optimizers import OptimizerName
 from ..placement import named
@@ -82,9 +89,18 @@ def placements(
     """Formula, source, initial weights, wiring and cost of these placements, or a row of each that
     there is.
 
-    model, blocks, width, ffn_width, heads: what numbers are stated for; blocks="6+3" gives encoder
-    and decoder their own. Raises ValueError for an unknown placement, one that is not defined for
-    the model, or a size that is none.
+    What is shown:
+        names: of placements, such as pre-ln; without one, a row of each that there is.
+
+    The model that numbers are stated for:
+        model: encoder-only, decoder-only or encoder-decoder.
+        blocks: of a stack; "6+3" gives encoder and decoder their own.
+        width: of the model.
+        ffn_width: the inner width of the feed-forward.
+        heads: number of attention heads.
+
+    Raises ValueError for an unknown placement, one that is not defined for the model, or a size
+    that is none.
     """
     size = sized(model, str(blocks), width, ffn_width, heads)
     asked = tuple(dict.fromkeys(named(name).name for name in names))
@@ -108,7 +124,10 @@ class Choice:
     def groups(self, question: str) -> dict[str, list[str]]:
         """Placements by what is known of them: supported, contradicted, undecided, not known.
 
-        question: "lower-loss" or "no-warmup". Raises KeyError for another.
+        What is asked:
+            question: "lower-loss" or "no-warmup".
+
+        Raises KeyError for another.
         """
         answered = {one.question.name: one for one in self.found.answers}
         if question not in answered:
@@ -130,14 +149,66 @@ class Choice:
         return f"Choice({self.found.case})"
 
     def _repr_html_(self) -> str:
-        shown = [heading(f"Placement, learning rate and warm-up for: {self.found.case}")]
-        for part in parts(self.found):
-            shown += [heading(part.heading), *map(paragraph, part.before)]
-            for one in part.tables:
-                shown += [paragraph(f"{one.title}:")] if one.title else []
-                shown.append(table(one.columns, one.rows))
-            shown += map(paragraph, part.after)
-        return fragment(shown)
+        title = f"Placement, learning rate and warm-up for: {self.found.case}"
+        return _sections_html(title, parts(self.found))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class QueryKeyChoice:
+    """What is known of norms on queries and keys for a case, which go with any placement."""
+
+    found: QueryKeyAnswer
+    """Everything, as values: what we would do, how sure that is, and the command that decides."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `normscope choose qk-norm --json` prints them."""
+        return self.found.plain()
+
+    def __str__(self) -> str:
+        """What the terminal shows."""
+        return plain_text(sections_view(title_of(self.found), answer_parts(self.found)))
+
+    def __repr__(self) -> str:
+        return f"QueryKeyChoice({self.found.case})"
+
+    def _repr_html_(self) -> str:
+        return _sections_html(title_of(self.found), answer_parts(self.found))
+
+
+def _sections_html(title: str, sections: Iterable[PageSection]) -> str:
+    """What a notebook shows of sections below a title."""
+    shown = [heading(title)]
+    for part in sections:
+        shown += [heading(part.heading), *map(paragraph, part.before)]
+        for one in part.tables:
+            shown += [paragraph(f"{one.title}:")] if one.title else []
+            shown.append(table(one.columns, one.rows))
+        shown += map(paragraph, part.after)
+    return fragment(shown)
+
+
+@overload
+def choose(  # type: ignore[overload-overlap]  # the word is no placement's
+    placement: Literal["qk-norm"],
+    /,
+    *,
+    model: ModelKind = "decoder-only",
+    blocks: int,
+    width: int,
+    optimizer: OptimizerName = "adamw",
+    tokens: float | None = None,
+) -> QueryKeyChoice: ...
+
+
+@overload
+def choose(
+    *placements: str,
+    model: ModelKind = "decoder-only",
+    blocks: int,
+    width: int,
+    optimizer: OptimizerName = "adamw",
+    tokens: float | None = None,
+) -> Choice: ...
 
 
 @checked
@@ -148,13 +219,33 @@ def choose(
     width: int,
     optimizer: OptimizerName = "adamw",
     tokens: float | None = None,
-) -> Choice:
+    batch_tokens: float | None = None,
+) -> Choice | QueryKeyChoice:
     """Which placements, rates and warm-ups are supported by which evidence, for a model that one
     wants to train.
 
-    placements: those to look at; all that the model can have where none is named. blocks: of each
-    stack. tokens: of the whole training; None for not compared. Raises ValueError for what is
-    unknown or not defined for the model.
+    The model to train:
+        placements: those to look at; all that the model can have where none is named. "qk-norm"
+            alone asks about norms on queries and keys instead, which go with any placement.
+        model: encoder-only, decoder-only or encoder-decoder.
+        blocks: of each stack.
+        width: of the model.
+        optimizer: a name in `normscope.optim.OPTIMIZERS`.
+        tokens: of the whole training; None for not compared.
+        batch_tokens: of one update; the best rate hangs on it, and without it three are named.
+
+    Raises ValueError for what is unknown or not defined for the model, and for a placement beside
+    "qk-norm".
     """
-    case = ModelToTrain(model=model, blocks=blocks, width=width, optimizer=optimizer, tokens=tokens)
+    about_norms = is_asked_by(placements)
+    case = ModelToTrain(
+        model=model,
+        blocks=blocks,
+        width=width,
+        optimizer=optimizer,
+        tokens=tokens,
+        batch_tokens=batch_tokens,
+    )
+    if about_norms:
+        return QueryKeyChoice(answer(case))
     return Choice(chosen(case, placements))

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from ..placement import named, registered
 from ..report.chart import Panel, Series
 from ..report.notebook import fragment, picture, table
+from ..report.plain import plain_values
 from ..report.words import learning_rate, significant
 from ..settings.tables import spelled
 from ..settings.validation import checked
@@ -198,11 +199,35 @@ def _drawn(label: str, hue: int, values: Iterable[float], *, first: int = 0) -> 
 def predict(*placements: str, **model: Unpack[_UpdateOptions]) -> Prediction:
     """What theory says of these placements at initialisation, without a model.
 
-    model: fields of `ModelSetting`, such as blocks=48, stack="decoder" or setting="paper";
-    `ffn_width` is the width where it is not given. With update="adam" (or sgd, radam, adamw, lion,
-    muon, random), and a rate (1e-3 by default), every stack's `change` says how far the first
-    update of a training moves it, to first order. Raises ValueError for an unknown placement, one
-    that is not defined for such a model, or a setting that is not allowed.
+    The model:
+        placements: names, such as pre-ln, one or more.
+        stack: stack to predict: encoder, decoder or encoder-decoder.
+        blocks: number of blocks of each stack.
+        loops: how many times in turn the blocks are run, with the same weights each time.
+        width: width of the model.
+        ffn_width: inner width of the feed-forward. By default the width.
+        heads: number of attention heads.
+        tokens: number of tokens of a sequence: of the target in an encoder-decoder.
+        source_tokens: number of tokens of a source sequence, where it is not as long as the target.
+        sequences: number of sequences of the batch that the loss is a mean over.
+        vocabulary: number of rows of the output projection.
+        setting: initial weights and embedding: theory, paper, another scheme such as normal-0.02,
+            or as-placement for each source's own.
+        activation: activation of the feed-forward: relu, gelu or swiglu.
+        norm: kind of norm: layer-norm, rms-norm, dyt or derf.
+        tied: whether the output projection is the input's embedding, in settings whose embedding
+            has rows.
+        dropout: share that is dropped, on the embedding and on every F(x).
+        label_smoothing: share of the target that is spread over the vocabulary.
+
+    The first update:
+        update: also predict how far the first update moves every block, to first order: sgd, radam,
+            adam, adamw, lion, muon, or random, which follows no gradient; every stack's `change`
+            says it.
+        rate: the rate of that update. By default 0.001.
+
+    What is left out of the model is as `ModelSetting` has it. Raises ValueError for an unknown
+    placement, one that is not defined for such a model, or a setting that is not allowed.
     """
     if not placements:
         raise ValueError('give the name of a placement, such as predict("pre-ln", blocks=48)')
@@ -251,17 +276,6 @@ def predicted(
 
 
 def _as_plain(one: StackPrediction) -> dict[str, Any]:
-    values = asdict(one)
-    if one.change is None:
-        del values["change"]
-    return {name: _plain(value) for name, value in values.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if value is None or isinstance(value, str | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return [_plain(item) for item in (value if isinstance(value, tuple) else value.tolist())]
+    left_out = ("change",) if one.change is None else ()
+    found: dict[str, Any] = plain_values(one, without=left_out)
+    return found

@@ -128,9 +128,18 @@ class Run:
     ) -> Evaluation:
         """Returns the scores of a checkpoint on a split of the run's corpus, in `.scores`.
 
-        average: of how many of the last checkpoints the mean is taken instead, or of which updates,
-        separated by commas. trust: as `load_run`'s. search: beam and length_penalty, of a run that
-        translates. Raises UserError for what there is not.
+        What is scored:
+            split: of the run's corpus.
+            search: beam and length_penalty, of a run that translates.
+
+        The checkpoint:
+            which: `best`, `last` or an update's number.
+            average: of how many of the last checkpoints the mean is taken instead, or of which
+                updates, separated by commas.
+            device: auto, cpu, cuda or cuda:N.
+            trust: as `load_run`'s.
+
+        Raises UserError for what there is not.
         """
         if trust:
             configs.trust_run(self.folder)
@@ -207,12 +216,20 @@ def train(
 ) -> Run:
     """Train a configuration in the run folder `run`, or go on with the run that is there.
 
-    config: a TOML file, a dictionary of its tables, a configuration, or a model of your own as
-    `my_model.py:build`; None for every default. settings: keys to change, sections joined by two
-    underscores, such as optimizer__peak_lr=1e-3. watch: called with every event as it is recorded.
-    from_step: resume from the checkpoint of this update and delete the later ones. Raises UserError
-    for a setting, a corpus or a folder that does not fit, `normscope.train.NonFinite` where a loss
-    or weight is not finite, `normscope.train.Interrupted` after Ctrl-C, when all is saved.
+    What is trained:
+        config: a TOML file, a dictionary of its tables, a configuration, or a model of your own as
+            `my_model.py:build`; None for every default.
+        settings: keys to change, sections joined by two underscores, such as
+            optimizer__peak_lr=1e-3.
+        run: the run's folder.
+
+    How it goes:
+        from_step: resume from the checkpoint of this update and delete the later ones.
+        watch: called with every event as it is recorded.
+
+    Raises UserError for a setting, a corpus or a folder that does not fit,
+    `normscope.train.NonFinite` where a loss or weight is not finite, `normscope.train.Interrupted`
+    after Ctrl-C, when all is saved.
     """
     made = configuration(config, settings)
     train_run(made, Path(run), listeners=[watch] if watch else [], from_step=from_step)
@@ -237,9 +254,16 @@ def load_run(
 ) -> TrainedModel:
     """Returns the trained model of a run at a checkpoint: `best`, `last` or an update's number.
 
-    average: of how many of the last checkpoints the mean is taken instead, or of which updates,
-    separated by commas. trust: run the Python files that the run names first, where they hold what
-    they did when it began. Raises UserError.
+    The checkpoint:
+        folder: of the run.
+        which: `best`, `last` or an update's number.
+        average: of how many of the last checkpoints the mean is taken instead, or of which updates,
+            separated by commas.
+        device: auto, cpu, cuda or cuda:N.
+        trust: run the Python files that the run names first, where they hold what they did when it
+            began.
+
+    Raises UserError.
     """
     if trust:
         configs.trust_run(Path(folder))

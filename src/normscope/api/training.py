@@ -43,9 +43,26 @@ def schedule(
 
     Call `.step()` after each `optimizer.step()`; update n then has the rate that a run of NormScope
     has at update n.
-    horizon_updates: the length of the training, which linear, cosine and wsd decay need. The other
-    settings are those of `ScheduleConfig`; its `state_dict` has none of them. Raises ValueError for
-    a decay that there is not, or settings that do not go together.
+
+    The optimiser:
+        optimizer: one of torch's, with the peak rates as its rates.
+
+    The warm-up:
+        warmup_updates: over how many updates the rate rises; 0 for none.
+
+    The decay:
+        decay: constant, linear, inverse-sqrt, steps, cosine or wsd (controlled), or
+            coupled-inverse-sqrt (fairseq's).
+        horizon_updates: the length of the training, which linear, cosine and wsd decay need.
+        decay_from_updates: linear, inverse-sqrt, cosine: full rate up to here, whatever the
+            warm-up.
+        decay_at: steps: where the rate drops, in updates.
+        decay_factor: steps: what the rate is multiplied with at each drop.
+        floor: linear, cosine, wsd: the factor at the horizon.
+        cooldown_share: wsd: the share of the training, its last part, in which the rate falls.
+
+    The settings are those of `ScheduleConfig`, and a scheduler's `state_dict` has none of them.
+    Raises ValueError for a decay that there is not, or settings that do not go together.
     """
     config = ScheduleConfig(
         decay=decay,
@@ -74,12 +91,15 @@ def profile(model: nn.Module, run: Callable[[], object]) -> None:
     """Take the initial values that placements such as Admin want from one batch; others are left as
     they are.
 
-    model: a placed module, or any model that holds some. run: one forward pass of the model on a
-    batch of its training, such as `lambda: model(batch)`; it is called as often as the placement
-    needs it, without gradients, and modes and random generators are as before. Call it on initial
-    weights, with the same batch in every process; a module for which it was done, such as one with
-    the weights of a checkpoint, is left as it is. Raises ValueError where `run` does not reach a
-    stack that asks for it.
+    What is profiled:
+        model: a placed module, or any model that holds some.
+        run: one forward pass of the model on a batch of its training, such as `lambda:
+            model(batch)`; it is called as often as the placement needs it, without gradients, and
+            modes and random generators are as before. Call it on initial weights, with the same
+            batch in every process; a module for which it was done, such as one with the weights of
+            a checkpoint, is left as it is.
+
+    Raises ValueError where `run` does not reach a stack that asks for it.
     """
     placed = [module for module in model.modules() if isinstance(module, Placed)]
     with ExitStack() as undone:
@@ -100,11 +120,16 @@ def attach(
     """Have the optimiser do after each of its steps what the model's placements ask for; others ask
     for nothing.
 
-    nGPT's matrices are put back to length 1, and numbers that follow a schedule move along
-    `adaptive`, whose length `over` is in updates. Of several optimisers it is the one that steps
-    last. Attaching a model again replaces what was attached before. A checkpoint of the model keeps
-    how many updates it has seen, so that a resumed training goes on from there. Raises ValueError
-    where numbers follow a schedule and none is given, or the other way round.
+    nGPT's matrices are put back to length 1, and numbers that follow a schedule move along it.
+    Attaching a model again replaces what was attached before. A checkpoint of the model keeps how
+    many updates it has seen, so that a resumed training goes on from there.
+
+    What is followed:
+        model: a placed module, or any model that holds some.
+        optimizer: of several, the one that steps last.
+        adaptive: what numbers that follow a schedule move along; its length `over` is in updates.
+
+    Raises ValueError where numbers follow a schedule and none is given, or the other way round.
     """
     numbers = scheduled_numbers(model)
     if numbers and adaptive is None:

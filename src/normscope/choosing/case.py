@@ -32,19 +32,27 @@ class ModelToTrain:
     optimizer: str
     tokens: float | None = None
     """Of the whole training; None where it is not known, and then not compared."""
+    batch_tokens: float | None = None
+    """Of one update, over all devices and accumulation; None where it is not known."""
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, get_args(ModelKind))
         for name in ("blocks", "width"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.tokens is not None and not 1 <= self.tokens < float("inf"):
-            raise ValueError(f"tokens must be a number of tokens, such as 5e9, got {self.tokens:g}")
+        for name, such in (("tokens", "5e9"), ("batch_tokens", "5e5")):
+            given = getattr(self, name)
+            if given is not None and not 1 <= given < float("inf"):
+                raise ValueError(
+                    f"{name} must be a number of tokens, such as {such}, got {given:g}"
+                )
 
     def __str__(self) -> str:
         tokens = "" if self.tokens is None else f", {self.tokens:,.0f} tokens"
+        batch = "" if self.batch_tokens is None else f" in batches of {self.batch_tokens:,.0f}"
         return (
-            f"{self.model}, {self.blocks} blocks of width {self.width:,}, {self.optimizer}{tokens}"
+            f"{self.model}, {self.blocks} blocks of width {self.width:,}, "
+            f"{self.optimizer}{tokens}{batch}"
         )
 
 

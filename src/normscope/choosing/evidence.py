@@ -139,7 +139,27 @@ class TrainedRate:
     """Of all stacks."""
     normed_sums: float
     """The share of them whose residual sum is normed."""
+    batch_tokens: float
+    """Of one update, about."""
+    updates: int
     best_rate: float
+    source: str
+    """The folder below results/ with a JSON pointer to the rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedLadder:
+    """The best peak rate of a ladder that others have published: Pre-LN decoders under AdamW."""
+
+    family: str
+    """Ladders of one have source and shape of the model in common."""
+    width: int
+    blocks: int
+    batch_tokens: float
+    tokens: float
+    """Of the whole training."""
+    best_rate: float
+    """At the vertex of a parabola through the lowest loss and its neighbours."""
     source: str
     """The folder below results/ with a JSON pointer to the rate."""
 
@@ -173,6 +193,7 @@ class Evidence:
     findings: Sequence[EvidenceRow]
     rates: Sequence[BestRate]
     trained: Sequence[TrainedRate]
+    published_ladders: Sequence[PublishedLadder]
     depths: Sequence[Depth]
     depth_blocks: int
     """Up to how many blocks these were measured."""
@@ -243,6 +264,7 @@ def unpacked(table: Mapping[str, Any]) -> Evidence:
         findings=[EvidenceRow(**one) for one in table["findings"]],
         rates=[BestRate(**dict(one, ladder=tuple(one["ladder"]))) for one in table["rates"]],
         trained=[TrainedRate(**one) for one in table["trained"]],
+        published_ladders=[PublishedLadder(**one) for one in table["published_ladders"]],
         depths=[Depth(**one) for one in table["depths"]],
         depth_blocks=table["depth_blocks"],
         advice=[AdviceClaim(**one) for one in table["advice"]],

@@ -4,7 +4,7 @@ The evidence is `query_key.toml`: what others have published and what a result o
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -14,8 +14,9 @@ from ..placement.query_key import SUFFIX
 from ..report.words import counted, interval, joined, learning_rate, number, significant
 from .case import NEAR, ModelToTrain
 from .evidence import BASELINE
+from .law import RateFacts
 from .parts import PageSection
-from .rates import RateFacts, typical_rate
+from .rates import typical_rate
 
 SUBJECT = SUFFIX
 """The word by which this is asked."""
@@ -121,6 +122,24 @@ class QueryKeyAnswer:
             "token, embeddings left out); a tenth of the length decides first, where the "
             "difference is one of failing"
         )
+
+
+def is_asked_by(words: Iterable[str]) -> bool:
+    """Whether norms on queries and keys are asked about, by the word that stands in a placement's
+    place. Raises ValueError for placements beside it.
+    """
+    asked = [word.strip().lower() for text in words for word in text.split(",") if word.strip()]
+    if SUBJECT in asked and len(asked) > 1:
+        raise ValueError(
+            f"{SUBJECT} is a question of its own, and here it stands beside "
+            f"{', '.join(word for word in asked if word != SUBJECT)}: ask it alone"
+        )
+    return asked == [SUBJECT]
+
+
+def title_of(found: QueryKeyAnswer) -> str:
+    """What stands above the sections of an answer."""
+    return f"Norms on queries and keys for: {found.case}"
 
 
 def answer(case: ModelToTrain) -> QueryKeyAnswer:

@@ -11,16 +11,17 @@ from ..report.words import counted, interval, learning_rate, rates_command, sure
 from .case import ModelToTrain, counts_for
 from .choice import EvidenceForModel, QuestionAnswers
 from .evidence import BASELINE, EvidenceRow
+from .law import RateFacts
 from .rates import (
     STEPS,
     WRONG_COST,
-    RateFacts,
+    WRONG_NATS,
     TypicalRate,
     nearest,
-    recipes,
     typical_rate,
     usual_warmup,
 )
+from .recipes import recipes
 
 _OWN = "FILE.py:FUNCTION --warmup-updates"
 
@@ -50,7 +51,9 @@ def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
     warmup = _warmup(choice, placement, found)
     others = _of_others(choice, placement, found)
     if others and found is not None:
-        rates = [f"{learning_rate(one.rate, 2)} with {name}" for name, one in others.items()]
+        rates = [
+            f"{name}: {_rate(one, choice.case.optimizer).says}" for name, one in others.items()
+        ]
         rate = replace(rate, says=f"{rate.says}, with {placement}; {'; '.join(rates)}")
         shares = [
             f"{usual_warmup(one.warmups)[0]} with {name}"
@@ -198,12 +201,16 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
     says = "not known under this optimiser"
     sure = "Nothing near this width was trained with it, as far as we know."
     if found is not None:
-        rate, low, high = (learning_rate(one, 2) for one in (found.rate, found.low, found.high))
+        low, high = (learning_rate(one, 2) for one in (found.low, found.high))
         wrong = (
-            f"In small training runs half the best rate cost {WRONG_COST[0.5]:g} % of the gain and "
-            f"twice it {WRONG_COST[2.0]:g} % (results/advice): in doubt the lower."
+            f"In small trainings half the best rate cost {WRONG_COST[0.5]:g} % of the gain and "
+            f"twice it {WRONG_COST[2.0]:g} % (results/advice), on published learning-rate sweeps "
+            f"{WRONG_NATS[0.5]:g} and {WRONG_NATS[2.0]:g} nats (results/rate_law): in doubt the "
+            "lower."
         )
-        says = f"{rate}, between {low} and {high}"
+        says = f"{found.words}, between {low} and {high}"
+        if not found.batch_told:
+            says += " (say yours with `--batch-tokens` for one)"
         sure = " ".join([found.stands_on, wrong, *STEPS.get(optimizer, ())])
     surer = surer_rate(
         None if found is None else found.rate, compared=f"{_OWN} N", optimizer=optimizer

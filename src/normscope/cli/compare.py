@@ -18,7 +18,7 @@ from ..settings.files import is_run
 from . import shared
 from .console import note, stderr, tell_commands
 from .display import GridDisplay, end_of, print_summary
-from .options import described_by, taking
+from .help.options import described_by, taking
 
 if TYPE_CHECKING:
     from ..compare.grid import Cell
@@ -74,14 +74,18 @@ def compare(asked: _CompareOptions) -> None:
     finished runs are skipped and unfinished ones resumed. With other values and the same folder, a
     comparison grows.
 
+    What is compared:
+        config, settings, imports, trust
+
+    How the runs are trained:
+        dry_run: Write the configurations, print the command that trains each run, or with --engine
+            slurm the script of its array, and start nothing.
+
     For example:
 
     \b
       normscope compare my.toml --placements post-ln,pre-ln \\
           --warmup-updates 0,300 --seeds 3
-
-    dry_run: Write the configurations, print the command that trains each run, or with --engine
-    slurm the script of its array, and start nothing.
     """
     config = asked.config
     given = shared.read_config(
@@ -148,12 +152,13 @@ def demo(
 
     The runs learn to translate the embedded toy language; the report is demo/report.html.
 
+    What is written:
+        out: Folder for the runs and the report.
+
     For example:
 
     \b
       normscope demo --out demo
-
-    out: Folder for the runs and the report.
     """
     from ..compare.grid import DEMO_GRID, DEMO_TITLE, demo_config
 
@@ -175,13 +180,15 @@ def report(
 
     Runs of several folders make one report where they have the same model and data.
 
+    What is written:
+        folders: Folders of comparisons, or of runs.
+        out: Folder for the report. By default the comparison's own; report/ in a run's.
+        title: Title of the report. By default the comparison's.
+
     For example:
 
     \b
       normscope report runs/compare-my
-
-    folders: Folders of comparisons, or of runs. out: Folder for the report. By default the
-    comparison's own; report/ in a run's. title: Title of the report. By default the comparison's.
     """
     from ..compare.compare import report as write_report
 

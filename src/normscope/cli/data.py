@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
-from typer.core import TyperCommand
 
 from ..data.sources import FIELD, TextLayout
 from ..errors import UserError
 from .console import StageDisplay, stderr, tell
-from .options import described_by
+from .help.layout import GroupedCommand
+from .help.options import described_by
 from .shared import WholeLines
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _PAIRS = {
 }
 
 
-class _OfPairs(TyperCommand):
+class _OfPairs(GroupedCommand):
     """A verb with options of two values each: one value alone is refused in words, whatever comes
     after it.
     """
@@ -79,19 +79,30 @@ def data_prepare(
     The text is tokenised and filtered, a BPE vocabulary is learned, and the sentences are stored as
     numbers. A command that was stopped goes on where it was.
 
+    The text:
+        out
+        train: Source and target file of the training text: text or JSON lines, plain, .gz, .xz or
+            .zst; Parquet; or a folder that Hugging Face datasets saved. One file of records may
+            stand twice.
+        languages: Codes of the source and the target language, such as de en. Moses' rules for a
+            language split its words; one that it has no rules for is split by the English ones, and
+            a note says so.
+        valid: Source and target file of the validation text; without them every 23rd training pair
+            is held out.
+        test: Source and target file of the test text.
+        fields
+        tokenised: The text is Moses-tokenised already.
+
+    How the corpus is made:
+        vocabulary_size
+        separate: Learn one vocabulary for each language instead of a joint one.
+        lowercase, max_tokens, max_length_ratio, workers
+
     For example:
 
     \b
       normscope data prepare corpora/mine --languages de en \\
           --train train.de.gz train.en.gz --valid valid.de valid.en
-
-    train: Source and target file of the training text: text or JSON lines, plain, .gz, .xz or .zst;
-    Parquet; or a folder that Hugging Face datasets saved. One file of records may stand twice.
-    languages: Codes of the source and the target language, such as de en. Moses' rules for a
-    language split its words; one that it has no rules for is split by the English ones, and a note
-    says so. valid: Source and target file of the validation text; without them every 23rd training
-    pair is held out. test: Source and target file of the test text. separate: Learn one vocabulary
-    for each language instead of a joint one. tokenised: The text is Moses-tokenised already.
     """
     from ..data.parallel.preparation import PrepareConfig, summary
     from ..data.parallel.prepare import prepare
@@ -116,7 +127,7 @@ def data_prepare(
     tell(*summary(report, config))
 
 
-@data_app.command("documents")
+@data_app.command("documents", cls=GroupedCommand)
 @described_by("data/documents/prepare.py:DocumentsConfig")
 def data_documents(
     out: Annotated[Path, typer.Argument()],
@@ -138,15 +149,21 @@ def data_documents(
     numbers. Memory holds a part of the text at a time, and a command that was stopped goes on where
     it was.
 
+    The text:
+        out
+        train: File of text or of JSON lines, plain, .gz, .xz or .zst; Parquet file; or folder that
+            Hugging Face datasets saved. The option may be repeated.
+        valid: Validation file; without one every 200th training document is held out.
+        test: Test file.
+        layout, language, field
+
+    How the corpus is made:
+        tokeniser, vocabulary_size, lowercase, processes
+
     For example:
 
     \b
       normscope data documents corpora/books --train books.txt
-
-    train: File of text or of JSON lines, plain, .gz, .xz or .zst; Parquet file; or folder that
-    Hugging Face datasets saved. The option may be repeated. valid: Validation file; without one
-    every 200th training document is held out.
-    test: Test file.
     """
     from ..data.documents.prepare import DocumentsConfig, prepare_documents, summary
 

@@ -1,38 +1,21 @@
 """The verb `doctor`: what is wrong with a model, from one forward and one backward pass."""
 
-import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..errors import UserError, place_in_user_code, user_errors
 from .console import LateStages, StageDisplay, columns, stderr
+from .doctor_examination import ExaminedTarget, examined, explained
 from .doctor_options import (
     DoctorOptions,
     known_optimizer,
-    read_best_at,
     refuse_misfits,
     refuse_of_a_model,
     target_of,
 )
 from .doctor_output import write, write_alone, write_more
-from .options import described_by, taking
-from .shared import run_imports
-
-if TYPE_CHECKING:
-    from ..choosing.rates import BestOfSmaller
-    from ..doctor.diagnose import Diagnosis
-    from ..doctor.result import Severity
-    from ..history.explain import Explanation
-    from ..targets import Target
-
-_Watch = Callable[[str, int, int], None]
-"""Is told of a stage, how far it has come, and of how many steps."""
+from .help.options import described_by, taking
 
 
 @described_by("cli/doctor_options.py:DoctorOptions")
@@ -45,6 +28,21 @@ def doctor(asked: DoctorOptions) -> None:
     target cannot be examined. Of a training's history a spike that came back is an info, a rise or
     a plateau a warning.
 
+    What is examined:
+        target, settings, tokens, sequences, seed, imports, trust
+
+    The training you plan:
+        optimizer, rate, warmup_updates, batch_tokens, best_at
+
+    The log of a training:
+        log, baseline
+
+    What is asked:
+        structure_only, no_laws, no_advice, silence, fail_on, rules
+
+    What is written:
+        html, as_json, card, annotate, brief
+
     For example:
 
     \b
@@ -53,212 +51,41 @@ def doctor(asked: DoctorOptions) -> None:
     if asked.rules:
         _list_rules()
         return
-    refuse_misfits(asked)
-    if asked.target is None and asked.log is not None:
-        _explain_alone(asked, asked.log)
-        return
-    target = target_of(asked)
-    with StageDisplay(stderr()) as display, LateStages(display) as watch:
-        watch(f"reading {target}", 0, 1)
-        diagnosis, history = _examined(asked, target, watch)
-    from ..doctor.result import worst_of
-
-    write(asked, diagnosis, history)
-    write_more(asked, diagnosis, target)
-    bad_model = _as_bad_as(asked.fail_on, worst_of(diagnosis.findings))
-    bad_training = history is not None and _as_bad_as(asked.fail_on, history.severity)
-    if bad_model or bad_training:
+    target = _target(asked)
+    found = _examined(asked, target)
+    _show(asked, found)
+    if found.is_as_bad_as(asked.fail_on):
         raise typer.Exit(1)
 
 
-def _explain_alone(asked: DoctorOptions, log: Path) -> None:
-    """A log without a model."""
+def _target(asked: DoctorOptions) -> str | Path:
+    """What is to be examined: a target, or a log by itself. Raises UserError for options that do
+    not fit it.
+    """
+    refuse_misfits(asked)
+    if asked.target is not None or asked.log is None:
+        return target_of(asked)
     known_optimizer(asked.optimizer)
     refuse_of_a_model(asked)
-    from ..targets.logs import explained_log
-
-    history = explained_log(log, warmup_updates=asked.warmup_updates, baseline=asked.baseline)
-    write_alone(asked, history)
-    if _as_bad_as(asked.fail_on, history.severity):
-        raise typer.Exit(1)
+    return asked.log
 
 
-def _examined(
-    asked: DoctorOptions, target: str, watch: _Watch
-) -> "tuple[Diagnosis, Explanation | None]":
-    """The diagnosis of a target, and the explanation of its training where one is known."""
-    optimizer = known_optimizer(asked.optimizer)
-    silenced = _silenced(asked.silence)
-    run_imports(asked.imports)
-    if asked.trust:
-        from ..targets.runs import trust_target
-
-        trust_target(target)
-    if asked.structure_only:
-        return _structure(asked, target, silenced, watch), None
-    found, history, rate = _beside_its_training(asked, target)
-    watch(f"looking at {found.title}", 0, 1)
-    if asked.warmup_updates is not None:
-        found = replace(found, warmup_updates=asked.warmup_updates)
-    taken = optimizer or found.optimizer or "adam"
-    diagnosis = _measured(
-        found,
-        silenced,
-        watch,
-        optimizer=taken,
-        wanted_rate=rate,
-        advise=not asked.no_advice,
-        laws=not asked.no_laws,
-        smaller=_best_of_smaller(asked, target, taken),
-    )
-    if history is not None:
-        from ..history.little import beside_rate
-        from ..targets.logs import beside_model
-
-        history = beside_model(history, classes=diagnosis.measured.classes, counting=None)
-        history = beside_rate(history, diagnosis)
-    return diagnosis, history
+def _examined(asked: DoctorOptions, target: str | Path) -> ExaminedTarget:
+    """What is known of it, with the stages of a long look on the terminal."""
+    if isinstance(target, Path):
+        return explained(asked, target)
+    with StageDisplay(stderr()) as display, LateStages(display) as watch:
+        watch(f"reading {target}", 0, 1)
+        return examined(asked, target, watch)
 
 
-def _beside_its_training(
-    asked: DoctorOptions, target: str
-) -> "tuple[Target, Explanation | None, float | None]":
-    """A target, what its training's log tells, and the rate that is in question: the one that is
-    asked about, or that of a log which brings it in question.
-    """
-    from ..history.joined import in_question, peak_of, warmup_seen
-    from ..targets import opened
-    from ..targets.logs import beside_model, explained_log, explained_run
-
-    log, rate = asked.log, asked.rate
-    history = (
-        explained_run(target)
-        if log is None
-        else explained_log(log, warmup_updates=asked.warmup_updates, baseline=asked.baseline)
-    )
-    found = opened(
-        target, asked.settings, tokens=asked.tokens, sequences=asked.sequences, seed=asked.seed
-    )
-    if history is not None:
-        history = beside_model(history, classes=None, counting=found.counting)
-    if history is None:
-        return found, history, rate
-    found = replace(found, logged_warmup_updates=warmup_seen(history.history))
-    if rate is None and log is not None and in_question(history):
-        rate, warmup = peak_of(history.history)
-        if warmup is not None and found.warmup_updates is None:
-            found = replace(found, warmup_updates=warmup)
-    return found, history, rate
-
-
-def _best_of_smaller(asked: DoctorOptions, target: str, optimizer: Any) -> "BestOfSmaller | None":
-    """What was best for a smaller version of the target; None where that is not said. Raises
-    UserError for a version that cannot be looked at.
-    """
-    if asked.best_at is None:
-        return None
-    from ..choosing.rates import BestOfSmaller
-    from ..doctor.advise import facts_of, name_of
-    from ..doctor.diagnose import structure
-    from ..targets import opened
-
-    rate, settings = read_best_at(asked.best_at)
-    version = opened(
-        target,
-        [*asked.settings, *settings],
-        tokens=asked.tokens,
-        sequences=asked.sequences,
-        seed=asked.seed,
-    )
-    with user_errors(
-        ValueError,
-        said=lambda error: f"--best-at, the smaller version: {' '.join(str(error).split())}",
-    ):
-        stacks = structure(version.model, version.inputs).stacks
-        return BestOfSmaller(rate, facts_of(stacks, name_of(optimizer)))
-
-
-def _silenced(given: list[str]) -> tuple[str, ...]:
-    from ..doctor.lint.linter import check_silenced, silenced_in
-
-    try:
-        check_silenced(given)
-        return tuple(dict.fromkeys((*silenced_in(Path.cwd()), *given)))
-    except ValueError as error:
-        raise UserError(str(error)) from error
-
-
-def _structure(
-    asked: DoctorOptions, target: str, silenced: tuple[str, ...], watch: _Watch
-) -> "Diagnosis":
-    """The diagnosis of a model without weights."""
-    from ..targets import opened_on_meta
-
-    found = opened_on_meta(target, asked.settings, tokens=asked.tokens, sequences=asked.sequences)
-    watch(f"looking at {found.title}", 0, 1)
-    from ..doctor.diagnose import structure
-
-    with _refused(found):
-        diagnosis = structure(
-            found.model,
-            found.inputs,
-            wanted_placement=found.wanted_placement,
-            silenced=silenced,
-            target=found.title,
-            built=found.built,
-        )
-    return _compared(diagnosis, found)
-
-
-def _measured(
-    found: "Target", silenced: tuple[str, ...], watch: _Watch, **asked: Any
-) -> "Diagnosis":
-    """The diagnosis of a model with weights. asked: of `diagnose`, what the advice is about, and
-    whether laws are asked.
-    """
-    from ..doctor.diagnose import diagnose
-
-    with _refused(found):
-        diagnosis = diagnose(
-            found.model,
-            found.inputs,
-            loss=found.loss,
-            wanted_warmup_updates=found.warmup_updates,
-            loading=found.loading,
-            clip_norm=found.clip_norm,
-            scheduler=found.scheduler,
-            logged_warmup_updates=found.logged_warmup_updates,
-            wanted_placement=found.wanted_placement,
-            silenced=silenced,
-            target=found.title,
-            built=found.built,
-            watch=watch,
-            **asked,
-        )
-    return _compared(diagnosis, found)
-
-
-@contextmanager
-def _refused(found: "Target") -> Iterator[None]:
-    """Turns a ValueError of the doctor's into a UserError that names the target, and the place in
-    the user's code where one is to blame.
-    """
-    try:
-        yield
-    except ValueError as error:
-        where = place_in_user_code(error.__cause__) if error.__cause__ is not None else ""
-        raise UserError(f"{found.title}: {' '.join(str(error).split())}{where}") from error
-
-
-def _compared(diagnosis: "Diagnosis", found: "Target") -> "Diagnosis":
-    """The diagnosis with the words by which the target is compared on a command line."""
-    return replace(diagnosis, compared=shlex.quote(found.compared) if found.compared else "")
-
-
-def _as_bad_as(severity: str, worst: "Severity | None") -> bool:
-    from ..doctor.result import Severity
-
-    return worst is not None and worst.rank >= Severity(severity).rank
+def _show(asked: DoctorOptions, found: ExaminedTarget) -> None:
+    """Writes and prints what was asked for."""
+    if found.diagnosis is not None:
+        write(asked, found.diagnosis, found.history)
+        write_more(asked, found.diagnosis, found.target)
+    elif found.history is not None:
+        write_alone(asked, found.history)
 
 
 def _list_rules() -> None:

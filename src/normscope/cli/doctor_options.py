@@ -12,7 +12,14 @@ import typer
 from ..errors import UserError
 from ..limits import kinds
 from ..limits.inset import CARD
-from .shared import Imports, Trust, refuse_missing_target, refuse_no_place, refuse_unwritable
+from .shared import (
+    Imports,
+    Trust,
+    amount,
+    refuse_missing_target,
+    refuse_no_place,
+    refuse_unwritable,
+)
 
 STDOUT = "-"
 _FORMS = ("github", "gcc")
@@ -41,6 +48,10 @@ class DoctorOptions:
     warmup_updates: int | None = None
     """Over how many updates your own warm-up rises to that rate, 0 for none; the rates of --log are
     compared with it. Without it: the target's own, or none.
+    """
+    batch_tokens: Annotated[float | None, typer.Option(parser=amount, metavar="NUMBER")] = None
+    """Tokens of one update, over all devices and accumulation, such as 500k or 5e5: the best rate
+    hangs on them. Without it: the target's own, or three that are usual.
     """
     best_at: Annotated[str | None, typer.Option(metavar="RATE:KEY=VALUE")] = None
     """The peak rate that was best for a smaller version of the model, and the settings that make
@@ -175,6 +186,7 @@ def target_of(asked: DoctorOptions) -> str:
         for option, value in (
             ("--rate", asked.rate),
             ("--warmup-updates", asked.warmup_updates),
+            ("--batch-tokens", asked.batch_tokens),
             ("--best-at", asked.best_at),
             ("--html", asked.html),
             ("--log", asked.log),

@@ -3,7 +3,6 @@ the terminal shows.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import typer
 from .. import __version__
 from ..limits import kinds
 from ..limits.inset import CARD
+from ..report.plain import plain_values
 from ..report.words import printable
 from .console import columns, print_history, standard_output
 from .doctor_options import STDOUT, DoctorOptions
@@ -115,16 +115,5 @@ def write_more(asked: DoctorOptions, diagnosis: "Diagnosis", target: str) -> Non
 
 
 def as_text(values: Mapping[str, Any]) -> str:
-    whole = {"normscope": __version__, "schema": _SCHEMA, **_finite(values)}
+    whole = {"normscope": __version__, "schema": _SCHEMA, **plain_values(values)}
     return json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """Return the same values with None in place of numbers that are not finite, which JSON does not
-    have.
-    """
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -4,7 +4,7 @@ best setting.
 
 import shlex
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +13,7 @@ import typer
 from ..processes.surroundings import rank_of_environment
 from .compare import numbers
 from .console import StageDisplay, note, stderr, tell
-from .options import described_by
+from .help.options import described_by, taking
 from .shared import (
     EngineSettingOptions,
     Imports,
@@ -31,39 +31,52 @@ if TYPE_CHECKING:
 _SHOWN = "Separated by commas."
 
 
-@described_by("api/finetuning.py:finetune")
-@resumable()
-@spoken_once()
-def finetune(
-    run: Annotated[Path, typer.Argument()],
-    *,
-    train: Annotated[Path, typer.Option(metavar="FILE")],
-    dev: Annotated[Path, typer.Option(metavar="FILE")],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FinetuneOptions:
+    """The options of `normscope finetune`, with the words of what Python offers."""
+
+    run: Annotated[Path, typer.Argument()]
+    train: Annotated[Path, typer.Option(metavar="FILE")]
+    dev: Annotated[Path, typer.Option(metavar="FILE")]
     columns: Annotated[
         str | None, typer.Option(metavar="LABEL,SENTENCE[,SECOND]"), "Separated by commas."
-    ] = None,
-    search: Annotated[str, typer.Option(metavar="paper|small|none")] = "small",
-    batch_sizes: Annotated[str | None, _SHOWN] = None,
-    rates: Annotated[str | None, _SHOWN] = None,
-    epochs: Annotated[str | None, _SHOWN] = None,
-    seeds: int = 6,
-    warmup_share: float = 0.1,
-    sequence_length: int | None = None,
-    dropout: float = 0.1,
-    which: Annotated[str, typer.Option("--checkpoint")] = "best",
-    device: str = "auto",
-    processes: int = 0,
-    engine: str = "local",
-    engine_set: EngineSettingOptions = [],  # noqa: B006
-    out: Path | None = None,
-    imports: Imports = [],  # noqa: B006
-    trust: Trust = False,
-) -> None:
+    ] = None
+    search: Annotated[str, typer.Option(metavar="paper|small|none")] = "small"
+    batch_sizes: Annotated[str | None, _SHOWN] = None
+    rates: Annotated[str | None, _SHOWN] = None
+    epochs: Annotated[str | None, _SHOWN] = None
+    seeds: int = 6
+    warmup_share: float = 0.1
+    sequence_length: int | None = None
+    dropout: float = 0.1
+    which: Annotated[str, typer.Option("--checkpoint")] = "best"
+    device: str = "auto"
+    processes: int = 0
+    engine: str = "local"
+    engine_set: EngineSettingOptions = field(default_factory=list)
+    dry_run: bool = False
+    out: Path | None = None
+    imports: Imports = field(default_factory=list)
+    trust: Trust = False
+
+
+@described_by("api/finetuning.py:finetune")
+@taking(_FinetuneOptions)
+@resumable()
+@spoken_once()
+def finetune(asked: _FinetuneOptions) -> None:
     """Fine-tune an encoder on labelled sentences, or pairs of them.
 
     The first seed tries every setting of the search; all seeds then train the best one, and the
     report draws them beside the majority class. Needs transformers and accelerate. After an
     interruption, run the same command to resume: finished trainings are not made again.
+
+    What is trained on:
+        imports, trust
+
+    How the trainings are run:
+        dry_run: Say how many trainings are left, with their updates and about how many minutes they
+            take, and train and write nothing.
 
     For example:
 
@@ -74,26 +87,39 @@ def finetune(
     from ..finetune.opened import FineTuningConfig
     from ..finetune.search import SearchOptions
 
+    columns = asked.columns
     config = FineTuningConfig(
-        start=run,
-        which=which,
-        train=train,
-        dev=dev,
+        start=asked.run,
+        which=asked.which,
+        train=asked.train,
+        dev=asked.dev,
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        sequence_length=sequence_length,
-        dropout=dropout,
-        warmup_share=warmup_share,
-        device=device,
-        imports=tuple(map(Path, imports)),
-        trust=trust,
+        sequence_length=asked.sequence_length,
+        dropout=asked.dropout,
+        warmup_share=asked.warmup_share,
+        device=asked.device,
+        imports=tuple(map(Path, asked.imports)),
+        trust=asked.trust,
     )
     options = SearchOptions(
-        space=_space(search, batch_sizes, rates, epochs),
-        seeds=seeds,
-        processes=processes,
-        engine=engine_asked(engine, engine_set),
+        space=_space(asked),
+        seeds=asked.seeds,
+        processes=asked.processes,
+        engine=engine_asked(asked.engine, asked.engine_set),
     )
-    _search(config, out or default_folder(run, train), options)
+    folder = asked.out or default_folder(asked.run, asked.train)
+    if asked.dry_run:
+        _tell_plan(config, folder, options)
+    else:
+        _search(config, folder, options)
+
+
+def _tell_plan(config: "FineTuningConfig", folder: Path, options: "SearchOptions") -> None:
+    """Shows what there is to train; of several processes the first alone speaks."""
+    if rank_of_environment() == 0:
+        from ..finetune.plan import plan
+
+        tell(*plan(config, folder, options).lines())
 
 
 def _search(config: "FineTuningConfig", folder: Path, options: "SearchOptions") -> None:
@@ -109,14 +135,14 @@ def _search(config: "FineTuningConfig", folder: Path, options: "SearchOptions") 
     tell(*found.lines())
 
 
-def _space(
-    search: str, batch_sizes: str | None, rates: str | None, epochs: str | None
-) -> "SearchSpace":
+def _space(asked: _FinetuneOptions) -> "SearchSpace":
     from ..finetune.cells import search_space
 
+    sizes, rates = asked.batch_sizes, asked.rates
+    epochs = asked.epochs
     return search_space(
-        search,
-        batch_sizes=None if batch_sizes is None else numbers(batch_sizes, int, "batch-sizes"),
+        asked.search,
+        batch_sizes=None if sizes is None else numbers(sizes, int, "batch-sizes"),
         rates=None if rates is None else numbers(rates, float, "rates"),
         epochs=None if epochs is None else numbers(epochs, int, "epochs"),
     )

@@ -15,6 +15,7 @@ from ..errors import UserError, installation, is_installed_for_training, not_ins
 from ..processes.guard import keep_to_asked
 from ..processes.surroundings import hold_lifeline, launched_together, rank_of_environment
 from .console import say, show_what_the_terminal_has, stand_in_for_closed, tell
+from .help.layout import GroupedCommand
 from .shared import WholeLines
 
 _HOMES = {
@@ -60,7 +61,7 @@ def command_line(verb: str = "") -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
-            app.command(name)(found)
+            app.command(name, cls=GroupedCommand)(found)
     return app
 
 
@@ -134,12 +135,12 @@ def _main(
     """What does the placement of normalisation do to a Transformer, and does it need learning-rate
     warm-up?
 
+    Type `normscope` alone for where to start, and `normscope VERB --help` for one verb.
+
     For example, two minutes of training with a report at the end:
 
     \b
       normscope demo
-
-    Type `normscope` alone for where to start, and `normscope COMMAND --help` for one command.
     """
     if context.invoked_subcommand is None:
         tell(start())

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import UserError, installation
 from ..signals import HANDLED
-from .options import described_by
+from .help.options import described_by
 
 _OF_MCP = ("mcp", "mcp_types", "anyio")
 """Libraries of the extra "mcp"."""
@@ -28,13 +28,15 @@ def mcp(
     The tools are diagnose, explain_log, predict, choose, transplant and compare. The client starts
     this command; its answers name the files that were run.
 
+    What is served:
+        root: The folder that paths are from. Code outside it is not run, and nothing outside it is
+            read or written by a tool.
+        skill: Print the skill file for an agent, SKILL.md, and exit.
+
     For example:
 
     \b
       normscope mcp --root .
-
-    root: The folder that paths are from. Code outside it is not run, and nothing outside it is
-    read or written by a tool. skill: Print the skill file for an agent, SKILL.md, and exit.
     """
     if skill:
         from ..agents.skill import skill as text

@@ -13,7 +13,8 @@ from ..errors import UserError, user_errors
 from ..limits.kinds import WIRING
 from . import shared
 from .console import columns, standard_output
-from .options import described_by
+from .help.layout import GroupedCommand
+from .help.options import described_by
 
 if TYPE_CHECKING:
     from ..catalogue.details import Details
@@ -29,6 +30,9 @@ def choose(
     width: int = 768,
     optimizer: str = "adamw",
     tokens: Annotated[float | None, typer.Option(parser=shared.amount, metavar="NUMBER")] = None,
+    batch_tokens: Annotated[
+        float | None, typer.Option(parser=shared.amount, metavar="NUMBER")
+    ] = None,
     imports: shared.Imports = [],  # noqa: B006
     as_json: Annotated[bool, typer.Option("--json")] = False,
     long: bool = False,
@@ -36,24 +40,34 @@ def choose(
     """Say which placements, rates and warm-ups are supported by which evidence, and what is not
     known.
 
+    `normscope choose qk-norm` asks about norms on queries and keys, which go with any placement.
+
+    The model to train:
+        placements
+        model: Kind of model: encoder-only, decoder-only or encoder-decoder.
+        blocks: Number of blocks of a stack.
+        width: Width of the model.
+        optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam.
+        tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared.
+        batch_tokens: Tokens of one update, over all devices and accumulation, such as 500k: the
+            best rate hangs on them. By default three that are usual.
+        imports
+
+    What is shown:
+        long: Print the evidence too: tables, theory, publications.
+        as_json: Print everything as JSON.
+
     For example:
 
     \b
       normscope choose --blocks 24 --width 1024 --optimizer muon --tokens 5e9
-
-    `normscope choose qk-norm` asks about norms on queries and keys, which go with any placement.
-
-    model: Kind of model: encoder-only, decoder-only or encoder-decoder. blocks: Number of blocks of
-    a stack. width: Width of the model. optimizer: Optimiser: adam, adamw, muon, lion, sgd or radam.
-    tokens: Tokens of the whole training, such as 5B or 5e9. By default not compared. as_json: Print
-    everything as JSON. long: Print the evidence
-    too: tables, theory, publications.
     """
     shared.run_imports(imports)
     from ..choosing.case import ModelToTrain
     from ..choosing.choice import choose as chosen
+    from ..choosing.query_key import is_asked_by
 
-    about_norms = _asks_for_query_key_norms(placements or [])
+    about_norms = shared.as_asked(is_asked_by, placements or [])
     names = [] if about_norms else shared.placement_names(placements or ())
     with user_errors(ValueError):
         case = ModelToTrain(
@@ -62,6 +76,7 @@ def choose(
             width=width,
             optimizer=optimizer,
             tokens=tokens,
+            batch_tokens=batch_tokens,
         )
         if about_norms:
             _tell_query_key_norms(case, as_json=as_json)
@@ -77,32 +92,16 @@ def choose(
     standard_output().print(choice_view(found, tables=long))
 
 
-def _asks_for_query_key_norms(words: list[str]) -> bool:
-    """Whether the evidence on norms on queries and keys is asked for. Raises UserError for
-    placements beside it.
-    """
-    from ..placement.query_key import SUFFIX
-
-    asked = [word.strip().lower() for text in words for word in text.split(",") if word.strip()]
-    if SUFFIX in asked and len(asked) > 1:
-        raise UserError(
-            f"{SUFFIX} is a question of its own, and here it stands beside "
-            f"{', '.join(word for word in asked if word != SUFFIX)}: ask it alone"
-        )
-    return asked == [SUFFIX]
-
-
 def _tell_query_key_norms(case: "ModelToTrain", *, as_json: bool) -> None:
     """Prints what is known of norms on queries and keys."""
     from ..choosing.parts import sections_view
-    from ..choosing.query_key import answer, answer_parts
+    from ..choosing.query_key import answer, answer_parts, title_of
 
     found = answer(case)
     if as_json:
         typer.echo(json.dumps(found.plain(), ensure_ascii=False, indent=1))
         return
-    title = f"Norms on queries and keys for: {case}"
-    standard_output().print(sections_view(title, answer_parts(found)))
+    standard_output().print(sections_view(title_of(found), answer_parts(found)))
 
 
 placements_app = typer.Typer(
@@ -147,7 +146,12 @@ def placements(
 ) -> None:
     """List all placements, a line each: name, year and formula.
 
-    long: Print the table: source, stacks, norms, parameters and cost of each too.
+    The model that numbers are stated for:
+        model, blocks, width, ffn_width, heads, imports
+
+    What is shown:
+        long: Print the table: source, stacks, norms, parameters and cost of each too.
+        as_json
     """
     if context.invoked_subcommand is not None:
         given = [name for name in context.params if _typed(context, name)]
@@ -175,7 +179,7 @@ def placements(
             print("\n".join(short_lines(size, columns())))
 
 
-@placements_app.command()
+@placements_app.command(cls=GroupedCommand)
 @described_by()
 def show(
     names: Annotated[
@@ -194,13 +198,19 @@ def show(
     """Show placements: the wiring diagram, initial weights, constants, parameters and source of
     each.
 
+    What is shown:
+        names: Names of placements, such as pre-ln.
+        stack: Stack whose wiring is drawn: encoder or decoder. By default the first.
+        as_json
+        svg: Write the wiring diagram into this file too.
+
+    The model that numbers are stated for:
+        model, blocks, width, ffn_width, heads, imports
+
     For example:
 
     \b
       normscope placements show deepnorm
-
-    names: Names of placements, such as pre-ln. stack: Stack whose wiring is drawn: encoder or
-    decoder. By default the first. svg: Write the wiring diagram into this file too.
     """
     from ..catalogue.details import details
     from ..placement import named, registered
@@ -233,7 +243,7 @@ def show(
         standard_output().print(details_view(one, size, drawn[name]))
 
 
-placements_app.command("choose")(choose)
+placements_app.command("choose", cls=GroupedCommand)(choose)
 
 
 def _drawn_stack(asked: str, found: "Details") -> "StackName":

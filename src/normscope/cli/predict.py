@@ -8,7 +8,7 @@ import typer
 
 from ..errors import user_errors
 from ..limits.kinds import CHART
-from .options import described_by
+from .help.options import described_by
 from .shared import (
     Imports,
     PlacementWords,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..theory.predict import ModelSetting, Update
 
 
-@described_by("theory/settings.py:ModelSetting")
+@described_by("api/prediction.py:predict", "theory/settings.py:ModelSetting")
 def predict(
     placements: PlacementWords = None,
     *,
@@ -46,17 +46,26 @@ def predict(
 ) -> None:
     """Predict the stream and the gradients at initialisation over depth, without a model.
 
+    The model:
+        placements, stack, blocks, loops, width
+        ffn_width: Inner width of the feed-forward. By default --width.
+        heads, tokens, vocabulary, setting, activation, norm, imports
+
+    The first update:
+        update: Also predict how far the first update moves every block: sgd, radam, adam, adamw,
+            lion, muon, or random, which follows no gradient.
+        rate: The rate of that update. By default 0.001.
+
+    What is written:
+        as_json: Print JSON: for each placement q, p, streams (the same by stream) over completed
+            blocks, and gradient_norm (by matrix), shares and attention (by kind of sub-layer) over
+            blocks, and doubts; two stacks by their names. With --update also change.
+        plot: Write the curves as SVG into this file.
+
     For example:
 
     \b
       normscope predict pre-ln post-ln --blocks 48
-
-    ffn_width: Inner width of the feed-forward. By default --width. as_json: Print JSON: for each
-    placement q, p, streams (the same by stream) over completed blocks, and gradient_norm (by
-    matrix), shares and attention (by kind of sub-layer) over blocks, and doubts; two stacks by
-    their names. With --update also change. plot: Write the curves as SVG into this file. update:
-    Also predict how far the first update moves every block: sgd, radam, adam, adamw, lion, muon, or
-    random, which follows no gradient. rate: The rate of that update. By default 0.001.
     """
     from ..api.prediction import update_of
     from ..theory.predict import ModelSetting

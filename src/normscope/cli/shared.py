@@ -24,6 +24,7 @@ from ..processes.surroundings import launched_together, rank_of_environment
 from ..settings.files import GivenConfig, given_config, named_files, refuse_no_run
 from ..signals import Interrupted, Stopped
 from .console import say
+from .help.layout import LaidOut
 
 if TYPE_CHECKING:
     from ..engines.choosing import EngineSettings
@@ -322,7 +323,7 @@ VERBS = {
 """Every verb that is shown, in order; a test holds that none is missing."""
 
 
-class WholeLines(TyperGroup):
+class WholeLines(LaidOut, TyperGroup):
     """Verbs, in a list whose first sentences are wrapped and not cut; those of `normscope` itself
     stand in groups.
 
@@ -351,6 +352,11 @@ class WholeLines(TyperGroup):
             if option is not None and where is not None:
                 _refuse_removed(where, option)
             raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, and the verbs after them."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs, each with the first sentence of its help."""

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from .console import StageDisplay, note, stderr, tell
-from .options import described_by
+from .help.layout import GroupedCommand
+from .help.options import described_by
 from .shared import (
     EngineSettingOptions,
     Imports,
@@ -52,12 +53,21 @@ def _verb(name: str, study: Any) -> Callable[..., None]:
         dry_run: bool = False,
         imports: Imports = [],  # noqa: B006
     ) -> None:
-        """out: Folder of the study. By default runs/NAME. scale: How large: smoke, cpu or paper, or
-        another that the study's page in the manual names. settings: Change one setting of the
-        scale, such as seeds=3. processes: Runs at a time; 0 for one a core, or one on a device.
-        engine: Where the trainings run: local, ray or slurm.
-        dry_run: Say how many trainings are left, with their updates, operations and hours, and
-        train nothing.
+        """What is measured:
+            scale: How large: smoke, cpu or paper, or another that the study's page in the manual
+                names.
+            settings: Change one setting of the scale, such as seeds=3.
+            imports
+
+        How the trainings are run:
+            processes: Runs at a time; 0 for one a core, or one on a device.
+            engine: Where the trainings run: local, ray or slurm.
+            engine_set
+            dry_run: Say how many trainings are left, with their updates, operations and hours, and
+                train nothing.
+
+        What is written:
+            out: Folder of the study. By default runs/NAME.
         """
         import torch
 
@@ -87,6 +97,7 @@ for _name, _listed in (
 ):
     study_app.command(
         _name,
+        cls=GroupedCommand,
         help=f"{_listed.help}\n\n{_listed.question}\n\n"
         "What the folder holds already is not measured again.\n\n"
         f"For example:\n\n\b\n  normscope study {_name} --scale smoke",

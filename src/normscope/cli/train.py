@@ -9,7 +9,7 @@ import typer
 
 from ..processes.surroundings import rank_of_environment
 from .console import TrainDisplay, say, stderr
-from .options import described_by
+from .help.options import described_by
 from .shared import (
     COMPARE,
     ConfigFile,
@@ -64,14 +64,19 @@ def train(
 ) -> None:
     """Train one model, or resume a run that was stopped.
 
+    What is trained:
+        config, settings, imports, trust
+        run: Run folder. By default runs/NAME-OF-CONFIG.
+
+    How it goes:
+        on_nonfinite: What to do when a loss or gradient is not finite: stop or skip.
+        from_step, stop_when
+        dry_run: Say what it would take in memory and arithmetic, and train nothing.
+
     For example:
 
     \b
       normscope train my.toml --run runs/first
-
-    run: Run folder. By default runs/NAME-OF-CONFIG. on_nonfinite: What to do when a loss or
-    gradient is not finite: stop or skip. dry_run: Say what it would take in memory and arithmetic,
-    and train nothing.
     """
     if dry_run:
         _say_plan(config, settings, imports, trust)

@@ -10,7 +10,7 @@ import typer
 from ..errors import UserError
 from ..limits import kinds
 from .console import note, shown_text, tell
-from .options import described_by
+from .help.options import described_by
 from .shared import Imports, Trust, as_asked, open_trained, refuse_no_place, refuse_unwritable
 
 if TYPE_CHECKING:
@@ -45,19 +45,30 @@ def evaluate(
     A translation run gets sacreBLEU with its signature and tokenised BLEU4; a masked-lm or
     language-model run gets its losses and perplexities, and the latter also on any file of text.
 
+    What is scored:
+        split: Split of the run's corpus, such as valid or test.
+        text: Score a language model on this file of text instead; plain, .gz or .xz.
+        layout: Of --text: paragraphs (a blank line between documents) or wikitext.
+        language: Of --text: whose sentences are distinguished in a paragraph.
+
+    The checkpoint:
+        imports, trust
+
+    The search for a translation:
+        beam: Number of hypotheses that the search keeps; 1 is greedy search; 5 where it is not
+            given.
+        length_penalty: Exponent in score = sum of log-probabilities / length ** length_penalty, the
+            end token counted; 1 where it is not given.
+
+    What is written:
+        as_json: Print the scores as JSON.
+        save: Write the scores as JSON into this file.
+        output: Write the translations into this file, one on each line.
+
     For example:
 
     \b
       normscope evaluate runs/first --split test --save scores.json
-
-    split: Split of the run's corpus, such as valid or test. text: Score a language model on this
-    file of text instead; plain, .gz or .xz. layout: Of --text: paragraphs (a blank line between
-    documents) or wikitext.
-    language: Of --text: whose sentences are to be found in a paragraph. beam: Number of hypotheses
-    that the search keeps; 1 is greedy search; 5 where it is not given. length_penalty: Exponent in
-    score = sum of log-probabilities / length ** length_penalty, the end token counted; 1 where it
-    is not given. as_json: Print the scores as JSON. save: Write the scores as JSON into this file.
-    output: Write the translations into this file, one on each line.
     """
     _refuse_places(save, output)
     open_trained(run, imports, trust)
@@ -139,17 +150,24 @@ def generate(
 ) -> None:
     """Write text with the model of a language-model run.
 
+    What is written:
+        prompt: The text to go on with; without it a new document begins.
+        tokens: Number of new tokens, at most.
+        samples: Number of texts.
+
+    How a token is drawn:
+        temperature: Logits are divided by it; 0 takes the likeliest token every time.
+        top_k: Draw from so many of the likeliest tokens; from all where it is not given.
+        top_p: Draw from the likeliest tokens that together have this probability.
+        seed: Of what is drawn: equal seeds give equal texts.
+
+    The checkpoint:
+        imports, trust
+
     For example:
 
     \b
       normscope generate runs/first --prompt "The history of" --tokens 50
-
-    prompt: The text to go on with; without it a new document begins. tokens: Number of new tokens,
-    at most. samples: Number of texts. temperature: Logits are divided by it; 0 takes the likeliest
-    token every time.
-    top_k: Draw from so many of the likeliest tokens; from all where it is not given. top_p: Draw
-    from the likeliest tokens that together have this probability. seed: Of what is drawn: equal
-    seeds give equal texts.
     """
     # What the shell gave as bytes that are no UTF-8 stands in the word as halves of characters.
     prompt = _text("--prompt", prompt.encode("utf-8", "surrogateescape"))
@@ -204,16 +222,23 @@ def translate(
 ) -> None:
     """Translate lines from standard input to standard output, in order.
 
+    The search:
+        beam: Number of hypotheses that the search keeps; 1 is greedy search.
+        length_penalty: Exponent in score = sum of log-probabilities / length ** length_penalty, the
+            end token counted.
+
+    The checkpoint:
+        run: Run folder.
+        which: Checkpoint: best (lowest validation loss), last, or the number of an update.
+        average: Take the mean of the weights of several checkpoints instead: of the last N, or of
+            those of these updates, separated by commas.
+        device: Device: auto, cpu, cuda or cuda:N.
+        imports, trust
+
     For example:
 
     \b
       echo "ein hund läuft ." | normscope translate runs/first
-
-    run: Run folder. beam: Number of hypotheses that the search keeps; 1 is greedy search.
-    length_penalty: Exponent in score = sum of log-probabilities / length ** length_penalty, the end
-    token counted. which: Checkpoint: best (lowest validation loss), last, or the number of an
-    update. average: Take the mean of the weights of several checkpoints instead: of the last N, or
-    of those of these updates, separated by commas. device: Device: auto, cpu, cuda or cuda:N.
     """
     open_trained(run, imports, trust)
     from ..decode.search import BeamConfig
@@ -262,13 +287,18 @@ def export(
 ) -> None:
     """Write a run's model and tokeniser as Hugging Face transformers or CTranslate2 open them.
 
+    What is written:
+        out: Folder to make.
+        form: bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2, marian, m2m100 or
+            ctranslate2; without it, the first that fits.
+
+    The checkpoint:
+        imports, trust
+
     For example:
 
     \b
       normscope export runs/first exported --format marian
-
-    out: Folder to make. form: bert, roberta-prelayernorm, gpt2, llama, olmo2, qwen3, gemma2,
-    marian, m2m100 or ctranslate2; without it, the first that fits.
     """
     open_trained(run, imports, trust)
     from ..exchange.export import export_run

@@ -7,7 +7,7 @@ import typer
 
 from ..errors import UserError, user_errors
 from .console import tell
-from .options import described_by
+from .help.options import described_by
 from .shared import Imports, Trust, placement_names, refuse_missing_target, run_imports
 
 
@@ -30,21 +30,33 @@ def transplant(
 
     The exit code is 2, with the reason and the place, where the model cannot be followed.
 
+    The placement:
+        to: A placement, such as peri-ln; `normscope placements` lists them; `own`, with --qk-norm,
+            leaves it.
+        qk_norm: Norms on queries and keys: head for one of each head, as Qwen 3 and Gemma 3; whole
+            for one over all heads, as OLMo 2; with -rms, -layer or -unit for another than the
+            model's.
+
+    The model:
+        target: package.module:function or file.py:function that returns a model or (model, inputs);
+            a Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint.
+        settings: Change the configuration, or give the function an argument.
+        seed: Seed of the weights, and of inputs for targets without any.
+        stack: The residual stream that is meant, where the model has several; again for one more.
+        imports, trust
+
+    Its weights:
+        initialise: Draw the weights as the placement wants them, or keep them. By default kept
+            where a checkpoint was loaded or the model looks trained, which is said.
+        keep: The same as --initialise keep.
+
+    What is written:
+        out: Folder to make, with the weights and the recipe.
+
     For example:
 
     \b
       normscope transplant my_model.py:build --to peri-ln --out my_model_peri
-
-    target: package.module:function or file.py:function that returns a model or (model, inputs); a
-    Hugging Face config.json, or a class such as GPT2Config; a folder with a checkpoint. to: A
-    placement, such as peri-ln; `normscope placements` lists them; `own`, with --qk-norm, leaves it.
-    qk_norm: Norms on queries and keys: head for one of each head, as Qwen 3 and Gemma 3; whole for
-    one over all heads, as OLMo 2; with -rms, -layer or -unit for another than the model's. out:
-    Folder to make, with the weights and the recipe. initialise: Draw the weights as the placement
-    wants them, or keep them. By default kept where a checkpoint was loaded or the model looks
-    trained, which is said. keep: The same as --initialise keep. stack: The residual stream that is
-    meant, where the model has several; again for one more. settings: Change the configuration, or
-    give the function an argument. seed: Seed of the weights, and of inputs for targets without any.
     """
     refuse_missing_target(target)
     if keep and initialise == "draw":

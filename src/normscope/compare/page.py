@@ -8,7 +8,6 @@ import shlex
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..processes.surroundings import is_held
 from ..provenance import provenance
 from ..report.comparison import contents
 from ..report.comparison.page import PAGE, write
+from ..report.plain import plain_values
 from ..report.words import learning_rate, short_name
 from ..train.record import RunRecord, record_of
 from . import curves
@@ -54,7 +54,7 @@ def results(page: contents.ComparisonPage) -> dict[str, Any]:
             {
                 **_name_data(one.name),
                 "updates": list(one.updates),
-                "seeds_values": _plain(one.seeds_values),
+                "seeds_values": plain_values(one.seeds_values),
             }
             for one in page.valid_curves
         ],
@@ -83,7 +83,7 @@ def _configuration_data(configuration: contents.ComparedConfiguration) -> dict[s
         "warmup_updates": configuration.warmup_updates,
         "peak_lr": configuration.peak_lr,
         "optimizer": configuration.optimizer,
-        "seeds": [_plain(asdict(seed)) for seed in configuration.seeds],
+        "seeds": [plain_values(seed) for seed in configuration.seeds],
         "verdict": configuration.verdict.text,
     }
 
@@ -93,23 +93,15 @@ def _rate_curve_data(curve: contents.RateCurve) -> dict[str, Any]:
         "name": str(curve.name),
         "configurations": [str(name) for name in curve.configurations],
     }
-    return {**_name_data(curve.name), **_plain(asdict(curve) | names)}
+    return {**_name_data(curve.name), **plain_values(curve), **names}
 
 
 def _profile_data(profile: contents.GradientProfile) -> dict[str, Any]:
     return _name_data(profile.name) | {
         "labels": [str(name) for name in profile.names],
         "blocks": [str(block) for block in profile.blocks],
-        "seeds_norms": _plain(profile.seeds_norms),
+        "seeds_norms": plain_values(profile.seeds_norms),
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 _RunsOfArms = dict[Arm, list[tuple[Cell, RunRecord]]]

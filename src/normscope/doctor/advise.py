@@ -7,26 +7,28 @@ from typing import Literal
 
 import torch
 
+from ..choosing.law import ADAM, RateFacts
 from ..choosing.rates import (
-    ADAM,
     CARRIED_HELD,
-    HELD,
+    HELD_LADDERS,
     STEPS,
     WITHIN,
     BestOfSmaller,
-    RateFacts,
+    TypicalRate,
     typical_rate,
 )
 from ..optim import OPTIMIZERS
 from ..report.words import learning_rate
 from .record import Stack
-from .result import Advice, RateRange
+from .result import Advice, RateOfBatch, RateRange
 
 _UNSEEN = "neither recipes nor training runs of ours with this optimiser are known near this width"
 _TRAINED = "the weights are trained, and known rates are of trainings from their beginning"
 
 
-def facts_of(stacks: Sequence[Stack], optimizer: str) -> RateFacts:
+def facts_of(
+    stacks: Sequence[Stack], optimizer: str, batch_tokens: float | None = None
+) -> RateFacts:
     """What known rates are asked with; an optimiser that is not listed is taken for Adam."""
     formulas = [sublayer.formula for stack in stacks for sublayer in stack.sublayers]
     return RateFacts(
@@ -34,6 +36,7 @@ def facts_of(stacks: Sequence[Stack], optimizer: str) -> RateFacts:
         width=max((stack.width for stack in stacks), default=1),
         sublayers=len(formulas),
         normed_sums=sum(formula.sum_is_normed for formula in formulas) / max(1, len(formulas)),
+        batch_tokens=batch_tokens,
     )
 
 
@@ -66,27 +69,31 @@ def advise(
     wanted_warmup_updates: int | None = None,
     trained: bool = False,
     smaller: BestOfSmaller | None = None,
+    batch_tokens: float | None = None,
 ) -> Advice:
     """By the best rate of a smaller version where one is given, else by known rates; trained:
-    whether the weights have been.
+    whether the weights have been; batch_tokens: of one update, None where that is not told.
 
-    Raises ValueError for an unknown optimiser, and a wanted rate that is not positive.
+    Raises ValueError for an unknown optimiser, and a rate or a batch that is not positive.
     """
+    if batch_tokens is not None and not 1 <= batch_tokens < math.inf:
+        raise ValueError(f"the batch must have 1 token or more, got {batch_tokens:g}")
     if wanted_rate is not None and not 0 < wanted_rate < math.inf:
         raise ValueError(f"the wanted rate must be positive and finite, got {wanted_rate}")
     name = name_of(optimizer)
     asked = Advice(
         optimizer=name,
-        confidence=HELD[0] / HELD[1],
+        confidence=HELD_LADDERS[0] / HELD_LADDERS[1],
         unknown=_TRAINED if trained else _UNSEEN,
         wanted_rate=wanted_rate,
         wanted_place=None if wanted_rate is None else "unknown",
         wanted_warmup_updates=wanted_warmup_updates,
+        batch_tokens=batch_tokens,
         notes=STEPS.get(
             name, () if name in OPTIMIZERS else (f"{name} is taken for one like Adam",)
         ),
     )
-    facts = facts_of(stacks, name)
+    facts = facts_of(stacks, name, batch_tokens)
     known = None if trained else typical_rate(facts)
     if known is not None:
         asked = replace(
@@ -97,6 +104,8 @@ def advise(
             ladders=known.trainings,
             best_rate=known.rate,
             best_interval=RateRange(low=known.low, high=known.high),
+            rates_by_batch=_by_batch(known),
+            recipe_rate=known.recipe_rate,
             median_rate=known.median_rate,
             usual_warmup_shares=tuple(known.warmups),
         )
@@ -109,6 +118,15 @@ def advise(
         "above" if wanted_rate > span.high else "below" if wanted_rate < span.low else "in range"
     )
     return replace(asked, wanted_place=place)
+
+
+def _by_batch(known: TypicalRate) -> tuple[RateOfBatch, ...]:
+    """Returns the rates of three batches where none was told."""
+    if known.batch_told:
+        return ()
+    return tuple(
+        RateOfBatch(batch_tokens=one.batch_tokens, rate=one.rate) for one in known.by_batch
+    )
 
 
 def _carried(advice: Advice, smaller: BestOfSmaller, facts: RateFacts) -> Advice:
@@ -135,4 +153,5 @@ def _carried(advice: Advice, smaller: BestOfSmaller, facts: RateFacts) -> Advice
         f"large.{beside}",
         best_rate=rate,
         best_interval=RateRange(low=rate / WITHIN, high=rate * WITHIN),
+        rates_by_batch=(),
     )

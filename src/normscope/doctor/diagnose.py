@@ -93,6 +93,7 @@ def diagnose(
     advise: bool = True,
     laws: bool = True,
     smaller: BestOfSmaller | None = None,
+    batch_tokens: float | None = None,
     built: CodePlaces = NO_PLACES,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> Diagnosis:
@@ -108,7 +109,9 @@ def diagnose(
     told = _told(scheduler, optimizer, wanted_rate, wanted_warmup_updates)
     seen = _seen(model, batch, loss, built, trained=trained)
     asked = advise and seen.learns
-    advice = _advice(seen, optimizer, told, smaller, trained=trained) if asked else None
+    advice = None
+    if asked:
+        advice = _advice(seen, optimizer, told, smaller, batch_tokens, trained=trained)
     watch("prediction", 0, 1)
     patient = Patient(
         model=model,
@@ -193,6 +196,7 @@ def _advice(
     optimizer: str | torch.optim.Optimizer,
     told: _Told,
     smaller: BestOfSmaller | None,
+    batch_tokens: float | None,
     *,
     trained: bool,
 ) -> Advice:
@@ -203,6 +207,7 @@ def _advice(
         wanted_warmup_updates=told.warmup_updates,
         trained=trained,
         smaller=smaller,
+        batch_tokens=batch_tokens,
     )
 
 

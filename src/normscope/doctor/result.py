@@ -108,8 +108,16 @@ class RateRange:
     high: float
 
 
-FAR = 4.0
+FAR = 3.0
 """No published rate lies further above the range of known rates than this: a test counts them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateOfBatch:
+    """The best peak rate with batches of one size."""
+
+    batch_tokens: float
+    rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +140,17 @@ class Advice:
     unknown: str = ""
     """Why there is no answer, as a clause; the rates below are None then."""
     best_rate: float | None = None
-    """The peak rate that is known of models like this one."""
+    """The peak rate that is known to be best of models like this one; where no batch is told, with
+    the middle one of `rates_by_batch`.
+    """
     best_interval: RateRange | None = None
+    """Where no batch is told, from the range of the smallest batch to that of the largest."""
+    batch_tokens: float | None = None
+    """Of one update, over all devices and accumulation; None where that is not told."""
+    rates_by_batch: tuple[RateOfBatch, ...] = ()
+    """Of three batches that are usual where none is told, rising; else empty."""
+    recipe_rate: float | None = None
+    """What people train such a model with, by the same law: a habit, and no optimum."""
     median_rate: float | None = None
     """The naive one beside it: the plain median of those recipes and ladders."""
     wanted_rate: float | None = None
@@ -152,6 +169,13 @@ class Advice:
     """
     notes: tuple[str, ...] = ()
     """Reasons to doubt the answer."""
+
+    @property
+    def cautious_rate(self) -> float | None:
+        """The best rate with the smallest usual batch where none is told: the one to lower a rate
+        to that has failed.
+        """
+        return self.rates_by_batch[0].rate if self.rates_by_batch else self.best_rate
 
     @property
     def is_too_high(self) -> bool:

@@ -115,7 +115,7 @@ def _begin(opened: OpenedSearch, folder: Path, options: SearchOptions, held: Exi
     """Takes the folder, and says what there is to train on."""
     held.enter_context(alone(folder, "search"))
     refuse_other_page(folder)
-    for line in _notes(opened):
+    for line in notes(opened):
         options.say(line)
 
 
@@ -171,7 +171,7 @@ def _train(
     options.watch(words, total, total)
 
 
-def _notes(opened: OpenedSearch) -> list[str]:
+def notes(opened: OpenedSearch) -> list[str]:
     """What a user should know of the data before hours of training."""
     data = opened.data
     rows = len(data.train) + len(data.dev)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from ..report.plain import plain_values
 from ..report.words import counted, learning_rate, significant
 from .episodes import LEAST, LEAST_RISE, STANDS_OUT, level_of, logarithms
 from .record import History, LoggedSeries
@@ -42,26 +43,8 @@ class Beside:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values, null where a number was not finite."""
-
-        def plain(value: float) -> float | None:
-            return value if math.isfinite(value) else None
-
-        return {
-            "source": self.source,
-            "common_updates": self.common_updates,
-            "last_common": self.last_common,
-            "loss": plain(self.loss),
-            "good_loss": plain(self.good_loss),
-            "partings": [
-                {
-                    "quantity": one.quantity,
-                    "update": one.update,
-                    "value": plain(one.value),
-                    "good": plain(one.good),
-                }
-                for one in self.partings
-            ],
-        }
+        found: dict[str, Any] = plain_values(self)
+        return found
 
 
 def beside(history: History, good: History) -> Beside:

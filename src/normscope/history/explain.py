@@ -4,12 +4,13 @@ try.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from textwrap import wrap
 from typing import Any
 
 from ..doctor.result import Severity
+from ..report.plain import plain_values
 from ..report.words import counted, joined, printable, significant, sparkline
 from .beside import Beside, beside_words
 from .episodes import UNKNOWN, Episode, EpisodeKind, episodes
@@ -22,6 +23,8 @@ from .signs import signs
 OUTPUT = "the output layer"
 EVERYWHERE = "no sub-layer leads the others"
 NOT_RECORDED = "not recorded"
+_STAGES_OWN = ("flat", "standing", "needs_cause")
+"""Fields of an episode that no reader is told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,30 +47,19 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """As plain values; the curve of the loss with them, null where it was not finite."""
-
-        def plain(value: Any) -> Any:
-            return None if isinstance(value, float) and not math.isfinite(value) else value
-
-        found = []
-        for episode in self.episodes:
-            one = {name: plain(value) for name, value in asdict(episode).items()}
-            for inner in ("flat", "standing", "needs_cause"):
-                del one[inner]
-            found.append(one)
-        loss = {
-            "updates": list(self.history.loss.updates),
-            "nats": [plain(value) for value in self.history.loss.values],
+        history = self.history
+        told: dict[str, Any] = {
+            "source": history.source,
+            "updates": history.last_update,
+            "read": history.read,
+            "left_out": history.left_out,
+            "episodes": [plain_values(one, without=_STAGES_OWN) for one in self.episodes],
+            "loss": {"updates": history.loss.updates, "nats": history.loss.values},
         }
-        good = {} if self.good is None else {"baseline": self.good.to_json()}
-        return {
-            "source": self.history.source,
-            "updates": self.history.last_update,
-            "read": list(self.history.read),
-            "left_out": list(self.history.left_out),
-            "episodes": found,
-            "loss": loss,
-            **good,
-        }
+        if self.good is not None:
+            told["baseline"] = self.good.to_json()
+        found: dict[str, Any] = plain_values(told)
+        return found
 
 
 def explain(history: History) -> Explanation:

@@ -201,7 +201,8 @@ def _found_in(diagnosis: Record) -> list[str]:
 
 def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
     advice = diagnosis.advice
-    if advice is None or advice.best_rate is None:
+    usual = None if advice is None else advice.cautious_rate
+    if advice is None or usual is None:
         if peak is None:
             return (
                 "a tenth of yours",
@@ -211,17 +212,17 @@ def _rate(diagnosis: Record, peak: float | None) -> tuple[str, str]:
             peak / _LESS_WITHOUT_BEST,
             "a tenth of yours; no usual rate is known for this model",
         )
-    elif peak is None or advice.best_rate < peak:
+    elif peak is None or usual < peak:
         span = advice.best_interval
         likely = (
             ""
             if span is None
             else f", range {learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
         )
-        rate, why = advice.best_rate, _USUAL + likely
+        rate, why = usual, _USUAL + likely
     else:
         rate = peak / _LESS_BELOW_BEST
-        why = f"a third of yours, though {learning_rate(advice.best_rate, 2)} is {_USUAL}"
+        why = f"a third of yours, though {learning_rate(usual, 2)} is {_USUAL}"
     optimizer = "adam" if advice is None else advice.optimizer
     sure = surer_rate(rate, compared=diagnosis.compared, optimizer=optimizer)
     return learning_rate(rate, 2), f"{why}; to check: {sure}"
@@ -248,11 +249,7 @@ def _why(diagnosis: Record, episode: Episode, peak: float | None) -> Iterator[st
         blocks = counted(sum(one.blocks for one in stacks), "block")
         yield f"a norm on every sum of {which} leaves {blocks} no path around the norms"
     advice = diagnosis.advice
-    if (
-        advice is not None
-        and advice.best_rate is not None
-        and peak is not None
-        and peak > advice.best_rate
-    ):
-        times, best = significant(peak / advice.best_rate, 2), learning_rate(advice.best_rate, 2)
+    usual = None if advice is None else advice.cautious_rate
+    if usual is not None and peak is not None and peak > usual:
+        times, best = significant(peak / usual, 2), learning_rate(usual, 2)
         yield f"{learning_rate(peak)} is {times} times {best}, {_USUAL}"

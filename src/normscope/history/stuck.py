@@ -233,7 +233,7 @@ class WaysOn:
 
 
 def _usual(advice: Advice | None) -> float | None:
-    return None if advice is None else advice.best_rate
+    return None if advice is None else advice.cautious_rate
 
 
 def _lower(own: float, advice: Advice | None) -> float:

@@ -152,6 +152,16 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
+def unit_time(seconds: float, unit: str) -> str:
+    """A time of one core or one accelerator, as an estimate: "about 12 core-minutes"."""
+    minutes = seconds / 60
+    if minutes < 1:
+        return f"less than a minute of one {unit}"
+    if minutes < 60:
+        return f"about {significant(minutes, 2)} {unit}-minutes"
+    return f"about {significant(minutes / 60, 3)} {unit}-hours"
+
+
 _NORMS = {
     "layer-norm": "LayerNorm",
     "rms-norm": "RMSNorm",

@@ -14,6 +14,7 @@ from torch import nn
 
 from ..adapters import hugging_face
 from ..doctor.trace.code_places import CodePlaces
+from ..doctor.trace.forward import batch_tokens_in
 from ..errors import UserError, user_errors
 from ..limits.home import from_home
 from ..measure.unchanged import random_state_kept
@@ -151,6 +152,9 @@ def _of_factory(text: str, settings: Sequence[str], drawing: SampleSettings) -> 
         loss = loss or of_family
     # A loss that is given may be any, and no cross-entropy of the labels of batches().
     counting = None if own is None or made.get("loss") else partial(counted_in, own)
+    # Inputs that come with an optimiser are what it is meant to be trained on.
+    if made.get("inputs") is not None and made.get("optimizer") is not None:
+        made["batch_tokens"] = batch_tokens_in(inputs)
     made |= {"inputs": inputs, "loss": loss or own_loss(model, inputs)}
     return Target(
         title=_title(model, text),
@@ -177,6 +181,7 @@ def _on_own_batches(
         model=model,
         inputs=lambda model: file.output(model, value),
         loss=lambda output, _: file.loss(output, value),
+        batch_tokens=batch_tokens_in(value),
         built=built,
         compared=compared,
         counting=partial(counted_in, file),

@@ -71,6 +71,7 @@ def _target(
             model, config.optimizer, None if groups is None else groups(model)
         ),
         warmup_updates=config.schedule.warmup_updates,
+        batch_tokens=_batch_tokens(task, config),
         loading=loading,
         wanted_placement=read_placement(config.model.placement),
         clip_norm=config.train.clip_norm,
@@ -78,6 +79,12 @@ def _target(
             nats=task.target_entropy_nats(corpus), over="the targets of the validation"
         ),
     )
+
+
+def _batch_tokens(task: Task, config: RunConfig) -> int | None:
+    """Returns the tokens of an update; None of a task that does not count them."""
+    tokens = task.batch_tokens(config)
+    return None if tokens is None else tokens * config.train.accumulation
 
 
 def trust_target(text: str) -> None:

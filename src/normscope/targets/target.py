@@ -46,6 +46,8 @@ class Target:
     """
     warmup_updates: int | None = None
     """Of its training, up to the peak rate; None where that is not known."""
+    batch_tokens: float | None = None
+    """Of one update of its training; None where that is not known."""
     loading: Loading | None = None
     """None for a model with initial weights."""
     wanted_placement: str | None = None

@@ -252,6 +252,12 @@ class Task(ABC):
     def corpus_facts(self, config: Any, corpus: Any) -> list[tuple[str, str]]:
         """Rows of a table that say what is trained on."""
 
+    def batch_tokens(self, config: Any) -> int | None:
+        """Returns how many tokens a batch has at most, before accumulation; None where the task
+        does not count them.
+        """
+        return None
+
     @abstractmethod
     def batch_words(self, config: Any) -> str:
         """How large a batch is."""

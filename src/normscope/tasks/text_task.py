@@ -114,6 +114,9 @@ class TextTask(Task):
             ("Vocabulary", f"{len(corpus.tokeniser):,}"),
         ]
 
+    def batch_tokens(self, config: TextRunConfig) -> int | None:
+        return config.data.batch_sequences * config.data.sequence_length
+
     def batch_words(self, config: TextRunConfig) -> str:
         return (
             f"{config.data.batch_sequences} sequences of up to {config.data.sequence_length} tokens"

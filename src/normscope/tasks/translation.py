@@ -305,6 +305,9 @@ class Translation(Task):
             ),
         ]
 
+    def batch_tokens(self, config: TranslationRunConfig) -> int | None:
+        return config.data.max_tokens
+
     def batch_words(self, config: TranslationRunConfig) -> str:
         return f"{config.data.max_tokens} tokens"
 

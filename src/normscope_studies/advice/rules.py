@@ -5,11 +5,11 @@ they cost.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from normscope.choosing.rates import ADAM, KnownRate, RateFacts, RateLaw, known_rates
+from normscope.choosing.law import ADAM, KnownRate, RateFacts, RateLaw, known_rates
 from normscope.measure import Estimate
 
 from ..engine.estimates import jackknife
@@ -51,6 +51,12 @@ class Looked:
         return self.ladder.case
 
     @property
+    def law_facts(self) -> RateFacts:
+        """Returns what the law asks, with the batch and the length of the case's trainings."""
+        tokens = self.case.tokens
+        return replace(self.facts, batch_tokens=tokens, tokens=tokens * self.ladder.updates)
+
+    @property
     def optimizer(self) -> str:
         """Adam for those that bear its rates, Muon apart."""
         return ADAM if self.case.optimizer == "adamw" else self.case.optimizer
@@ -67,7 +73,10 @@ def law_without(one: Looked, others: Sequence[Looked]) -> RateLaw:
     """
     ours = [
         KnownRate(
-            family=other.case.family, facts=other.facts, rate=10**other.ladder.best, published=False
+            family=other.case.family,
+            facts=other.law_facts,
+            rate=10**other.ladder.best,
+            kind="own ladder",
         )
         for other in apart(one, others)
     ]
@@ -76,7 +85,7 @@ def law_without(one: Looked, others: Sequence[Looked]) -> RateLaw:
 
 def known_rate(one: Looked, others: Sequence[Looked]) -> float:
     """log10 of the law's rate."""
-    return math.log10(law_without(one, others)(one.facts))
+    return math.log10(law_without(one, others)(one.law_facts))
 
 
 def naive_rate(one: Looked, others: Sequence[Looked]) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from normscope.choosing.rates import ADAM, RateFacts
+from normscope.choosing.law import ADAM, RateFacts
 from normscope.measure import Estimate
 from normscope.optim import OPTIMIZERS
 from normscope.report.words import percentage

@@ -16,7 +16,7 @@ import torch
 from normscope.compare.grid import Cell
 from normscope.compare.state import looked_at
 from normscope.optim import make_optimizer
-from normscope.report.words import counted, significant
+from normscope.report.words import counted, significant, unit_time
 from normscope.runs.machine import (
     blocks_of,
     counting,
@@ -220,11 +220,4 @@ def _cost(flops: float, speed: float, *, on_core: bool) -> str:
     if not flops:
         return "nothing is left"
     unit = "core" if on_core else "accelerator"
-    minutes = flops / speed / 60
-    if minutes < 1:
-        time_taken = f"less than a minute of one {unit}"
-    elif minutes < 60:
-        time_taken = f"about {significant(minutes, 2)} {unit}-minutes"
-    else:
-        time_taken = f"about {significant(minutes / 60, 3)} {unit}-hours"
-    return f"{significant(flops, 3)} operations, {time_taken}"
+    return f"{significant(flops, 3)} operations, {unit_time(flops / speed, unit)}"

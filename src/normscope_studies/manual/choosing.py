@@ -9,17 +9,17 @@ from typing import get_args
 from normscope.choosing.case import NEAR, ModelToTrain
 from normscope.choosing.choice import EvidenceForModel, SizeClass, choose
 from normscope.choosing.evidence import QUESTIONS, BestRate, Evidence, EvidenceRow, published
+from normscope.choosing.law import CRITICAL, SHALLOW, law
 from normscope.choosing.parts import PageSection, TextTable, advice_part, own_parts, published_part
 from normscope.choosing.query_key import evidence as query_key_evidence, evidence_parts
 from normscope.choosing.rates import (
     HELD,
     HELD_BEYOND_GPT3,
     HELD_BY_MEDIANS,
-    SHALLOW,
+    HELD_LADDERS,
     WITHIN,
-    law,
-    recipes,
 )
+from normscope.choosing.recipes import recipes
 from normscope.placement.base import ModelKind
 from normscope.report.words import learning_rate, number
 
@@ -168,8 +168,8 @@ def _by_others(evidence: Evidence) -> Iterator[str]:
         yield "\n".join(_part(part))
 
 
-def _rate_part() -> PageSection:
-    """The law, how often it is right, and every recipe that it is fitted to."""
+def _law_words() -> list[str]:
+    """Returns what the law is, and how often it is right."""
     found = law()
     held, of = HELD
     by_every_family, by_near_widths = HELD_BY_MEDIANS.values()
@@ -177,26 +177,44 @@ def _rate_part() -> PageSection:
     by_near, of_near = by_near_widths
     beyond, of_beyond = HELD_BEYOND_GPT3
     own = ", ".join(f"{name} {number(10**decades)}" for name, decades in found.optimizers.items())
-    said = [
-        f"`normscope choose` and `normscope doctor` name {learning_rate(10**found.constant)} at "
-        "width 768 and 24 sub-layers under Adam and AdamW, times (width / 768) to the power "
+    in_ladders, of_ladders = HELD_LADDERS
+    return [
+        "`normscope choose` and `normscope doctor` name the **best** rate of a model, and beside "
+        "it what people train such a model with, which is lower. The best rate is "
+        f"{learning_rate(10**found.constant)} at width 768 and 24 sub-layers under Adam and AdamW "
+        "with a very large batch, times (width / 768) to the power "
         f"{number(found.width)}, times (sub-layers / 24) to the power {number(found.sublayers)}, "
         f"where every residual sum is normalised (as in Post-LN) times (sub-layers / {SHALLOW}) to "
         f"the power {number(found.normed_depth)}, times a constant of every other optimiser "
-        f"({own}); and a range of {WITHIN:g} times to either side. It is fitted by least "
-        "squares to the recipes below and to the best rates of our own training runs of "
-        f"small models, and answers within a factor of {NEAR:g} of the widths that an optimiser "
-        "was seen at.",
+        f"({own}), divided by √(1 + critical / batch): far below its critical batch a rate goes "
+        "with the root of the batch, and above it hardly moves. The critical batch is "
+        f"{CRITICAL.tokens:,.0f} tokens in a training of 2e10, and grows with the length to the "
+        f"power {CRITICAL.power:g}. A range reaches {WITHIN:g} times to either side; where the "
+        "batch is not told, from that of a small batch to that of a large one. The rate of recipes "
+        f"is that of a very large batch times {number(10**found.habit)}, whatever their batch.",
+        "It is fitted by least squares to best rates (of published learning-rate sweeps, and of "
+        "our own trainings of small models) and to the recipes below, and answers within a factor "
+        f"of {NEAR:g} of the widths that an optimiser was seen at. Fitted without the shape of "
+        f"model that it is asked of, its range holds {in_ladders} of {of_ladders} best rates of "
+        "published learning-rate sweeps ([how near the law comes](../results/rate_law/README.md)). "
         "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), "
-        f"its range holds {held} of {of} of their rates, and {beyond} of {of_beyond} of those "
-        "outside GPT-3's table. A range about the median of all other families' rates under the "
-        f"optimiser holds {by_all} of {of_all}, and its middle is further off for certain. One "
-        f"about the median of those within {NEAR:g} times the width holds {by_near} of {of_near}: "
-        "whether the law is better than that is undecided, on published rates and on our own, so "
-        "that either is a place to start and neither is the best rate. Length, batch and schedule "
-        "are not in it: recipes are of 4,800 to 4,720,000 updates, our trainings of 120 to 1,050 "
-        "and of far narrower models, so that nothing tells length from width.",
+        f"the range about the recipes' rate holds {held} of {of} of theirs, and {beyond} of "
+        f"{of_beyond} of those outside GPT-3's table; one about the median of all other families' "
+        f"rates under the optimiser holds {by_all} of {of_all}, and one about the median of "
+        f"those within {NEAR:g} times the width {by_near} of {of_near}: as a guess at people's "
+        "habits the law is not better for certain than that median. The schedule is not in it.",
+        "Best rates of other searches, which it was never fitted to (`optima.toml` in the "
+        "package): of Lingle's Llamas its range holds all 18, of width 768 to 3,072 and batches "
+        "of 33k to 131k; of marin's (arXiv:2509.02046) all six of Lion and none of five of AdamW, "
+        "which are three to four times as high; of GPT-2 small with RMSNorm and normalised queries "
+        "and keys that with 524k tokens a batch, and not that of one sequence of 1,024, ten times "
+        "what it names. Of 41 best rates of our own small models over depth and width "
+        "([rates over sizes](../results/rate_transfer/README.md)) it holds 37.",
     ]
+
+
+def _rate_part() -> PageSection:
+    """The law, how often it is right, and every recipe that it is fitted to."""
     rows = [
         [
             one.name,
@@ -207,15 +225,16 @@ def _rate_part() -> PageSection:
             learning_rate(one.peak_lr),
             "" if one.warmup_updates is None else f"{one.warmup_updates:,}",
             "" if one.updates is None else f"{one.updates:,}",
+            "" if one.batch_tokens is None else f"{one.batch_tokens:,}",
             f"{one.repository}, {one.path}",
             one.commit[:10],
         ]
         for one in recipes()
     ]
     sizes = ("recipe", "placement", "blocks", "width", "optimiser")
-    columns = (*sizes, "peak rate", "warm-up", "updates", "read in", "commit")
+    columns = (*sizes, "peak rate", "warm-up", "updates", "tokens a batch", "read in", "commit")
     return PageSection(
-        heading="The peak rate", before=said, tables=[TextTable(columns=columns, rows=rows)]
+        heading="The peak rate", before=_law_words(), tables=[TextTable(columns=columns, rows=rows)]
     )
 
 

@@ -7,6 +7,7 @@ stands in `arms`.
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,6 +72,7 @@ def collect(results: Path) -> evidence.Evidence:
             "loss_nats",
         ),
         trained=list(_trained(advice)),
+        published_ladders=list(_published_ladders(_load(results, "rate_law"))),
         depths=list(_depths(depths)),
         depth_blocks=depths["settings"]["blocks"],
         advice=list(_advice(advice)),
@@ -355,9 +357,33 @@ def _trained(data: Any) -> Iterator[evidence.TrainedRate]:
             yield evidence.TrainedRate(
                 family=case["family"],
                 **{key: facts[key] for key in ("optimizer", "width", "sublayers", "normed_sums")},
+                batch_tokens=_batch_tokens_of(name),
+                updates=case["ladders"][0]["updates"],
                 best_rate=case["ladders"][0]["best_rate"],
                 source=f"advice#/cases/{name}/ladders/0/best_rate",
             )
+
+
+def _batch_tokens_of(case: str) -> int:
+    """Returns the tokens of a batch, which the name of a case tells: those of
+    "llama_toy_2x48_256-32_adamw_cosine" are 256.
+    """
+    found = re.search(r"_(\d+)-\d+_", case)
+    if found is None:
+        raise ValueError(f"the name of the case {case!r} tells no batch")
+    return int(found[1])
+
+
+def _published_ladders(data: Any) -> Iterator[evidence.PublishedLadder]:
+    """Reads `normscope study rate-law`: the best rate of every published ladder."""
+    for place, one in enumerate(data["ladders"]):
+        sizes = {key: one[key] for key in ("width", "blocks", "batch_tokens", "tokens")}
+        yield evidence.PublishedLadder(
+            family=one["family"],
+            best_rate=one["best_rate"],
+            source=f"rate_law#/ladders/{place}/best_rate",
+            **sizes,
+        )
 
 
 _READERS: Mapping[str, Callable[[str, Any], Iterable[_Read]]] = {

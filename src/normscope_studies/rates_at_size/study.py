@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from normscope.choosing.rates import RateFacts, typical_rate
+from normscope.choosing.law import RateFacts
+from normscope.choosing.rates import typical_rate
 from normscope.report.words import learning_rate, percentage
 
 from ..advice.cases import rate_of
@@ -150,7 +151,11 @@ def named_rate(one: SizedModel) -> float:
     """Returns what known rates name; of µP, for the narrower model, whose rates it takes."""
     narrow = round(one.width / one.narrower)
     facts = RateFacts(
-        optimizer="adamw", width=narrow, sublayers=2 * one.blocks, normed_sums=one.normed_sums
+        optimizer="adamw",
+        width=narrow,
+        sublayers=2 * one.blocks,
+        normed_sums=one.normed_sums,
+        batch_tokens=one.tokens,
     )
     found = typical_rate(facts)
     assert found is not None

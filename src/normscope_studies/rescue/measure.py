@@ -129,6 +129,7 @@ def answered(
         loss=lambda output: _cross_entropy(output, batch),
         optimizer=torch.optim.AdamW(model.parameters(), lr=asked.rate),
         wanted_warmup_updates=0,
+        batch_tokens=batch[:, :-1].numel(),
     )
     updates = tuple(range(1, len(losses) + 1))
     history = History(

@@ -69,12 +69,15 @@ class RateGroup:
         """By family; none where the length of warm-up is not varied."""
         return _there({PAPERS_SCHEDULE: self.short, "one decay for both": self.controlled_short})
 
-    def without_warmup(self) -> dict[str, TranslationArm]:
-        """By family."""
-        return {
-            PAPERS_SCHEDULE: self.without,
-            "as much cumulative learning rate": self.without_equal_sum,
-        }
+    def without_warmup(self) -> dict[str, dict[str, TranslationArm]]:
+        """By family, and in it by what the run has of the one with warm-up: all that have as much
+        cumulative learning rate as it, or more.
+        """
+        alike = {"one sum": self.without_equal_sum}
+        decay = self.controlled_without
+        if decay is not None and decay.summed_lr >= self.long.summed_lr:
+            alike["one decay"] = decay
+        return {PAPERS_SCHEDULE: {"": self.without}, "as much cumulative learning rate": alike}
 
 
 def _there(arms: Mapping[str, TranslationArm | None]) -> dict[str, TranslationArm]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ...choosing.rates import usual_warmup
-from ...report.words import counted, joined, learning_rate, rates_command, surer_rate
+from ...choosing.rates import batch_words, usual_warmup
+from ...report.words import counted, learning_rate, rates_command, surer_rate
 from ..result import Advice
 
 _FILE = Path(__file__).with_name("terms.toml")
@@ -22,14 +22,14 @@ def _of_one_line(term: dict[str, str]) -> dict[str, str]:
 
 TERMS = {key: _of_one_line(term) for key, term in _TERMS.items()}
 """Names that stand beside numbers, and what they mean."""
-ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "yours", "warmup", "loss"))
+ADVICE_TERMS = tuple(TERMS[key] for key in ("usual", "recipes", "yours", "warmup", "loss"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _AdviceRow:
     """One line of the advice, ready to be set."""
 
-    part: Literal["usual", "yours", "warmup"]
+    part: Literal["usual", "recipes", "yours", "warmup"]
     """What it is about; the class of each in the style sheet."""
     value: str
     meaning: str
@@ -122,6 +122,14 @@ def speaks_against(advice: Advice | None) -> bool:
 def advice_rows(advice: Advice) -> list[_AdviceRow]:
     """The usual rate with its range, the user's own, and the warm-up."""
     rows = [_AdviceRow(part="usual", value=_usual(advice), meaning=_why_usual(advice))]
+    if advice.recipe_rate is not None and not advice.carried:
+        rows.append(
+            _AdviceRow(
+                part="recipes",
+                value=learning_rate(advice.recipe_rate, 2),
+                meaning="what people train such a model with: a habit",
+            )
+        )
     if advice.wanted_rate is not None:
         value = learning_rate(advice.wanted_rate)
         rows.append(_AdviceRow(part="yours", value=value, meaning=_PLACES[advice.wanted_place]))
@@ -143,7 +151,13 @@ def _warmup(advice: Advice) -> _AdviceRow:
 
 
 def _usual(advice: Advice) -> str:
-    return "unknown" if advice.best_rate is None else learning_rate(advice.best_rate, 2)
+    """The best rate; of three batches, where none is told, each its own."""
+    if advice.best_rate is None:
+        return "unknown"
+    if not advice.rates_by_batch:
+        return learning_rate(advice.best_rate, 2)
+    low, high = advice.rates_by_batch[0].rate, advice.rates_by_batch[-1].rate
+    return f"{learning_rate(low, 2)} to {learning_rate(high, 2)}"
 
 
 def _why_usual(advice: Advice) -> str:
@@ -152,15 +166,13 @@ def _why_usual(advice: Advice) -> str:
         return advice.unknown
     if advice.carried:
         return f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}, {advice.carried}"
-    told = [counted(advice.recipes, "recipe")] if advice.recipes else []
-    told += [counted(advice.ladders, "learning-rate sweep")] if advice.ladders else []
+    if advice.rates_by_batch:
+        each = [
+            f"{learning_rate(one.rate, 2)} with {batch_words(one.batch_tokens)}"
+            for one in advice.rates_by_batch
+        ]
+        return f"{', '.join(each)} tokens a batch; name yours by --batch-tokens"
     spread = f"{learning_rate(span.low, 2)} to {learning_rate(span.high, 2)}"
-    fitted = f"{spread}, fitted to width, depth and placement; {joined(told)} near this width"
-    median = advice.median_rate or 0.0
-    if span.low <= median <= span.high:
-        return fitted
-    # Two numbers, and why: nobody has shown which is the better start.
-    return (
-        f"{fitted}, whose median, of any depth and placement, is {learning_rate(median, 2)}: which "
-        "is the better start is undecided"
-    )
+    if advice.batch_tokens is None:
+        return spread
+    return f"{spread}, the best with {batch_words(advice.batch_tokens)} tokens a batch"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ...choosing.rates import normed_share
+from ...choosing.law import normed_share
 from ...report.words import (
     MISSING,
     NON_FINITE,
@@ -240,7 +240,7 @@ def stack_words(stack: Stack) -> list[str]:
     )
     if stack.norm_epsilon is not None:
         rest = (f"{rest[0]} ε {learning_rate(stack.norm_epsilon)}", *rest[1:])
-    embedding = ["normalised embedding"] if stack.embedding_norm else []
+    embedding = ["embedding norm"] if stack.embedding_norm else []
     streams = [] if stack.streams == 1 else [f"{stack.streams} streams"]
     return [
         placement,

@@ -193,6 +193,11 @@ def tokens_in(inputs: Inputs) -> list[Tensor]:
     ]
 
 
+def batch_tokens_in(inputs: Inputs) -> int | None:
+    """Returns how many tokens a batch has, of its largest tensor of them; None where none tells."""
+    return max((tensor.numel() for tensor in tokens_in(inputs)), default=None)
+
+
 _REAL = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
 """Masks that are 1 at tokens."""
 _PADDED = (

@@ -69,21 +69,30 @@ def place(
     """Your own modules joined by a placement's formula, with its norms, its parameters and its
     initial weights.
 
-    sublayers: for each block its modules by kind, {"attention": …, "feed_forward": …}, or in a row;
-    a decoder that attends to an encoder has "cross_attention" between. Each takes x first and gives
-    a tensor of its shape, before any residual sum or norm. One with `inside` among its keywords
-    gets the functions that a formula applies within it (query, key and value on the projections,
-    hidden after the first matrix, output before the last); placements that need such functions are
-    refused without.
-    heads: of the attention, where a placement norms each; told of modules with `num_heads` or
-    `heads`.
-    stack: "encoder" or "decoder", the latter where there is cross-attention. other_blocks: blocks
-    of the other stack of an encoder-decoder, by which some placements weigh theirs.
-    initialisation: as-placement, a name of `normscope.model.SCHEMES`, or "keep" for the weights
-    that the modules have.
-    matrices: (kind, module) -> pairs of a name and a linear layer, where they cannot be told from
-    the modules. norm, norm_epsilon, dropout: as an `Encoder`'s; dropout is on x and on what each
-    module gives.
+    The blocks:
+        placement: a name, or a class of your own.
+        sublayers: for each block its modules by kind, {"attention": …, "feed_forward": …}, or in a
+            row; a decoder that attends to an encoder has "cross_attention" between. Each takes x
+            first and gives a tensor of its shape, before any residual sum or norm. One with
+            `inside` among its keywords gets the functions that a formula applies within it (query,
+            key and value on the projections, hidden after the first matrix, output before the
+            last); placements that need such functions are refused without.
+        width: of the stream.
+        heads: of the attention, where a placement norms each; told of modules with `num_heads` or
+            `heads`.
+        stack: "encoder" or "decoder", the latter where there is cross-attention.
+        other_blocks: blocks of the other stack of an encoder-decoder, by which some placements
+            weigh theirs.
+
+    Their weights:
+        initialisation: as-placement, a name of `normscope.model.SCHEMES`, or "keep" for the weights
+            that the modules have.
+        matrices: (kind, module) -> pairs of a name and a linear layer, where they cannot be told
+            from the modules.
+
+    What is added:
+        norm, norm_epsilon, dropout: as an `Encoder`'s; dropout is on x and on what each module
+            gives.
 
     Raises ValueError for blocks, matrices or settings that do not fit the placement.
     """

@@ -18,9 +18,36 @@ class Encoder(Placed):
     the placement starts from.
 
     Vectors come in and vectors go out: embedding, positions and output projection are the caller's,
-    and the input is used at the scale at which it comes. All further keywords are those of
-    `StackOptions`; `ffn_width` is 4 · width where it is not given. One seed draws the same weights,
-    whatever the dropout or the norm.
+    and the input is used at the scale at which it comes. One seed draws the same weights, whatever
+    the dropout or the norm.
+
+    The stack:
+        placement: a name, or a class of your own.
+        width: of the stream.
+        blocks: how many there are.
+        heads: of the attention.
+        ffn_width: the inner width of the feed-forward; 4 · width where it is not given.
+
+    What a sub-layer is made of:
+        activation: relu, gelu, gelu-tanh, swiglu, geglu or geglu-tanh.
+        biases: which matrices have one: all, query-key-value or none.
+        attention: heads of keys and values, norms, caps and windows.
+        position_encoding: what attention itself tells positions by: none, rotary or alibi; others
+            are added to the input by whoever gives it.
+
+    Its norms and weights:
+        norm: as-placement (LayerNorm, unless the norm is the placement's very idea), layer-norm,
+            rms-norm, scale-norm, sphere-norm, dyt or derf.
+        norm_epsilon: as-placement, or a number between 0 and 1.
+        initialisation: as-placement (the scheme of the placement's source), or one of
+            `normscope.model.SCHEMES`.
+
+    How it trains:
+        dropout: on the input and on what every sub-layer gives; 0 by default.
+        attention_dropout: on the weights of the attention.
+        activation_dropout: on what stands between the matrices of the feed-forward.
+        activation_checkpointing: compute every block again in the backward pass instead of keeping
+            its activations.
 
     Raises ValueError for an unknown placement, one that is not defined for an encoder, or sizes
     that do not fit.
@@ -50,10 +77,15 @@ class Encoder(Placed):
     ) -> Tensor:
         """(B, T, D) -> (B, T, D).
 
-        padding_mask: (B, T), True where there is no token (torch's key_padding_mask), at the end of
-        a sequence, at its beginning or between; nothing there is looked at, and the result is 0
-        there. causal: each position sees those up to itself. Raises ValueError for other shapes,
-        RuntimeError where `profile` or `attach` has to come first.
+        What is looked at:
+            x: (B, T, D).
+            padding_mask: (B, T), True where there is no token (torch's key_padding_mask), at the
+                end of a sequence, at its beginning or between; nothing there is looked at, and the
+                result is 0 there.
+            causal: each position sees those up to itself.
+
+        Raises ValueError for other shapes, RuntimeError where `profile` or `attach` has to come
+        first.
         """
         self.check()
         into = cells("x", x, padding_mask, self.width, packed=self.profiling)
@@ -65,7 +97,11 @@ class Decoder(Placed):
     `encoder_blocks` blocks.
 
     The depth of the encoder is asked for because placements such as DeepNorm weigh a decoder by it.
-    Otherwise as `Encoder`.
+
+    The stack:
+        placement, width, blocks, heads, ffn_width: as an `Encoder`'s.
+        encoder_blocks: blocks of the encoder that it attends to; 0 for decoder-only.
+        options: all further keywords, as an `Encoder`'s.
     """
 
     @checked
@@ -109,8 +145,13 @@ class Decoder(Placed):
 
 
 class Transformer(Placed):
-    """An encoder and a decoder that attends to it, both under one placement. Otherwise as
-    `Encoder`.
+    """An encoder and a decoder that attends to it, both under one placement.
+
+    The stacks:
+        placement, width, heads, ffn_width: as an `Encoder`'s.
+        encoder_blocks: blocks of the encoder.
+        decoder_blocks: blocks of the decoder.
+        options: all further keywords, as an `Encoder`'s.
     """
 
     @checked

@@ -275,7 +275,10 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
         f"{learning_rate(span.high, 2)}"
     )
     if advice.wanted_place == "below":
-        fix = f"nothing, or compare it with {usual}; in doubt the lower rate is the safer one"
+        fix = (
+            f"nothing, or compare it with {usual}; recipes are often below the best "
+            "rate of learning-rate sweeps"
+        )
     elif advice.is_too_high and not advice.wanted_warmup_updates:
         yield Fault(where="", in_code=False, message=message, fix=f"take a rate near {usual}")
         return

@@ -13,27 +13,24 @@ import typer
 from typer.main import get_command
 
 import normscope
+from normscope.cli.help.options import described_by, help_of, parameters_of, taking
 from normscope.cli.main import command_line
-from normscope.cli.options import described_by, explanations, help_of, parameters_of, taking
 from normscope.data.documents.prepare import DocumentsConfig
 from normscope.data.parallel.preparation import PrepareConfig
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FUNCTIONS = [("api/comparison.py", normscope.compare), ("api/runs.py", normscope.train)]
 
 
-def manual_of(docstring: str, names: set[str]) -> dict[str, str]:
-    """What the manual says of each parameter, by its own reading of docstrings."""
+def manual_of(docstring: str) -> dict[str, str]:
+    """What the manual says of each option, by its own reading of docstrings."""
     spec = importlib.util.spec_from_file_location("docstrings", ROOT / "docs/site/docstrings.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    rows = [
-        line
-        for line in module.as_fields(inspect.cleandoc(docstring).splitlines(), names)
-        if ":param" in line
-    ]
+    made = module.as_fields(inspect.cleandoc(docstring).splitlines())
+    rows = [line for line in made if ":param" in line]
     return dict(row.removeprefix(":param ").split(": ", 1) for row in rows)
 
 
@@ -43,7 +40,7 @@ def test_parameters_are_those_of_the_function_with_the_words_of_the_manual(
 ) -> None:
     found = parameters_of(ROOT / "src/normscope" / file, function.__name__)
     signature = inspect.signature(function).parameters
-    words = manual_of(function.__doc__ or "", set(signature))
+    words = manual_of(function.__doc__ or "")
     assert {name: one.words for name, one in found.items()} == words
     plain = {
         name: signature[name].default for name in found if not callable(signature[name].default)
@@ -77,22 +74,6 @@ def test_compare_runs_with_the_defaults_of_the_function() -> None:
     }
 
 
-def test_an_explanation_ends_with_the_next_with_its_paragraph_and_with_errors() -> None:
-    text = (
-        "Do it. Note: this is none.\n"
-        "\n"
-        "rate, ends: rates\n"
-        "of x. seeds: how many: 3. Raises ValueError for 0.\n"
-        "\n"
-        "More."
-    )
-    assert explanations(text, {"rate", "ends", "seeds"}) == {
-        "rate": "rates of x.",
-        "ends": "rates of x.",
-        "seeds": "how many: 3.",
-    }
-
-
 def test_help_has_the_notation_and_ends_in_the_default() -> None:
     @described_by("api/comparison.py:compare")
     def verb(
@@ -120,8 +101,57 @@ def test_own_help_stays_and_an_option_without_any_is_refused() -> None:
         @described_by("api/comparison.py:compare")
         def untold(*, sideways: int = 2) -> None: ...
 
+    with pytest.raises(LookupError, match="astray lists sideways, and has none"):
+
+        @described_by()
+        def astray(*, seeds: int = 2) -> None:
+            """Go.
+
+            Where:
+                seeds, sideways: Which way.
+            """
+
     with pytest.raises(LookupError, match="defines no absent"):
         parameters_of(ROOT / "src/normscope/api/comparison.py", "absent")
+
+
+def test_a_verbs_own_groups_stand_among_the_sources_and_its_options_behind_theirs() -> None:
+    @described_by("api/comparison.py:compare")
+    def verb(
+        name: Annotated[str, typer.Argument(help="Whose.")],
+        *,
+        mine: int = 1,
+        title: str | None,
+        dry_run: bool = False,
+        seeds: int,
+        engine: str,
+        processes: int,
+    ) -> None:
+        """Go.
+
+        Of my own:
+            mine: How many.
+            seeds
+
+        How the runs are trained:
+            dry_run: Do nothing.
+
+        Type it.
+        """
+
+    made = inspect.signature(verb).parameters
+    panels = {name: one.annotation.__metadata__[0].rich_help_panel for name, one in made.items()}
+    assert list(panels.items()) == [
+        ("name", None),
+        ("mine", "Of my own"),
+        ("seeds", "Of my own"),
+        ("processes", "How the runs are trained"),
+        ("engine", "How the runs are trained"),
+        ("dry_run", "How the runs are trained"),
+        ("title", "What is written"),
+    ]
+    assert made["seeds"].annotation.__metadata__[0].help.startswith("Runs of each configuration")
+    assert verb.__doc__ == "Go.\n\nType it."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,14 @@
-"""Options whose words and defaults stand where they are used: in docstrings, or below a class'
-fields.
+"""Options whose words, groups and defaults stand where they are used: in docstrings, or below a
+class' fields.
 
     @described_by("api/comparison.py:compare")
     def compare(*, seeds: int, peak_lr: Annotated[str | None, "Separated by commas."]) -> None: ...
 
-`--seeds` has the help and the default that `seeds` has there. A string in `Annotated` follows the
-help: how the command line writes what Python takes as a value. A sentence that begins with "By
-default" becomes what stands in brackets. What the verb's own docstring explains is the help as it
-stands, and no part of what `--help` says of the verb. An option with a help of its own keeps it;
-that of a bool is a flag.
+`--seeds` has the help, the group and the default that `seeds` has there. A string in `Annotated`
+follows the help: how the command line writes what Python takes as a value. A sentence that begins
+with "By default" becomes what stands in brackets. What the verb's own docstring lists is the help
+as it stands, in that group; a name that it lists without words is put into that group alone. An
+option with a help of its own keeps it; that of a bool is a flag.
 
 Sources are read and not imported: what they import takes torch's seconds, and `--help` answers at
 once.
@@ -28,10 +28,10 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from .docstrings import ListedOption, listed_options, without_lists
+
 _Verb = TypeVar("_Verb", bound=Callable[..., None])
-_PACKAGE = Path(__file__).parents[1]
-_EXPLAINED = re.compile(r"(?:^|(?<=[.;)] ))(\w+(?:, \w+)*): ")
-"""Where a docstring begins to explain parameters, one or several together."""
+_PACKAGE = Path(__file__).parents[2]
 _WITHOUT_DOCSTRINGS = 2
 """What `python -OO` sets sys.flags.optimize to: the verbs work, and those words are not there."""
 
@@ -42,37 +42,116 @@ class _Parameter:
 
     words: str
     default: Any = inspect.Parameter.empty
+    group: str = ""
+    """The heading that it stands below, where it is listed."""
     as_typed: bool = False
     """Whether the words begin with a letter that is not to be raised."""
+
+    def over(self, other: "_Parameter | None") -> "_Parameter":
+        """This one, with what it leaves open as another source has it."""
+        if other is None:
+            return self
+        worded = self if self.words else other
+        is_open = self.default is inspect.Parameter.empty
+        return _Parameter(
+            worded.words,
+            other.default if is_open else self.default,
+            self.group or other.group,
+            worded.as_typed,
+        )
 
 
 def described_by(*sources: str) -> Callable[[_Verb], _Verb]:
     """Complete the options of a verb by its docstring, and by what `sources`, FILE:NAME below the
     package, say.
 
-    Of two sources the first counts.
+    Of two sources the first counts. Groups come in the order of the sources, a group of the verb's
+    alone before the next that they have too; within a group, the sources' options come first.
 
-    Raises LookupError for an option that has no help, there or of its own.
+    Raises LookupError for an option that has no help, there or of its own, and where the docstring
+    lists one that the verb does not have.
     """
 
     def decorated(verb: _Verb) -> _Verb:
-        known: dict[str, _Parameter] = {}
-        for source in reversed(sources):
-            file, _, name = source.partition(":")
-            known |= parameters_of(_PACKAGE / file, name)
         signature = inspect.signature(verb)
-        own = explanations(verb.__doc__ or "", signature.parameters)
-        known |= {name: _Parameter(words, as_typed=True) for name, words in own.items()}
-        paragraphs = inspect.cleandoc(verb.__doc__ or "").split("\n\n")
-        verb.__doc__ = "\n\n".join(
-            one for one in paragraphs if not explanations(one, signature.parameters)
-        )
+        told = verb.__doc__ or ""
+        own = listed_options(told)
+        absent = own.keys() - signature.parameters.keys()
+        if absent:
+            raise LookupError(f"{verb.__name__} lists {', '.join(sorted(absent))}, and has none")
+        of_sources = _of_sources(sources)
+        known = dict(of_sources)
+        for name, one in own.items():
+            listed = _Parameter(one.words, group=one.group, as_typed=True)
+            known[name] = listed.over(known.get(name))
         completed = [_completed(one, known) for one in signature.parameters.values()]
-        verb.__signature__ = signature.replace(parameters=completed)  # type: ignore[attr-defined]
-        verb.__annotations__ = {one.name: one.annotation for one in completed}
+        ordered = _in_groups(completed, own, of_sources)
+        verb.__doc__ = without_lists(told)
+        verb.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+        verb.__annotations__ = {one.name: one.annotation for one in ordered}
         return verb
 
     return decorated
+
+
+def _of_sources(sources: Collection[str]) -> dict[str, _Parameter]:
+    """What several sources say, each completing those before it."""
+    known: dict[str, _Parameter] = {}
+    for source in sources:
+        file, _, name = source.partition(":")
+        for option, one in parameters_of(_PACKAGE / file, name).items():
+            known[option] = known[option].over(one) if option in known else one
+    return known
+
+
+def _in_groups(
+    parameters: list[inspect.Parameter],
+    own: Mapping[str, ListedOption],
+    of_sources: Mapping[str, _Parameter],
+) -> list[inspect.Parameter]:
+    """The parameters as help shows them: arguments as they stand, which is how they are typed, then
+    the options of each group.
+    """
+    groups = _ordered(
+        [one.group for one in own.values()],
+        [one.group for one in of_sources.values() if one.group],
+    )
+    kept = [name for name, one in of_sources.items() if one.group and name not in own]
+    listed = [*kept, *own]
+
+    def place(parameter: inspect.Parameter) -> tuple[int, int]:
+        info = _info_of(parameter)
+        if not isinstance(info, OptionInfo):
+            return -1, 0
+        if not info.rich_help_panel:
+            return len(groups), 0
+        return groups.index(info.rich_help_panel), listed.index(parameter.name)
+
+    # Typer calls a verb by names: so an option without a default may follow one that has one.
+    by_name = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    return sorted(by_name, key=place)
+
+
+def _ordered(own: Collection[str], of_sources: Collection[str]) -> list[str]:
+    """The groups in the order of the sources; one that is the verb's alone stands before the next
+    that they have too.
+    """
+    found = list(dict.fromkeys(of_sources))
+    place = len(found)
+    for group in reversed(dict.fromkeys(own)):
+        if group in found:
+            place = found.index(group)
+        else:
+            found.insert(place, group)
+    return found
+
+
+def _info_of(parameter: inspect.Parameter) -> OptionInfo | ArgumentInfo | None:
+    """What typer is told of a parameter, where that is an option or an argument."""
+    for note in getattr(parameter.annotation, "__metadata__", ()):
+        if isinstance(note, OptionInfo | ArgumentInfo):
+            return note
+    return None
 
 
 def taking(options: type) -> Callable[[Callable[[Any], None]], Callable[..., None]]:
@@ -139,8 +218,11 @@ def _arguments(function: ast.FunctionDef) -> dict[str, _Parameter]:
     values = {argument.arg: _value(default) for argument, default in pairs}
     if given.kwarg is not None:
         values[given.kwarg.arg] = inspect.Parameter.empty
-    words = explanations(ast.get_docstring(function) or "", values)
-    return {name: _Parameter(words[name], value) for name, value in values.items() if name in words}
+    found = {}
+    for name, one in listed_options(ast.get_docstring(function) or "").items():
+        default = values.get(name, inspect.Parameter.empty)
+        found[name] = _Parameter(one.words, default, one.group)
+    return found
 
 
 def _fields(owner: ast.ClassDef) -> dict[str, _Parameter]:
@@ -163,21 +245,6 @@ def _value(default: ast.expr | None) -> Any:
         return inspect.Parameter.empty
 
 
-def explanations(docstring: str, names: Collection[str]) -> dict[str, str]:
-    """What a docstring says of each parameter that it explains as "x: …"; errors that are raised
-    end an explanation.
-    """
-    found = dict[str, str]()
-    for paragraph in docstring.split("\n\n"):
-        text = " ".join(paragraph.split())
-        begins = [one for one in _EXPLAINED.finditer(text) if {*one[1].split(", ")} <= {*names}]
-        ends = [one.start() for one in begins[1:]] + [len(text)]
-        for one, end in zip(begins, ends, strict=bool(begins)):
-            words = re.split(r"(?<=\.) Raises ", text[one.end() : end])[0].strip()
-            found |= dict.fromkeys(one[1].split(", "), words)
-    return found
-
-
 def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) -> inspect.Parameter:
     option = f"--{parameter.name.replace('_', '-')}"
     kind, *notes = (
@@ -188,15 +255,16 @@ def _completed(parameter: inspect.Parameter, known: Mapping[str, _Parameter]) ->
     own = next(
         (note for note in notes if isinstance(note, OptionInfo | ArgumentInfo)), typer.Option()
     )
-    if own.help is not None or kind is typer.Context:
+    if kind is typer.Context:
         return parameter
-    source, info = known.get(parameter.name), copy(own)
-    if source is None and sys.flags.optimize < _WITHOUT_DOCSTRINGS:
-        raise LookupError(f"nothing says what {option} is")
-    if source is None:
-        source = _Parameter("")
-    info.help = help_of(source, [note for note in notes if isinstance(note, str)])
-    if kind is bool and own.default is ...:  # there a typed name stands
+    source, info = known.get(parameter.name, _Parameter("")), copy(own)
+    if own.help is None:
+        if not source.words and sys.flags.optimize < _WITHOUT_DOCSTRINGS:
+            raise LookupError(f"nothing says what {option} is")
+        info.help = help_of(source, [note for note in notes if isinstance(note, str)])
+    if source.group:
+        info.rich_help_panel = source.group
+    if kind is bool and own.help is None and own.default is ...:  # there a typed name stands
         info.param_decls = (option,)
     default = source.default if parameter.default is inspect.Parameter.empty else parameter.default
     return parameter.replace(annotation=Annotated[kind, info], default=default)

@@ -1,0 +1,1 @@
+"""How near a law of learning rates comes to the best ones of published ladders."""
