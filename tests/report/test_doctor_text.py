@@ -132,8 +132,8 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
         "uni" in flowing
     )
     assert (
-        "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed "
-        "embedding" in text
+        "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · "
+        "embedding norm" in text
     )
     assert (
         "usual learning rate 2e-4 to 8.2e-4 2e-4 with 32k, 4.1e-4 with 128k, 8.2e-4 with 512k "
