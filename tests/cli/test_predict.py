@@ -49,6 +49,36 @@ def test_data_of_one_stack(normscope):
         assert {"value", "ffn_in", "ffn_out"} <= curves["gradient_norm"].keys()
 
 
+def test_attention_and_the_output_projection_of_a_model_of_ones_own(normscope):
+    code, out, _ = normscope(
+        "predict",
+        "pre-ln",
+        *("--blocks", "2", "--width", "64", "--heads", "4", "--key-value-heads", "2"),
+        *("--query-key-norm", "per-head", "--position-encoding", "rotary", "--untied"),
+        *("--stack", "decoder", "--setting", "normal-0.02", "--json"),
+    )
+    assert code == 0
+    model = ModelSetting(
+        stack="decoder",
+        blocks=2,
+        width=64,
+        ffn_width=64,
+        heads=4,
+        key_value_heads=2,
+        query_key_norm="per-head",
+        position_encoding="rotary",
+        tied=False,
+        setting="normal-0.02",
+    )
+    found = json.loads(out)["pre-ln"]["gradient_norm"]
+    expected = predict("pre-ln", model)["decoder"].gradient_norm
+    assert found == {weight: list(norms) for weight, norms in expected.items()}
+    plain = ModelSetting(
+        stack="decoder", blocks=2, width=64, ffn_width=64, heads=4, setting="normal-0.02"
+    )
+    assert found["value"] != list(predict("pre-ln", plain)["decoder"].gradient_norm["value"])
+
+
 def test_every_stream_of_a_placement_has_a_row_and_a_key(normscope, tmp_path: Path):
     plot = tmp_path / "curves.svg"
     _, out, _ = normscope("predict", "residual,post-ln", "--blocks", "2", "--plot", str(plot))

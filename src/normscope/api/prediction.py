@@ -36,6 +36,9 @@ class _ModelOptions(TypedDict, total=False):
     width: int
     ffn_width: int
     heads: int
+    key_value_heads: int | None
+    query_key_norm: Literal["none", "per-head", "whole"]
+    position_encoding: Literal["sinusoidal", "rotary", "none"]
     tokens: int
     source_tokens: int | None
     sequences: int
@@ -207,6 +210,11 @@ def predict(*placements: str, **model: Unpack[_UpdateOptions]) -> Prediction:
         width: width of the model.
         ffn_width: inner width of the feed-forward. By default the width.
         heads: number of attention heads.
+        key_value_heads: number of heads of keys and values, each read by as many heads of queries.
+            By default as many as heads.
+        query_key_norm: norms on queries and keys: none, per-head, or whole for all heads together.
+        position_encoding: kind of positions: sinusoidal (added to the embedding, in settings whose
+            embedding has rows), rotary (on queries and keys) or none.
         tokens: number of tokens of a sequence: of the target in an encoder-decoder.
         source_tokens: number of tokens of a source sequence, where it is not as long as the target.
         sequences: number of sequences of the batch that the loss is a mean over.

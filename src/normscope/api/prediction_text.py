@@ -180,12 +180,14 @@ def _place_in_words(label: str, doubt: Doubt, one: StackPrediction) -> str:
 
 
 def _doubt_in_words(doubt: Doubt, one: StackPrediction) -> str:
-    gradients = [name for name in doubt.of if name != "q"]
+    gradients = [name for name in doubt.of if name not in ("q", "change")]
     every = [name for name, norms in one.gradient_norm.items() if norms.any()]
     matrices = "all matrices" if gradients == every else ", ".join(gradients)
     doubted = []
     if "q" in doubt.of:
         doubted.append("the stream")
+    if "change" in doubt.of:
+        doubted.append("the change by the update")
     if gradients:
         doubted.append(f"gradients of {matrices}")
     what = " and ".join(doubted)

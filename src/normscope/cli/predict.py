@@ -20,7 +20,6 @@ from .shared import (
 
 if TYPE_CHECKING:
     from ..api.prediction import Prediction
-    from ..theory.predict import ModelSetting, Update
 
 
 @described_by("api/prediction.py:predict", "theory/settings.py:ModelSetting")
@@ -33,9 +32,13 @@ def predict(
     width: int,
     ffn_width: int | None = None,
     heads: int,
+    key_value_heads: int | None = None,
+    query_key_norm: str,
+    position_encoding: str,
     tokens: int,
     vocabulary: int,
     setting: str,
+    untied: bool = False,
     activation: str,
     norm: str,
     as_json: Annotated[bool, typer.Option("--json")] = False,
@@ -49,7 +52,9 @@ def predict(
     The model:
         placements, stack, blocks, loops, width
         ffn_width: Inner width of the feed-forward. By default --width.
-        heads, tokens, vocabulary, setting, activation, norm, imports
+        heads, key_value_heads, query_key_norm, position_encoding, tokens, vocabulary, setting
+        untied: An output projection of its own, where the setting has the embedding's rows there.
+        activation, norm, imports
 
     The first update:
         update: Also predict how far the first update moves every block: sgd, radam, adam, adamw,
@@ -67,28 +72,42 @@ def predict(
     \b
       normscope predict pre-ln post-ln --blocks 48
     """
-    from ..api.prediction import update_of
-    from ..theory.predict import ModelSetting
-
-    if plot is not None:
-        refuse_other_picture("--plot", plot, CHART)
+    _refuse_other_picture(plot)
     run_imports(imports)
     values: dict[str, Any] = {
         "stack": stack,
         "blocks": blocks,
         "loops": loops,
         "width": width,
+        "ffn_width": width if ffn_width is None else ffn_width,
         "heads": heads,
+        **_attention(key_value_heads, query_key_norm, position_encoding),
         "tokens": tokens,
         "vocabulary": vocabulary,
         "setting": setting,
+        "tied": not untied,
         "activation": activation,
         "norm": norm,
     }
     with user_errors(ValueError):
-        model = ModelSetting(ffn_width=width if ffn_width is None else ffn_width, **values)
-        prediction = _prediction(placements or ["pre-ln"], model, update_of(update, rate))
+        prediction = _prediction(placements or ["pre-ln"], values, update, rate)
     _show(prediction, as_json=as_json, plot=plot)
+
+
+def _refuse_other_picture(plot: Path | None) -> None:
+    if plot is not None:
+        refuse_other_picture("--plot", plot, CHART)
+
+
+def _attention(
+    key_value_heads: int | None, query_key_norm: str, position_encoding: str
+) -> dict[str, Any]:
+    """Fields of `ModelSetting` that say what attention is made of."""
+    return {
+        "key_value_heads": key_value_heads,
+        "query_key_norm": query_key_norm,
+        "position_encoding": position_encoding,
+    }
 
 
 def _show(prediction: "Prediction", *, as_json: bool, plot: Path | None) -> None:
@@ -103,14 +122,19 @@ def _show(prediction: "Prediction", *, as_json: bool, plot: Path | None) -> None
         typer.echo(f"figure: {plot}")
 
 
-def _prediction(given: list[str], model: "ModelSetting", update: "Update | None") -> "Prediction":
+def _prediction(
+    given: list[str], values: dict[str, Any], optimizer: str | None, rate: float | None
+) -> "Prediction":
     """Names in the order given, each once; `all` for those defined for the model that theory
     follows.
 
     Raises ValueError without any, and where a name is one that theory does not follow.
     """
-    from ..api.prediction import every_prediction, predicted
+    from ..api.prediction import every_prediction, predicted, update_of
+    from ..theory.predict import ModelSetting
 
+    model = ModelSetting(**values)
+    update = update_of(optimizer, rate)
     names = placement_names(given)
     if names == ["all"]:
         prediction, left_out = every_prediction(model, update)

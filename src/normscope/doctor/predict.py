@@ -105,7 +105,9 @@ class _RecipeReading:
             encoder_blocks=1,
             decoder_blocks=1,
         )
-        self.stack.setting = replace(self.stack.setting, activation=weights.activation)
+        self.stack.setting = replace(
+            self.stack.setting, activation=weights.activation, angles=weights.angles
+        )
         site = Site(kind=weights.kind, block=len(self._applied), stack=shape)
         return self.stack.apply(
             site, x, {place: _norm(norm) for place, norm in weights.inside.items()}

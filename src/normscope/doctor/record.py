@@ -140,6 +140,9 @@ class BranchWeights:
     activation: Activation = "relu"
     keys: int = 0
     """That a query of attention sees at most."""
+    angles: tuple[float, ...] = ()
+    """By how much each feature of a head's queries and keys is turned from one token to the next;
+    empty where no rotary positions were read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,16 +7,18 @@ The equations are T11, T12 and T15 of docs/theory.md.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from .crossing import Crossing
 from .flow import GradientFlow, LoopedGradientFlow
-from .mixing import NOTHING, Entry, Products, make, root
-from .moments import Moments, Remainder, Use
+from .mixing import NOTHING, Entry, Products, make
+from .moments import Remainder, Use
 from .operations import CENTRING
-from .places import Places, whole_of
+from .places import Places
 from .stream import Applied, MomentStack
 from .sublayers import Map, gradient_square
 
@@ -49,9 +51,9 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
     """Follows gradients back through a stack that has run forward.
 
     A path through a sub-layer is independent of any other, since its matrices are its own: squared
-    gradients add up over sub-layers, but for what lies along the output (`_Crossing`). Paths beside
-    the sub-layers have added up in the coefficients, signs and all. Paths through one sub-layer in
-    two passes have a covariance, and its matrices the sum of what its passes bring.
+    gradients add up over sub-layers, but for what lies along the output (`crossing.py`). Paths
+    beside the sub-layers have added up in the coefficients, signs and all. Paths through one
+    sub-layer in two passes have a covariance, and its matrices the sum of what its passes bring.
 
     at_output: of the loss's gradient at the output tokens. along: what of its E‖g‖² lies along the
     output itself.
@@ -62,7 +64,7 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
     flow = LoopedGradientFlow(stack.atoms) if looped else GradientFlow(stack.atoms)
     flow.add(stack.output, at_output)
     sublayers = _Sublayers(stack)
-    crossing = _Crossing(stack, along) if np.any(along) and not looped else None
+    crossing = Crossing(stack, along) if np.any(along) else None
     # Of what comes through F: the norm below takes the mean over features off, which what comes
     # past F does not have.
     left = 1 - 1 / stack.atoms.scatter_width if stack.setting.norm in CENTRING else 1.0
@@ -80,10 +82,14 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
             own = later == applied.atom
             one, two, apart = flow.at(applied.atom, later)
             g = make(Products, (one * kept if own else one, two, apart))
-            at_input, at_projections = sublayers.through(applied, made, g)
-            sublayers.add_squares(squares, made, g, at_projections, times=1 if own else 2)
+            along_output: Sequence[Products] = ()
             if crossing is not None:
-                at_input = at_input.plus(crossing.at(applied))
+                g = crossing.less_own(applied, later, g)
+                along_output = crossing.at_projections(applied, later)
+            at_input, at_projections = sublayers.through(applied, made, g, along_output)
+            sublayers.add_squares(squares, made, g, at_projections, times=1 if own else 2)
+            if crossing is not None and own:
+                at_input = at_input.plus(crossing.at_input(applied))
             flow.add(applied.input, at_input, through, (applied.atom, later))
             if own:
                 arrived.append(Arrived(g, at_projections, at_input.scaled(through)))
@@ -107,16 +113,20 @@ class _Sublayers:
         """
 
     def through(
-        self, applied: Applied, made: Map, g: Products
+        self, applied: Applied, made: Map, g: Products, along_output: Sequence[Products] = ()
     ) -> tuple[Products, tuple[Products, ...]]:
         """Returns the gradient at F's input, of one g at its output, and those at the outputs of
         its projections; what cross-attention sends to the memory is kept.
+
+        along_output: what those at the projections have beside, of each, where anything is known.
         """
         crosses = applied.site.kind == "cross_attention"
         at_input = NOTHING
         at_projections = []
-        for projection in made.projections:
+        for number, projection in enumerate(made.projections):
             h = projection.back(g)
+            if along_output:
+                h = h.plus(along_output[number])
             at_projections.append(h)
             if crosses and not projection.of_query:
                 tokens = projection.tokens
@@ -162,84 +172,6 @@ class _Sublayers:
             norms = np.sqrt(np.maximum(0.0, by_pass.sum(0)))
             found[f"cross_{name}" if crosses else name] = norms.tolist()
         return found
-
-
-class _Crossing:
-    """What gradients past an F have in common with those through it, where both lie in part along
-    the output y.
-
-    With a tied projection a token's own row in y puts -y into every gradient, and y is made of what
-    every F has made. F's transpose turns -F(x) into its gain times -x, which other tokens have a
-    part of.
-    """
-
-    def __init__(self, stack: MomentStack, along: Entry) -> None:
-        self.stack = stack
-        self.size = root(along / stack.output.one)
-        self.grown: Entry = 1.0
-        """By how much what comes through Fs has made that part larger on the way down."""
-
-    def at(self, applied: Applied) -> Products:
-        """Returns twice the covariance of both gradients at what F reads."""
-        x, output = applied.input, self.stack.output
-        of_branch, branch_back = output.at(applied.atom)
-        of_input, input_back = output.at(x.size - 1)
-        own, own_back = x.at(x.size - 1)
-        reaches = np.all(own) and np.all(own_back) and np.all(of_input)
-        if applied.site.kind == "cross_attention" or not reaches:
-            return NOTHING
-        ratio = of_input / own
-        past = self.size * input_back / own_back
-        kept = self.grown * ratio
-        projection = applied.map.projections[0]
-        at_branch = Products(self.size * self.grown * branch_back * of_branch, 0.0 * x.two)
-        back = projection.back(at_branch).scaled(projection.onward)
-        # A norm between takes off what lies along its input.
-        normed = applied.normed_values or (x.normed and applied.atom not in x.atoms.past_norms)
-        # Of the gradient past F with x, of one token, which has its row as well, and of two.
-        with_x = Products(past * (output.one / ratio - kept * x.one), -x.two * (past * kept))
-        if isinstance(with_x.two, np.ndarray):
-            found, whole, off = _crossed_by_place(x, back, with_x, normed)
-        else:
-            found, whole, off = _crossed(x, back, with_x, normed, self.stack.setting.tokens)
-        self.grown = self.grown + (whole - off) / (past * ratio)
-        return found
-
-
-def _crossed(
-    x: Moments, back: Products, with_x: Products, normed: bool, tokens: int
-) -> tuple[Products, Entry, Entry]:
-    """Returns twice the covariance of gradients through F and past it; how much of x comes back
-    through F from all tokens, and what a norm takes off it.
-
-    back: the part of x, of a token's own and of each other one's. with_x: the gradient past F times
-    x, of one token and of two.
-
-    Equation T15.
-    """
-    one, two = with_x.one, with_x.two
-    whole = back.one + (tokens - 1) * back.two
-    off = (back.one + (tokens - 1) * back.two * x.two / x.one) * normed
-    of_one = (back.one - off) * one + (tokens - 1) * back.two * two
-    of_two = (back.one - off) * two + back.two * (one + (tokens - 2) * two)
-    return Products(-2 * of_one, -2 * of_two), whole, off
-
-
-def _crossed_by_place(
-    x: Moments, back: Products, with_x: Products, normed: bool
-) -> tuple[Products, Entry, Entry]:
-    """Returns the same where places have moments of their own.
-
-    Equations T15 and T17.
-    """
-    through, past = whole_of(back), whole_of(with_x)
-    # What two tokens have of each other's x.
-    share = x.two / np.sqrt(np.outer(x.one, x.one))
-    np.fill_diagonal(share, 1.0)
-    whole = through.sum(1)
-    off = (through * share).sum(1) * normed
-    found = off[:, None] * past - through @ past
-    return Products(2 * found.diagonal(), found + found.T), whole, off
 
 
 def _at_learnt(

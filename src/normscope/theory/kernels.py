@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .mixing import Array, Entry, between, make, root
+from .mixing import Array, Entry, Products, between, make, root
 
 Activation = Literal["relu", "gelu", "swiglu", "geglu"]
 ACTIVATIONS: tuple[Activation, ...] = ("relu", "gelu", "swiglu")
@@ -59,6 +59,37 @@ def kernel(activation: Activation, variance: Entry, correlation: Entry) -> Kerne
     if activation == "geglu":
         return _gated(_gelu, _gelu_slope, variance, correlation)
     raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+
+
+def kernel_of_own(
+    activation: Activation, variance: Entry, correlation: Entry
+) -> tuple[Products, ...]:
+    """Returns the second moments of φ'(z) φ(z), what comes back to a pre-activation of its own
+    unit: of one token and of two, for each matrix before the activation, the gate's last.
+
+    Of SwiGLU and GEGLU it is φ(z)² u at the partner u, and φ(z) φ'(z) u² at the gate z.
+
+    Equation T15.
+    """
+    correlation = between(-1.0, correlation, 1.0)
+    if activation == "relu":
+        found = _relu(variance, correlation)
+        return (Products(found.one, found.two),)
+    function = _silu if activation == "swiglu" else _gelu
+    slope = _silu_slope if activation == "swiglu" else _gelu_slope
+    with_slope = _by_quadrature(lambda z: function(z) * slope(z), slope, variance, correlation)
+    if activation == "gelu":
+        return (Products(with_slope.one, with_slope.two),)
+    square = _by_quadrature(lambda z: function(z) ** 2, slope, variance, correlation)
+    size = root(variance)
+    of_two = np.outer(size, size) if isinstance(size, np.ndarray) else variance
+    return (
+        Products(square.one * variance, square.two * of_two * correlation),
+        # E u⁴ = 3 v², and E u² u'² = v² (1 + 2 ρ²).
+        Products(
+            with_slope.one * 3 * variance**2, with_slope.two * of_two**2 * (1 + 2 * correlation**2)
+        ),
+    )
 
 
 def excess(activation: Activation, variance: float) -> float:

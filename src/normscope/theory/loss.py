@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .kernels import normal_nodes
-from .mixing import Entry, Products, root, softmax_square, squared
+from .mixing import Entry, Products, mean_of, root, softmax_square, squared
 from .moments import Atoms, single
 from .operations import norms_of
 from .settings import InitialState, ModelSetting
@@ -74,6 +74,19 @@ def loss_gradient(stack: MomentStack, model: ModelSetting) -> tuple[Products, En
     )
     size_of_all = row / (model.tokens * model.sequences) ** 2
     return gradient.scaled(size_of_all), own.share**2 * removed * size_of_all
+
+
+def own_share(stack: MomentStack, model: ModelSetting) -> float:
+    """Returns p(own token): how much of the softmax the row of the token itself has on average, 0
+    where the output projection is not tied.
+
+    Equation T14.
+    """
+    row = InitialState(model.setting, stack.placement).row if model.tied else None
+    if row is None:
+        return 0.0
+    scale = _output_scale(stack, model.vocabulary, row)
+    return mean_of(_own_row(stack, model, row, scale).share)
 
 
 def _softmaxes(covariance: Entry, vocabulary: int, less: int) -> Entry:

@@ -218,6 +218,8 @@ def _divided(x: Moments, divisor: Entry) -> Moments:
 
     Equations T2 and T3.
     """
+    if x.lane is None:
+        x.atoms.normed_parts.add(x.size - 1)
     scatter = x.spread / (x.one * x.one * x.atoms.scatter_width)
     drawn = root(1 + _TAKEN_OF_SCATTER * scatter)
     made = x.times(1 / divisor, drawn / divisor, normed=True)

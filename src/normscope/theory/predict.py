@@ -3,7 +3,7 @@ before any training.
 
 Predictions of many placements run on as many cores as there are.
 
-The equations are T1 to T20 of docs/theory.md.
+The equations are T1 to T21 of docs/theory.md.
 """
 
 import gc
@@ -19,12 +19,14 @@ from typing import Literal
 import numpy as np
 
 from ..placement import Placement, named
+from ..placement.query_key import QueryKeyNorm, with_query_key_norm
 from ..placement.schemes import SCHEMES
+from .attending.positions import angles_of
 from .backward import StackGradients, backward
 from .change import ONE_STACK, Update as Update, UpdateChange, change_of
-from .doubts import Doubt, doubts_of
+from .doubts import Doubt, doubts_of, doubts_of_change
 from .loops import stack_of
-from .loss import loss_gradient
+from .loss import loss_gradient, own_share
 from .mixing import SOFTMAX_STEPS, SOFTMAX_WIDEST, Array, Products, softmax_squares
 from .moments import Unpredictable
 from .operations import CENTRING, Norm
@@ -185,30 +187,40 @@ def predict(
         raise Unpredictable(
             "loops are followed through one stack, encoder or decoder, and through no update of it"
         )
+    made = _placement(placement, model)
     if model.stack != "encoder-decoder":
         kind: Literal["encoder", "decoder"] = "encoder" if model.stack == "encoder" else "decoder"
-        stack = _forward(named(placement)(model.shape(kind)), model, model.source, scatter)
-        found = _prediction(stack, backward(stack, *loss_gradient(stack, model)))
+        stack = _forward(made(model.shape(kind)), model, model.source, scatter)
+        gradients = backward(stack, *loss_gradient(stack, model))
+        found = _prediction(stack, gradients, own_share(stack, model))
         if update is not None:
-            found = replace(found, change=change_of(stack.placement, model, stack.setting, update))
+            change = change_of(stack.placement, model, stack.setting, update)
+            doubts = (*found.doubts, *doubts_of_change(stack, update.optimizer))
+            found = replace(found, change=change, doubts=doubts)
         return {kind: found}
     if update is not None:
         raise Unpredictable(ONE_STACK)
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
     encoder = _forward(
-        named(placement)(model.shape("encoder")),
+        made(model.shape("encoder")),
         replace(model, tokens=source_tokens),
         model.source,
         scatter,
     )
-    decoder = _forward(
-        named(placement)(model.shape("decoder")), model, model.target, scatter, encoder
-    )
+    decoder = _forward(made(model.shape("decoder")), model, model.target, scatter, encoder)
     gradients = backward(decoder, *loss_gradient(decoder, model))
     return {
         "encoder": _prediction(encoder, backward(encoder, gradients.memory)),
-        "decoder": _prediction(decoder, gradients),
+        "decoder": _prediction(decoder, gradients, own_share(decoder, model)),
     }
+
+
+def _placement(name: str, model: ModelSetting) -> type[Placement]:
+    """The placement of that name, with the model's norms on queries and keys."""
+    plain = named(name)
+    if model.query_key_norm == "none":
+        return plain
+    return with_query_key_norm(plain, QueryKeyNorm(whole=model.query_key_norm == "whole"))
 
 
 def _forward(
@@ -219,6 +231,7 @@ def _forward(
     encoder: MomentStack | None = None,
 ) -> MomentStack:
     initial = InitialState(model.setting, placement)
+    rotary = model.position_encoding == "rotary"
     setting = StreamSetting(
         tokens=model.tokens,
         weight_std=initial.weight_std,
@@ -227,13 +240,15 @@ def _forward(
         activation=model.activation,
         scatter=scatter,
         norm=_norm_of(model, placement),
+        angles=angles_of(placement.stack.width_of_head) if rotary else (),
         memory=encoder.output.mean if encoder is not None else None,
         memory_tokens=encoder.setting.tokens if encoder is not None else 0,
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
     stack = stack_of(placement, setting)
     stack.atoms.draws = SCHEMES[initial.scheme].draws["query"].of != "zeros"
-    stack.forward(initial.parts(stack.tokens, text))
+    sinusoidal = model.position_encoding == "sinusoidal"
+    stack.forward(initial.parts(stack.tokens, text, sinusoidal=sinusoidal))
     return stack
 
 
@@ -245,10 +260,13 @@ def _norm_of(model: ModelSetting, placement: Placement) -> Norm:
     return "rms-norm" if own else model.norm
 
 
-def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPrediction:
+def _prediction(
+    stack: MomentStack, gradients: StackGradients, own_share: float = 0.0
+) -> StackPrediction:
     shown = _curves(stack.depths)
     if np.isnan(shown.q).any():
         raise OverflowError("its mean square has no value")
+    matrices = tuple(name for name, norms in gradients.weights.items() if any(norms))
     return StackPrediction(
         q=shown.q,
         p=shown.p,
@@ -256,9 +274,7 @@ def _prediction(stack: MomentStack, gradients: StackGradients) -> StackPredictio
         shares=stack.shares(),
         attention=weights_of(stack),
         streams={name: _curves(depths) for name, depths in stack.streams.items()},
-        doubts=doubts_of(
-            stack, tuple(name for name, norms in gradients.weights.items() if any(norms))
-        ),
+        doubts=doubts_of(stack, matrices, own_share),
     )
 
 

@@ -42,6 +42,8 @@ class SecondMoments:
         self.differing: list[Differing] = []
         self.constant: list[int] = []
         """Parts that are the same in every feature, which LayerNorm takes off."""
+        self.normed_parts: set[int] = set()
+        """Parts that a norm has read alone, such as F(x) before it joins a stream."""
         self._one: int | None = None
 
     def add(

@@ -89,7 +89,9 @@ class InitialState:
     def width(self) -> int:
         return self.placement.stack.width
 
-    def parts(self, tokens: int | Places, text: RepeatedTokens) -> list[Part]:
+    def parts(
+        self, tokens: int | Places, text: RepeatedTokens, *, sinusoidal: bool = True
+    ) -> list[Part]:
         """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
         row, d = self.row, self.width
         differing = repeated(text.same_within, d)
@@ -98,7 +100,8 @@ class InitialState:
         atoms = Atoms(d)
         looked_up: Moments = self.placement.input_rows(single(atoms, atoms.add(row / d, 0.0)))
         rows = Products(1.0, text.same_within, text.same_apart).scaled(looked_up.one)
-        return [Part(rows, differing=differing), *_sinusoids(d, tokens)]
+        looked_up_part = Part(rows, differing=differing)
+        return [looked_up_part, *_sinusoids(d, tokens)] if sinusoidal else [looked_up_part]
 
 
 @lru_cache(maxsize=32)
@@ -156,6 +159,14 @@ class ModelSetting:
     """Inner width of the feed-forward."""
     heads: int = 1
     """Number of attention heads."""
+    key_value_heads: int | None = None
+    """Number of heads of keys and values, each read by as many heads of queries. By default as many
+    as heads."""
+    query_key_norm: Literal["none", "per-head", "whole"] = "none"
+    """Norms on queries and keys: none, per-head, or whole for all heads together."""
+    position_encoding: Literal["sinusoidal", "rotary", "none"] = "sinusoidal"
+    """Positions: sinusoidal (added to the embedding, in settings whose embedding has rows), rotary
+    (on queries and keys) or none."""
     tokens: int = 16
     """Number of tokens of a sequence: of the target in an encoder-decoder."""
     source_tokens: int | None = None
@@ -203,6 +214,17 @@ class ModelSetting:
             raise ValueError(f"vocabulary must be at least 2, got {self.vocabulary}")
         if self.width % self.heads:
             raise ValueError(f"width={self.width} must be a multiple of heads={self.heads}")
+        shared = self.key_value_heads
+        if shared is not None and (shared < 1 or self.heads % shared):
+            raise ValueError(
+                f"heads={self.heads} must be a multiple of key_value_heads={shared}, which is at "
+                "least 1"
+            )
+        if self.position_encoding == "rotary" and self.width // self.heads % 2:
+            raise ValueError(
+                "rotary positions turn pairs of features: width / heads must be even, got "
+                f"{self.width // self.heads}"
+            )
         if self.width < 4 or self.width % 2:
             raise ValueError(
                 f"width must be even and at least 4, for its sinusoids, got {self.width}"
@@ -217,6 +239,8 @@ class ModelSetting:
             "stack": ("encoder", "decoder", "encoder-decoder"),
             "activation": ACTIVATIONS,
             "norm": NORMS,
+            "query_key_norm": ("none", "per-head", "whole"),
+            "position_encoding": ("sinusoidal", "rotary", "none"),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
@@ -231,6 +255,7 @@ class ModelSetting:
             width=self.width,
             ffn_width=self.ffn_width,
             heads=self.heads,
+            key_value_heads=0 if self.key_value_heads == self.heads else self.key_value_heads or 0,
             loops=self.loops,
             encoder_blocks=self.blocks if self.stack != "decoder" else 0,
             decoder_blocks=self.blocks if self.stack != "encoder" else 0,

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..placement import Placement, Site, StackShape
 from ..placement.base import Initial, State
+from .attending.positions import turning
 from .kernels import Activation
 from .mixing import Array, Entry, Products, vanishes
 from .moments import Atoms, Moments, single
@@ -50,6 +51,10 @@ class StreamSetting:
     norm: Norm = "layer-norm"
     scatter: bool = True
     """False for the limit of infinite width."""
+    angles: tuple[float, ...] = ()
+    """Of rotary positions: by how much attention turns each pair of a head's features from one
+    token to the next. Empty where it does not.
+    """
     memory: Products | None = None
     """Of an encoder's output, for cross-attention."""
     memory_tokens: int = 0
@@ -67,6 +72,8 @@ class Applied:
     steady: bool
     """Whether queries are normed within F."""
     normed_values: bool
+    normed_hidden: bool
+    """Whether what the last matrix reads is normed within F."""
 
 
 class MomentEnd:
@@ -235,6 +242,7 @@ class MomentStack:
             atom=atom,
             steady="query" in inside,
             normed_values="value" in inside,
+            normed_hidden="output" in inside,
         )
         self.applied.append(applied)
         return single(self.atoms, atom)
@@ -292,6 +300,9 @@ class MomentStack:
         if places is not None:
             keys = alike(setting.memory_tokens, places.count) if crosses else places
             source = Products(*keys.filled(source))
+        turned = None
+        if setting.angles and not crosses:
+            turned = turning(setting.angles, self.tokens)
         return attention(
             x,
             source,
@@ -300,6 +311,7 @@ class MomentStack:
             source_tokens=keys,
             differing=setting.memory_differing if crosses and self.atoms.draws else differing,
             inside=inside,
+            turned=turned,
             query_std=setting.weight_std("query", site),
             key_std=setting.weight_std("key", site),
             value_std=setting.weight_std("value", site),

@@ -4,10 +4,11 @@ every matrix.
 Gradients have products as values have (`Products`), for the mean loss of all tokens. A matrix whose
 inputs are x_i and whose outputs have the gradients g_i has the gradient Σ_i g_i x_iᵀ.
 
-The equations are T4 to T9 and T11 of docs/theory.md.
+The equations are T4 to T9, T11 and T21 of docs/theory.md.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from .attending.alike import _Alike
 from .attending.by_place import _AtPlaces
+from .attending.positions import rotated, rotated_back
 from .kernels import GATED, Activation, Kernel, excess, kernel
 from .mixing import (
     NOTHING,
@@ -205,25 +207,25 @@ def attention(
     output_std: float,
     differing: Differing = RANDOM,
     inside: _InsideF = NOTHING_INSIDE,
+    turned: Entry | None = None,
 ) -> Map:
     """Returns the map of softmax attention: queries made of x over keys and values made of
     `source`, a memory's in cross-attention.
 
-    Equations T7 and T9.
+    turned: what rotary positions leave of two tokens' products (`attending/positions.py`).
+
+    Equations T7, T9 and T21.
     """
     into_query = width * query_std * query_std
     into_key = width * key_std * key_std
     into_value = width * value_std * value_std
     out = width * output_std * output_std
-
-    def scaled(products: Products, place: str, at: int | Places) -> _Scaled:
-        return _scaled_inside(inside, place, width, products, at)
-
+    scaled = partial(_scaled_inside, inside, width)
     value = scaled(source.scaled(into_value), "value", source_tokens)
     query = key = _Scaled(NOTHING, _UNSCALED)
     if query_std and key_std:
-        query = scaled(x.scaled(into_query), "query", tokens)
-        key = scaled(source.scaled(into_key), "key", source_tokens)
+        query = scaled(x.scaled(into_query), "query", tokens).turned(turned)
+        key = scaled(source.scaled(into_key), "key", source_tokens).turned(turned)
     attended = _AtPlaces if isinstance(tokens, Places) else _Alike
     weights = attended(
         queries=tokens,  # type: ignore[arg-type]
@@ -239,8 +241,8 @@ def attention(
     at_values = _between(read.scales, to_value, value.scales)
     projections = [make(Projection, ("value", at_values, source, source_tokens, into_value, False))]
     if weights.draws:
-        at_queries = _between(read.scales, to_query, query.scales)
-        at_keys = _between(read.scales, to_key, key.scales)
+        at_queries = _between(read.scales, rotated_back(to_query, turned), query.scales)
+        at_keys = _between(read.scales, rotated_back(to_key, turned), key.scales)
         projections += [
             make(Projection, ("query", at_queries, x, tokens, into_query, True)),
             make(Projection, ("key", at_keys, source, source_tokens, into_key, False)),
@@ -260,9 +262,13 @@ class _Scaled(NamedTuple):
     scales: tuple[Entry, Entry]
     """What it multiplies with: squares of one token, and products of two."""
 
+    def turned(self, by: Entry | None) -> "_Scaled":
+        """The same turned by where tokens stand, as rotary positions do."""
+        return self if by is None else self._replace(products=rotated(self.products, by))
+
 
 def _scaled_inside(
-    inside: _InsideF, place: str, width: int, products: Products, at: int | Places
+    inside: _InsideF, width: int, products: Products, place: str, at: int | Places
 ) -> _Scaled:
     if place not in inside:
         return _Scaled(products, _UNSCALED)

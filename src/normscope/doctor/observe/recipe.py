@@ -23,6 +23,7 @@ from ..trace.flow import moved_rows
 from ..trace.graph import Graph
 from ..trace.norms import NormFunction
 from ..trace.operations import BY_NUMBER, RESHAPING, SOFTMAX, UNREPEATABLE
+from .rotation import rotary_angles
 from .sums import read_once
 
 
@@ -191,7 +192,8 @@ def _attention(
         gains["query"] = gains["key"] = 1.0
         inside["query"] = replace(inside["query"], gain=inside["query"].gain * sharpness**0.5)
     keys = graph.values[softmax].shape[-1]
-    return BranchWeights(kind=kind, gains=gains, inside=inside, keys=keys)
+    angles = rotary_angles(graph, branch.computed, of_scores[0], scores[0])
+    return BranchWeights(kind=kind, gains=gains, inside=inside, keys=keys, angles=angles)
 
 
 def _scale_from(graph: Graph, number: int, until: int) -> float:

@@ -79,7 +79,8 @@ def change_of(
     _refuse(model)
     stack = MomentStack(placement, setting, follows=True)
     initial = InitialState(model.setting, placement)
-    stack.forward(initial.parts(stack.tokens, model.source))
+    sinusoidal = model.position_encoding == "sinusoidal"
+    stack.forward(initial.parts(stack.tokens, model.source, sinusoidal=sinusoidal))
     if stack.atoms.remainders:
         raise Unpredictable(
             "theory follows an update through layer-norm and rms-norm, and not through dyt and derf"
@@ -109,6 +110,12 @@ def _refuse(model: ModelSetting) -> None:
             f"theory follows an update through a causal stack token by token, up to {MOST}, got "
             f"{model.tokens}: what each moves by the sign of a sum over all is not known of "
             "neighbours taken together"
+        )
+    grouped = model.key_value_heads not in (None, model.heads)
+    if grouped or model.position_encoding == "rotary":
+        raise Unpredictable(
+            "theory follows an update through queries that have heads of keys and values of their "
+            "own, and without rotary positions"
         )
     if model.dropout:
         raise Unpredictable(f"theory follows an update without dropout, not with {model.dropout:g}")
