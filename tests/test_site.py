@@ -86,3 +86,22 @@ def test_pages_get_their_menu(conf: ModuleType) -> None:
 def test_parameters_and_errors_become_lists(docstring: str, expected: str) -> None:
     made = loaded("docstrings").as_fields(docstring.splitlines())
     assert "\n".join(made) == expected
+
+
+def test_the_first_page_leads_to_pages_and_headings_that_are_there(conf: ModuleType) -> None:
+    assert conf.html_additional_pages == {"index": "landing.html"}
+    page = (ROOT / "docs/site/templates/landing.html").read_text(encoding="utf-8")
+    led_to = re.findall(r"pathto\('([^']+)'\) }}(?:#([\w-]+))?", page)
+    assert len(led_to) > 5
+    for name, heading in led_to:
+        assert f"{name}.md" in conf.PAGES
+        text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
+        anchors = [
+            re.sub(r"[^\w -]", "", one).strip().replace(" ", "-").lower()
+            for one in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        ]
+        assert not heading or heading in anchors
+
+
+def test_the_menu_is_in_groups_of_what_one_comes_for(conf: ModuleType) -> None:
+    assert list(conf.MENU["README"])[:5] == ["Start", "Use", "Understand", "Reference", "Results"]

@@ -4,7 +4,6 @@ So a link works in the repository as on the site, and a new page needs only a li
 """
 
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -65,6 +64,8 @@ html_title = "NormScope"
 html_static_path = ["site.css"]
 html_extra_path = ["../../llms.txt"]
 html_css_files = ["site.css"]
+templates_path = ["templates"]
+html_additional_pages = {"index": "landing.html"}
 html_copy_source = False
 html_show_search_summary = False  # it would be fetched, which a browser refuses to pages from files
 html_show_sourcelink = False
@@ -74,28 +75,19 @@ copybutton_only_copy_prompt_lines = False
 
 MENU = {
     "README": {
-        "Start": [
-            "docs/doctor",
-            "docs/predicting",
-            "docs/theory",
-            "docs/choosing",
-            "docs/comparing",
-            "docs/studies",
+        "Start": ["docs/doctor", "docs/choosing", "docs/placements", "docs/studies"],
+        "Use": [
+            *("docs/comparing", "docs/transplant", "docs/own-models", "docs/own-placements"),
+            *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/finetuning"),
+            *("docs/exchange", "docs/gpu", "docs/one-large-run", "docs/clusters"),
         ],
-        "Placements": [
-            "docs/placements",
-            "docs/own-placements",
-            "docs/own-models",
-            "docs/transplant",
+        "Understand": ["docs/predicting", "docs/theory", "docs/decisions"],
+        "Reference": [
+            *("docs/python", REFERENCE, "docs/doctor-json", "docs/run-folders"),
+            *("docs/agents", "docs/trust"),
         ],
-        "Training": [
-            *("docs/training", "docs/data", "docs/models", "docs/pretraining", "docs/run-folders"),
-            *("docs/finetuning", "docs/gpu", "docs/one-large-run", "docs/clusters"),
-            *("docs/exchange", "docs/trust"),
-        ],
-        "Python": ["docs/python", REFERENCE, "docs/doctor-json", "docs/agents"],
-        "Evidence": ["docs/choosing-tables", "results/README", "benchmarks/README"],
-        "About": ["docs/decisions", "CONTRIBUTING", "tests/mutants", "SECURITY", "CHANGELOG"],
+        "Results": ["results/README", "docs/choosing-tables", "benchmarks/README"],
+        "About": ["CONTRIBUTING", "tests/mutants", "SECURITY", "CHANGELOG"],
     },
 }
 """Page -> heading -> pages of the menu below it; those of the folders below come after."""
@@ -121,9 +113,7 @@ def with_menu(app: Any, page: str, source: list[str]) -> None:
 
 
 def finished(app: Any, error: Exception | None) -> None:
-    """Name the landmarks of every page, let keys scroll code, and give the first page the name that
-    is looked for.
-    """
+    """Name the landmarks of every page, and let keys scroll code."""
     if error is not None or app.builder.name != "html":
         return
     out = Path(app.outdir)
@@ -133,7 +123,6 @@ def finished(app: Any, error: Exception | None) -> None:
             for plain, accessible in ACCESSIBLE.items():
                 text = text.replace(plain, accessible)
             page.write_text(text, encoding="utf-8")
-    shutil.copy(out / "README.html", out / "index.html")
 
 
 def with_levels(app: Any, page: str, template: str, context: dict[str, Any], tree: Any) -> None:

@@ -142,12 +142,12 @@ def test_diagnose_answers_as_the_brief_doctor_does_and_names_what_it_ran(
     )
     assert done.stdout.splitlines() == lines
     assert lines[0] == "a line of the model's own on standard output"
-    assert any(line.startswith("do: train anew with a lower rate") for line in lines)
+    assert any(line.startswith("do: train again under another placement") for line in lines)
 
 
 def test_explain_log_answers_without_running_anything(told: tuple[Path, Session]) -> None:
     lines = answer_of(told, "explain_log").splitlines()
-    assert lines[0].startswith("training: 1 episode")
+    assert lines[0].startswith("training: 1 event")
     assert any("rise from update 40" in line for line in lines)
     assert not any("files run" in line for line in lines)
 

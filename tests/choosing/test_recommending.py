@@ -13,7 +13,7 @@ from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose, published_near
 from normscope.choosing.law import RateFacts, normed_share
 from normscope.choosing.parts import parts
-from normscope.choosing.rates import typical_rate
+from normscope.choosing.rates import typical_rate, usual_warmup
 from normscope.choosing.recipes import recipes
 from normscope.choosing.recommending import _Recommendation, plain, recommended
 from normscope.report.words import learning_rate
@@ -224,7 +224,30 @@ def test_where_nothing_ends_below_the_baseline_it_says_what_that_ends_below() ->
     nearest = min(means, key=lambda name: means[name])
     sure = recommended(choose(case))[0].sure
     assert (
-        "In trainings of 6 blocks of width 128 (results/converged) it ends "
+        "In training runs of 6 blocks of width 128 (results/converged) it ends "
         f"{means[nearest] - baseline:.3f} ± " in sure
     )
     assert sure.endswith(f"below {nearest}.")
+
+
+@pytest.mark.parametrize("blocks", [6, 12, 24])
+def test_a_placement_that_is_named_gets_the_rate_that_the_doctor_names_for_it(blocks: int) -> None:
+    """Post-LN's falls faster with depth than the recommended Pre-LN's: two numbers, each told with
+    its placement."""
+    case = replace(GPT, blocks=blocks)
+    _, rate, warmup = recommended(choose(case, ["post-ln"]))
+    _, alone, _ = recommended(choose(case))
+    facts = RateFacts(
+        optimizer="adamw",
+        width=GPT.width,
+        sublayers=2 * blocks,
+        normed_sums=1.0,
+        tokens=GPT.tokens,
+    )
+    doctors = typical_rate(facts)
+    assert doctors is not None
+    assert rate.says.startswith(f"{alone.says}, with pre-ln; post-ln: ")
+    assert all(learning_rate(one.rate, 2) in rate.says for one in doctors.by_batch)
+    assert warmup.says.endswith(f"{usual_warmup(doctors.warmups)[0]} with post-ln")
+    _, same, _ = recommended(choose(case, ["pre-ln", "peri-ln"]))
+    assert "-ln" not in same.says

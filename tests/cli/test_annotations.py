@@ -54,9 +54,7 @@ def test_what_steers_a_workflow_is_no_part_of_a_message(models: Path) -> None:
     (github,) = annotations([finding], target, "github")
     assert github.startswith("::notice file=")
     assert len(github.splitlines()) == 1
-    assert (
-        "title=a-rule at h.0%3A a%2C b::50 %25%0A::error::no. To mend it: put%0Dit back" in github
-    )
+    assert "title=a-rule at h.0%3A a%2C b::50 %25%0A::error::no. To fix it: put%0Dit back" in github
     (gcc,) = annotations([finding], target, "gcc")
     assert gcc == f"{models / 'models.py'}:12: note: h.0: a, b: 50 % ::error::no [a-rule]"
     (elsewhere,) = annotations([finding], "GPT2Config", "github")

@@ -56,8 +56,8 @@ def test_what_a_log_tells_is_set_apart_from_the_model(
     run(monkeypatch, str(tmp_path / "run"), "--no-advice", "--log", str(state(tmp_path, bad=6.0)))
     log, _, model = capsys.readouterr().out.partition("the model by itself:")
     assert "spike at update 60" in log
-    assert "rules asked" not in log
-    assert "rules asked" in model
+    assert "rules checked" not in log
+    assert "rules checked" in model
 
 
 def test_what_is_asked_amiss_is_refused(
@@ -79,14 +79,16 @@ def test_a_runs_quiet_history_stands_below_what_is_to_be_done(
     files = ("--json", str(tmp_path / "all.json"), "--html", str(tmp_path / "page.html"))
     run(monkeypatch, str(folder), "--no-advice", *files)
     said = capsys.readouterr().out
-    assert said.index("rules asked") < said.index("no spike and no plateau — loss over 12 updates")
+    assert said.index("rules checked") < said.index(
+        "no spike and no plateau — loss over 12 updates"
+    )
     assert "by itself" not in said
     both = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
     assert both["history"]["loss"]["updates"] == list(range(1, 13))
     assert both["stacks"]
     shown = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert (
-        shown.index("History of the training")
+        shown.index("Loss and gradient of the training")
         < shown.index("no spike and no plateau")
         < shown.index("Sub-layers")
     )
@@ -235,9 +237,9 @@ def test_a_training_that_stood_still_at_frequencies_is_told_with_what_decides(
     assert run(monkeypatch, *words) == 1
     said = capsys.readouterr().out
     lines = said.splitlines()
-    assert lines[0].startswith("train anew with a lower rate (")
+    assert lines[0].startswith("train again under another placement (")
     first = " ".join(lines[:5])
-    assert first.index("lower rate") < first.index("transplant") < first.index("longer warm-up")
+    assert first.index("transplant") < first.index("lower rate") < first.index("longer warm-up")
     assert "healthy" not in said
     told = json.loads(Path("all.json").read_text())["history"]
     (episode,) = told["episodes"]
@@ -275,7 +277,7 @@ def test_a_training_that_is_flat_below_frequencies_is_left_alone(
     run(monkeypatch, model, "--rate", "1e-3", "--log", log)
     said = capsys.readouterr().out
     assert "no spike and no plateau" in said
-    assert "train anew" not in said
+    assert "train again" not in said
 
 
 def slow_log(folder: Path, rate: float) -> str:
@@ -301,7 +303,7 @@ def test_a_training_that_learned_little_is_told_to_lower_a_rate_above_the_usual(
         said = capsys.readouterr().out
         episodes = json.loads(Path("all.json").read_text())["history"]["episodes"]
         if code:
-            assert said.startswith("train anew with a lower rate (")
+            assert said.startswith("train again with a lower rate (")
             assert [one["cause"] for one in episodes] == ["learned-little"]
         else:
             assert episodes == []
@@ -314,7 +316,7 @@ def test_another_placement_is_offered_where_every_sum_is_normed_alone(
     model, log = letters(tmp_path, pre_ln=True), flat_log(tmp_path, ENTROPY)
     assert run(monkeypatch, model, "--log", log) == 1
     said = capsys.readouterr().out
-    assert said.startswith("train anew with a lower rate (")
+    assert said.startswith("train again with a lower rate (")
     assert "transplant" not in said.partition("\n\n")[0]
     assert "--placements own --" in said
 

@@ -125,7 +125,8 @@ def test_every_verb_stands_in_one_group_in_the_order_of_the_list(
 def test_studies_are_listed_by_their_questions_a_line_each(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    listed = help_of(("study",), monkeypatch, capsys).partition("Verbs:\n")[2].partition("\n\n")[0]
+    told = help_of(("study",), monkeypatch, capsys).partition("Commands:\n")[2]
+    listed = told.partition("\n\n")[0]
     lines = listed.splitlines()
     assert [line.split()[0] for line in lines] == sorted(command_of(("study",)).commands)
     assert [line for line in lines if not line.endswith("?")] == []

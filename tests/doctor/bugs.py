@@ -524,7 +524,7 @@ BUGS: dict[str, Bug] = {
     "pytorch, norm onto the stream": Bug(
         build=both(onto_the_stream),
         rule="lost-residual",
-        said="every skip of 4 blocks carries the normed stream",
+        said="every skip of 4 blocks carries the normalised stream",
         where="encoder.blocks",
         severity="error",
         right=RIGHT_PRE,
@@ -532,7 +532,7 @@ BUGS: dict[str, Bug] = {
     "the same, the norm computed twice": Bug(
         build=both(twice_normed),
         rule="lost-residual",
-        said="every skip of 4 blocks carries the normed stream",
+        said="every skip of 4 blocks carries the normalised stream",
         where="encoder.blocks",
         severity="error",
         right=RIGHT_PRE,

@@ -127,5 +127,5 @@ def test_stages_are_told_as_they_begin():
     )
     stages = list(dict.fromkeys(told))
     laws = stages.pop(2)
-    assert laws.startswith("laws, on a copy (about ")
+    assert laws.startswith("a trial on a copy of the model (about ")
     assert stages == ["streams and gradients", "prediction", "rules"]

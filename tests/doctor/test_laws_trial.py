@@ -57,13 +57,13 @@ def reasons(model: nn.Module, **options: object) -> set[str]:
 
 def test_without_laws_they_are_listed_as_not_asked():
     assert reasons(Decoder()) == {""}
-    assert reasons(Decoder(), laws=False) == {"the laws were left out"}
+    assert reasons(Decoder(), laws=False) == {"the trial on a copy was left out"}
 
 
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        (TrialLimits(seconds=1e-9), "the laws may take 1e-09 s here"),
+        (TrialLimits(seconds=1e-9), "the trial may take 1e-09 s here"),
         (TrialLimits(most_bytes=1000), "a copy of the model that is updated takes"),
     ],
 )
@@ -99,14 +99,14 @@ def test_all_laws_together_take_as_many_passes_of_the_batch_as_they_may(passes, 
     refused = [law for law in laws if "s here, three passes" in found.lacking(law)]
     assert bool(refused) == (passes < 3)
     if refused:
-        assert f"the laws may take {most:.2g} s here" in found.lacking(refused[0])
+        assert f"the trial may take {most:.2g} s here" in found.lacking(refused[0])
 
 
 def test_the_cost_is_said_before_the_laws_start():
     stages = []
     diagnose(Decoder(), (IDS,), advise=False, watch=lambda stage, done, total: stages.append(stage))
-    (said,) = [stage for stage in stages if stage.startswith("laws")]
-    assert "on a copy (about 1 s)" in said
+    (said,) = [stage for stage in stages if stage.startswith("a trial")]
+    assert "on a copy of the model (about 1 s)" in said
 
 
 class Closed(nn.Module):

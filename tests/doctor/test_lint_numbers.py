@@ -303,7 +303,7 @@ def test_a_block_that_the_optimiser_treats_otherwise():
         assert found.severity == "warning"
         assert "block 3 of 4" in found.message
         assert said in found.message
-        assert "most of its likes in other blocks are decayed by 0.1" in found.message
+        assert "most of its counterparts in other blocks are decayed by 0.1" in found.message
     by_shape = [
         {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
         {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},

@@ -188,10 +188,10 @@ def test_one_kind_reads_the_stream_as_it_is_in_all_blocks_and_all_others_a_norm_
 def test_the_sums_of_one_kind_are_not_normed_and_those_of_all_others_are():
     (stack,) = patient(Model(lambda: Stack(post, bare))).stacks
     (fault,) = _one_kind_bare(stack)
-    assert fault.message.startswith("the sum of feed-forward is not normed in 4 of 4 blocks")
+    assert fault.message.startswith("the sum of feed-forward is not normalised in 4 of 4 blocks")
     # With a norm at the stack's end the last one's is.
     (stack,) = patient(Model(lambda: Stack(post, bare, final=1))).stacks
     (fault,) = _one_kind_bare(stack)
-    assert fault.message.startswith("the sum of feed-forward is not normed in 3 of 4 blocks")
+    assert fault.message.startswith("the sum of feed-forward is not normalised in 3 of 4 blocks")
     (stack,) = patient(Model(lambda: Stack(post, post))).stacks
     assert list(_one_kind_bare(stack)) == []

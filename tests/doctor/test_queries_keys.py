@@ -53,7 +53,7 @@ def model(*rows: tuple[str, str]) -> nn.Module:
         ([("", "")] * 3, [], ""),
         ([("head", "head")] * 3, [], ""),
         ([("all", "all")] * 3, ["info"], "over all heads together"),
-        ([("head", "all")] * 3, ["warning"], "one of queries and keys is normed head by head"),
+        ([("head", "all")] * 3, ["warning"], "one of queries and keys is normalised head by head"),
         ([("head", "")] * 3, ["warning"], "the other of the two is not: 3 of the sub-layers"),
         ([("", "head")] * 3, ["warning"], "the other of the two is not: 3 of the sub-layers"),
         (
@@ -148,6 +148,6 @@ def test_the_side_is_named_and_norms_of_values_are():
         block.f[0].norms.append(nn.RMSNorm(WIDTH // HEADS))
     (finding,) = WIRING["query-key-norms"].check(patient(built))
     assert (
-        "the keys are normed, and the other of the two is not, but the values are: 3 of"
+        "the keys are normalised, and the other of the two is not, but the values are: 3 of"
         in finding.message
     )

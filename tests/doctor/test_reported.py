@@ -629,7 +629,7 @@ BUGS: dict[str, tuple[How, str, str]] = {
     "a curve behind the last matrix": (
         How(feed=lambda of, x: of.down(of.up(x)).relu()),
         "misplaced-curve",
-        "end in a curve, behind their last matrix",
+        "end in a nonlinearity, behind their last matrix",
     ),
     "a softmax before a cross-entropy": (
         How(head=lambda model, x: model.head(x).softmax(-1)),

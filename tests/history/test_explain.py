@@ -225,7 +225,7 @@ def test_the_page_fits_a_screen_and_marks_the_onset() -> None:
     assert len(explanation.episodes) == 7
     assert len(lines) < 40
     assert max(map(len, lines)) <= WIDTH
-    assert any(line.startswith("and 3 more episodes, from update") for line in lines)
+    assert any(line.startswith("and 3 more events, from update") for line in lines)
     course, marks = lines[2], lines[3]
     assert marks.count("▲") == 7
     assert all(course[at] > "▁" for at, letter in enumerate(marks) if letter == "▲")

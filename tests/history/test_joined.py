@@ -74,7 +74,7 @@ def test_an_error_of_the_model_comes_before_its_rate() -> None:
         id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once"
     )
     rows = dict(verdict_rows(diverged(), replace(asked(), findings=(wrong,))))
-    assert rows["do"] == "mend the model first (bad-sum): add x once"
+    assert rows["do"] == "fix the model first (bad-sum): add x once"
     assert "the model has bad-sum" in rows["why"]
 
 
@@ -124,7 +124,7 @@ def test_a_sign_is_what_is_to_be_done_where_nothing_of_the_loss_lasts() -> None:
         id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once"
     )
     rows = dict(verdict_rows(rising_for_ever(), replace(asked(), findings=(wrong,))))
-    assert rows["do"] == "mend the model first (bad-sum): add x once"
+    assert rows["do"] == "fix the model first (bad-sum): add x once"
 
 
 def test_a_sign_stands_beside_what_lasts() -> None:
@@ -137,4 +137,4 @@ def test_a_loss_that_was_never_a_number_has_a_verdict() -> None:
     found = explain(History(source="log", loss=LoggedSeries(updates, (math.nan,) * UPDATES)))
     rows = dict(verdict_rows(found, asked(best_rate=5e-4)))
     assert rows["what"].startswith("rise from update 1")
-    assert rows["do"].startswith("train anew")
+    assert rows["do"].startswith("train again")

@@ -54,7 +54,7 @@ def test_a_loss_that_stands_little_below_frequencies_gets_ways_on_the_lower_rate
     assert found.severity is Severity.WARNING
     rows = verdict_rows(found, pre_ln())
     first, said = rows[0][1], dict(rows)
-    assert first.startswith("train anew with a lower rate (5.7e-3 instead of ")
+    assert first.startswith("train again with a lower rate (5.7e-3 instead of ")
     assert "hardly falls, at " in said["what"]
     assert "above the usual range of such a model under adamw, which ends at 0.017" in said["why"]
     assert "frequent tokens are at 3.14" in said["why"]
@@ -125,7 +125,7 @@ def test_a_short_log_that_never_fell_warns_where_its_rate_is_above_the_usual(tra
     (episode,) = found.episodes
     assert (episode.kind, episode.cause, found.severity) == ("plateau", FLAT, Severity.WARNING)
     assert "updates are few" in " ".join(episode.evidence)
-    assert verdict_rows(found, pre_ln(best=1e-4))[0][1].startswith("train anew with a lower rate")
+    assert verdict_rows(found, pre_ln(best=1e-4))[0][1].startswith("train again with a lower rate")
     assert beside_rate(alone, pre_ln(best=one["rate"])) is alone
 
 

@@ -61,12 +61,13 @@ def command(explanation: Explanation, diagnosis: Record) -> str:
     return dict(verdict_rows(explanation, diagnosis))[COMMAND]
 
 
-def test_lower_rate_another_placement_and_longer_warm_up_stand_first_in_this_order() -> None:
+def test_another_placement_lower_rate_and_longer_warm_up_stand_first_in_this_order() -> None:
     rows = verdict_rows(stuck(), record())
     assert rows[0][1] == (
-        "train anew with a lower rate (3.3e-4 instead of 1e-3), under another placement "
-        "(`normscope transplant my_model.py:build --to pre-ln --out my_model_pre_ln`) or "
-        "with a longer warm-up (150 updates); the command below decides"
+        "train again under another placement "
+        "(`normscope transplant my_model.py:build --to pre-ln --out my_model_pre_ln`), with a "
+        "lower rate (3.3e-4 instead of 1e-3) or with a longer warm-up (150 updates); the command "
+        "below decides"
     )
     assert rows[1] == (
         COMMAND,
@@ -76,7 +77,7 @@ def test_lower_rate_another_placement_and_longer_warm_up_stand_first_in_this_ord
     told = dict(rows)
     assert told["what"].startswith("plateau from update ")
     assert "at 3.40 (over 9,999 target tokens)" in told["why"]
-    assert told["rate"] == "3.3e-4: a third of yours; it ended 6 of 8 such trainings of ours"
+    assert told["rate"] == "3.3e-4: a third of yours; it cured 2 of 4 such failed runs of ours"
 
 
 def test_the_command_stands_on_a_line_of_its_own_and_is_not_broken() -> None:
@@ -113,7 +114,7 @@ def test_the_page_of_a_training_that_went_wrong_has_its_history_first() -> None:
 def test_where_a_path_around_the_norms_is_open_no_placement_is_offered() -> None:
     rows = dict(verdict_rows(stuck(), record(norm_first=True)))
     assert rows["do"].startswith(
-        "train anew with a lower rate (3.3e-4 instead of 1e-3) or with a longer warm-up (150 "
+        "train again with a lower rate (3.3e-4 instead of 1e-3) or with a longer warm-up (150 "
         "updates);"
     )
     assert "transplant" not in rows["do"]
@@ -160,7 +161,7 @@ def test_a_rate_below_the_usual_ones_at_which_the_loss_never_fell_is_raised() ->
     still = replace(never.loss, values=tuple(3.4 + 0.01 * (-1) ** u for u in never.loss.updates))
     said = dict(verdict_rows(explain(replace(never, loss=still)), record(advice=advice(best=1e-2))))
     assert said["do"].startswith(
-        "train anew with the usual rate (0.01 instead of 1e-3), under another"
+        "train again with the usual rate (0.01 instead of 1e-3), under another"
     )
     assert "--peak-lr 0.01,1e-3 " in said[COMMAND]
 
@@ -200,7 +201,7 @@ def test_an_error_of_the_model_is_mended_before_anything_is_compared() -> None:
         id="bad-sum", severity=Severity.ERROR, where="a", message="It is.", fix="add x once"
     )
     rows = dict(verdict_rows(stuck(), record(findings=(wrong,))))
-    assert rows["do"] == "mend the model first (bad-sum): add x once"
+    assert rows["do"] == "fix the model first (bad-sum): add x once"
     assert COMMAND not in rows
 
 

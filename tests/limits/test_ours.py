@@ -243,11 +243,11 @@ def test_what_is_read_is_not_written_over(
         == 2
     )
     assert (
-        "which is written anew; choose a folder for the result without it"
+        "which is written again; choose a folder for the result without it"
         in capsys.readouterr().err
     )
     assert snapshot([out]) == before
-    with pytest.raises(UserError, match="which is written anew"):
+    with pytest.raises(UserError, match="which is written again"):
         refuse_inside(out, [out])
 
 

@@ -57,9 +57,7 @@ def test_a_whole_file_of_another_kind_or_version_is_told(
 
 
 def test_what_cannot_be_read_is_told(file: Path) -> None:
-    with pytest.raises(
-        UserError, match=f"{file.parent} cannot be read .Is a directory.; mend that"
-    ):
+    with pytest.raises(UserError, match=f"{file.parent} cannot be read .Is a directory.; fix that"):
         KIND.read(file.parent)
     file.write_text(file.read_text().replace("1.5", "2.5"))
     with pytest.raises(

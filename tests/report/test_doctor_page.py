@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from normscope.doctor.report import page, rates
 from normscope.doctor.report.advice_words import ADVICE_TERMS
 from normscope.doctor.report.page import _COLUMN_TERMS, render_doctor
 from normscope.doctor.result import AskedRule
+from normscope.report import explorer
 from report.diagnoses import (
     BETAS,
     EXAMPLES,
@@ -33,6 +35,7 @@ from report.diagnoses import (
     with_sublayer,
 )
 
+CSS = Path(explorer.__file__).parent / "templates" / "doctor.css"
 pytestmark = pytest.mark.sampled(one_in=2)
 DRAWN = {(page, "panels_svg"): page.panels_svg} | {
     (rates, n): getattr(rates, n) for n in ("rates_picture",)
@@ -248,9 +251,9 @@ def test_rules_that_were_asked_and_those_that_were_not():
     assert answers[:3] == [
         (FINAL_NORM.id, "found something"),
         ("dead-sublayer", "found nothing"),
-        ("checkpoint-tensors", "not asked, as no checkpoint was loaded"),
+        ("checkpoint-tensors", "not checked, as no checkpoint was loaded"),
     ]
-    assert "2 rules asked; not asked: checkpoint-tensors, as no checkpoint was loaded" in html
+    assert "2 rules checked; not checked: checkpoint-tensors, as no checkpoint was loaded" in html
 
 
 def test_trained_weights_have_no_theory_and_it_is_said_why():
@@ -350,3 +353,18 @@ def test_values_that_are_not_finite_are_said_to_be_so(value):
     page = Page(render_doctor(found))
     assert "non-finite" in page.text
     assert not re.search(r"\b(nan|inf)\b", page.text)
+
+
+@pytest.mark.parametrize("name", ["first", "headline"])
+def test_what_to_do_is_larger_than_the_count_below_it(name: str) -> None:
+    """The title line is what is read first, on a screen and on a telephone."""
+    style = CSS.read_text(encoding="utf-8")
+    wide, narrow = re.findall(rf"\.{name} {{[^}}]*font-size: ([\d.]+)rem", style)
+    assert (float(wide), float(narrow)) == {"first": (1.3, 1.15), "headline": (1.1, 1.05)}[name]
+
+
+def test_a_range_of_a_decade_has_several_labels_on_the_axis_of_rates() -> None:
+    asked = advice(best=1e-3, wanted=5e-4)
+    picture = rates.rates_picture(asked)
+    labels = re.findall(r"<text[^>]*>(\d(?:\.\d)?e-\d|0\.\d+)</text>", picture)
+    assert len(labels) >= 3, labels

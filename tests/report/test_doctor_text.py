@@ -56,7 +56,7 @@ def test_what_to_do_is_the_first_line_and_the_verdict_the_second():
     assert starts == {
         "healthy": ["nothing to do", "healthy — post-ln, 12 blocks, LayerNorm, no final norm"],
         "broken": [
-            "mend missing-final-norm of model.layers: add a LayerNorm between the last block and "
+            "fix missing-final-norm of model.layers: add a LayerNorm between the last block and "
             "the output ",
             "projection",
         ],
@@ -97,12 +97,12 @@ def test_a_finding_is_whole_its_fix_said_once_and_its_reason_where_there_is_room
         Console(file=file, width=80).print(page)
         text = file.getvalue()
         assert "…" not in text
-        assert (text.count("seen"), text.count("mend "), text.count("  where a ")) == (seen, 82, 1)
+        assert (text.count("seen"), text.count("mend "), text.count("  where a ")) == (seen, 80, 1)
         first, details = text.split("\ndetails ")
         assert (first.count("because"), details.count(f"  why   {found.id}: because")) == (
             (1, 0) if seen == 40 else (0, 1)
         )
-    assert first.startswith("mend missing-final-norm of a: mend mend ")
+    assert first.startswith("fix missing-final-norm of a: mend mend ")
 
 
 def test_the_rate_and_what_matters_come_before_the_evidence():
@@ -118,7 +118,7 @@ def test_the_rate_and_what_matters_come_before_the_evidence():
     ]
     assert sorted(order, key=text.index) == order
     alone = printed(diagnosis("m", made("a"), findings=(DILUTED, BETAS)))
-    order = [DILUTED.id, "details", "token similarity", BETAS.id, "1 rule asked"]
+    order = [DILUTED.id, "details", "token similarity", BETAS.id, "1 rule checked"]
     assert sorted(order, key=alone.index) == order
 
 
@@ -132,8 +132,8 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
         "uni" in flowing
     )
     assert (
-        "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · normed "
-        "embedding" in text
+        "decoder.block  post-ln · 6 blocks · width 512 · RMSNorm ε 1e-6 · no final norm · "
+        "embedding norm" in text
     )
     assert (
         "usual learning rate 2e-4 to 8.2e-4 2e-4 with 32k, 4.1e-4 with 128k, 8.2e-4 with 512k "
@@ -144,8 +144,8 @@ def test_two_stacks_three_findings_and_advice_are_one_screen():
         "70 % of the updates: `normscope compare` with `--optimizers adamw --peak-lr "
         "2e-4,4.1e-4,8.2e-4`" in flowing
     )
-    assert "1 rule asked, 1 not: --html and --json say why" in text
-    assert "\nnot asked: 1 rule, as " in text.partition("\n\n")[0]
+    assert "1 rule checked, 1 not: --html and --json say why" in text
+    assert "\nnot checked: 1 rule, as " in text.partition("\n\n")[0]
 
 
 @pytest.mark.parametrize("width", [80, 100])

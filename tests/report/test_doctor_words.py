@@ -71,7 +71,7 @@ def test_verdicts():
     some = replace(note, rules=(*healthy().rules, left_out))
     assert (
         words.verdict_words(some)
-        == f"healthy, 1 note; {len(some.rules) - 1} of {len(some.rules)} rules asked"
+        == f"healthy, 1 note; {len(some.rules) - 1} of {len(some.rules)} rules checked"
     )
     unknown_wiring = replace(note.findings[0], id="unknown-wiring")
     assert (
@@ -135,7 +135,8 @@ def test_rules_not_asked_are_counted_by_their_reason():
     ]
     rules.append(AskedRule(id="other", asked=False, reason="it was silenced"))
     assert words.rules_words(replace(healthy(), rules=tuple(rules))) == (
-        "4 rules asked; not asked: 3 rules, as no optimiser was given; other, as it was silenced"
+        "4 rules checked; not checked: 3 rules, as no optimiser was given; other, as it was "
+        "silenced"
     )
 
 
@@ -146,10 +147,10 @@ def test_the_commonest_reason_is_told_at_the_top():
         for number, reason in enumerate(reasons)
     ]
     assert words.unasked(replace(healthy(), rules=tuple(rules))) == (
-        "not asked: 3 rules, as no optimiser was given; 2 for other reasons"
+        "not checked: 3 rules, as no optimiser was given; 2 for other reasons"
     )
     assert words.unasked(replace(healthy(), rules=tuple(rules[:1]))) == (
-        "not asked: 1 rule, as no optimiser was given"
+        "not checked: 1 rule, as no optimiser was given"
     )
     asked = AskedRule(id="asked", asked=True, reason="")
     assert words.unasked(replace(healthy(), rules=(asked,))) == ""

@@ -64,6 +64,8 @@ class EvidenceForModel:
     """What is known for a case."""
 
     case: ModelToTrain
+    asked: Sequence[str]
+    """Placements that were named; empty where all are meant."""
     settings: Mapping[str, known.EvidenceSetting]
     """Everything that was measured, whatever the model, by name."""
     measured: Sequence[_CountingResult]
@@ -108,6 +110,7 @@ def choose(
     rates = [rate for rate in evidence.rates if rate.placement in shown and counts(rate)]
     return EvidenceForModel(
         case=case,
+        asked=asked if placements else [],
         settings=evidence.settings,
         measured=measured,
         answers=answers,

@@ -50,7 +50,7 @@ QUESTIONS: Mapping[QuestionName, Question] = {
         ),
         Question(
             name="no-warmup",
-            heading="Which placements do without warm-up?",
+            heading="Which placements train without warm-up?",
             rule="supported where the 95 % interval of the loss without warm-up less that with it "
             f"lies below {NEEDS_NATS}, contradicted where it lies above 0",
             unit="nats per token",

@@ -82,8 +82,8 @@ def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
         for one in advice
     ]
     before = (
-        "Of small trainings in families that the law, then with one constant for normed sums, was "
-        "not fitted to:"
+        "Of small training runs in families that the law, then with one constant for normalised "
+        "sums, was not fitted to:"
     )
     return PageSection(
         heading="How often the doctor's own rates and warm-ups were right", before=[before, *said]
@@ -119,7 +119,7 @@ def _conclusion(choice: EvidenceForModel) -> PageSection:
         )
     elif any(one.scale == "near" for one in choice.measured):
         near = [f"results/{one.setting.name}" for one in choice.measured if one.scale == "near"]
-        said.append(f"Near this size was measured {joined(near)}; all else is farther.")
+        said.append(f"Near this size was measured {joined(near)}; all else is further away.")
     else:
         said.append("Evidence of ours is of other sizes than this model's.")
     for answered in (one for one in choice.answers if one.claims):

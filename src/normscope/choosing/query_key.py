@@ -195,7 +195,9 @@ def _ends_lower(case: ModelToTrain, known: Sequence[QueryKeyEvidence]) -> str:
     worse = [one for one in told if one.side == "without"]
     first = told[0]
     assert first.difference is not None
-    far = "" if _apart(case, first) <= NEAR else f", farther than {NEAR:g} times from this model's"
+    far = ""
+    if _apart(case, first) > NEAR:
+        far = f", more than {NEAR:g} times away from this model's"
     size = interval(first.difference, first.half_width)
     between = "" if better and not worse else ", so that they disagree" if better else ""
     undecided = len(told) - len(better) - len(worse)

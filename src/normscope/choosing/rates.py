@@ -132,7 +132,7 @@ class TypicalRate:
         if self.recipes:
             told.append(counted(self.recipes, "published recipe"))
         if self.published_ladders:
-            told.append(counted(self.published_ladders, "published ladder"))
+            told.append(counted(self.published_ladders, "published sweep"))
         if self.trainings:
             sweeps = counted(self.trainings, "learning-rate sweep")
             told.append(f"{sweeps} of small models of ours")
@@ -146,12 +146,12 @@ class TypicalRate:
         return (
             "Fitted to all known rates by width, depth, placement and batch; "
             f"within {NEAR:g} times the width: {joined(told)}{beside}. Such a range holds "
-            f"{in_ladders} of {of_ladders} best rates of published ladders whose shape it was not "
-            "fitted to. Recipes are lower than what ladders find best: they have about "
-            f"{learning_rate(self.recipe_rate, 2)} here, and the range about that holds {held} of "
-            f"{of} published rates{few} it was not fitted to; one about the median of those near "
-            f"the width, here {learning_rate(self.median_rate, 2)}, holds {held_by_medians} of "
-            f"{of_medians}."
+            f"{in_ladders} of {of_ladders} best rates of published learning-rate sweeps whose "
+            "shape it was not fitted to. Recipes are lower than what learning-rate sweeps find "
+            f"best: they have about {learning_rate(self.recipe_rate, 2)} here, and the range about "
+            f"that holds {held} of {of} published rates{few} it was not fitted to; one about the "
+            f"median of those near the width, here {learning_rate(self.median_rate, 2)}, holds "
+            f"{held_by_medians} of {of_medians}."
         )
 
     def _beside(self, near: RateRecipe) -> str:
@@ -186,7 +186,9 @@ def usual_warmup(shares: Sequence[float]) -> tuple[str, str]:
     several = f"the median of {counted(len(shares), 'source')} with {low} to {high}"
     if len(shares) == 2:
         several = f"the longer of 2 sources with {low} and {high}"
-    return f"{middle} of the updates", several if shares[0] < shares[-1] else "as recipes have it"
+    if shares[0] == shares[-1]:
+        several = "as in published recipes"
+    return f"{middle} of the updates", several
 
 
 def nearest(

@@ -47,13 +47,44 @@ def recommended(choice: EvidenceForModel) -> list[_Recommendation]:
     """Placement, peak rate, warm-up."""
     placement, line = _placement(choice)
     found = typical_rate(RateFacts.of_case(choice.case, placement), choice.case.model)
-    return [line, _rate(found, choice.case.optimizer), _warmup(choice, placement, found)]
+    rate = _rate(found, choice.case.optimizer)
+    warmup = _warmup(choice, placement, found)
+    others = _of_others(choice, placement, found)
+    if others and found is not None:
+        rates = [
+            f"{name}: {_rate(one, choice.case.optimizer).says}" for name, one in others.items()
+        ]
+        rate = replace(rate, says=f"{rate.says}, with {placement}; {'; '.join(rates)}")
+        shares = [
+            f"{usual_warmup(one.warmups)[0]} with {name}"
+            for name, one in others.items()
+            if one.warmups and usual_warmup(one.warmups)[0] not in warmup.says
+        ]
+        if shares:
+            warmup = replace(warmup, says=f"{warmup.says}, with {placement}; {'; '.join(shares)}")
+    return [line, rate, warmup]
+
+
+def _of_others(
+    choice: EvidenceForModel, placement: str, found: TypicalRate | None
+) -> dict[str, TypicalRate]:
+    """Returns the usual rates of the other placements that were named, where they are others: what
+    the doctor names for a model that has one of them.
+    """
+    others = {}
+    for name in choice.asked:
+        one = typical_rate(RateFacts.of_case(choice.case, name), choice.case.model)
+        if one is None or found is None or name == placement:
+            continue
+        if learning_rate(one.rate, 2) != learning_rate(found.rate, 2):
+            others[name] = one
+    return others
 
 
 def plain(choice: EvidenceForModel) -> dict[str, Any]:
     """As docs/choosing.md describes it under "As data"."""
     found = asdict(choice)
-    del found["settings"]
+    del found["settings"], found["asked"]
     for one, measured in zip(found["measured"], choice.measured, strict=True):
         one["scale"] = measured.scale
     return {**found, "recommended": [asdict(one) for one in recommended(choice)]}
@@ -79,7 +110,8 @@ def _placement(choice: EvidenceForModel) -> tuple[str, _Recommendation]:
                 continue
             sure = (
                 f"Measured near this size: it ends {_below(found)} {BASELINE}, {found.seeds} seeds "
-                f"(results/{found.setting}). Several were compared, each judged by itself."
+                f"(results/{found.setting}). Several were compared, each "
+                "tested separately, without correction for multiple comparisons."
             )
             surer = (
                 f"`normscope compare` of {claim.placement} and {BASELINE} on your text, with three "
@@ -130,7 +162,7 @@ def _compared_near(choice: EvidenceForModel, lower: QuestionAnswers) -> str:
             leads = leads or any(one.answer == "supported" for one in findings)
     if not compared:
         return "Not sure: nothing of ours compares placements near this size."
-    ends = "some end" if leads else "none surely ends"
+    ends = "some end" if leads else "none clearly ends"
     return (
         f"Of {counted(compared, 'placement')} that we compared with it near this size {ends} below "
         "it."
@@ -158,7 +190,7 @@ def _published_with_it(case: ModelToTrain) -> list[str]:
 
 def _trained_at(choice: EvidenceForModel, found: EvidenceRow) -> str:
     at = choice.settings[found.setting]
-    return f"In trainings of {at.blocks[0]} blocks of width {at.width[0]} (results/{at.result})"
+    return f"In training runs of {at.blocks[0]} blocks of width {at.width[0]} (results/{at.result})"
 
 
 def _below(found: EvidenceRow) -> str:
@@ -172,7 +204,7 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
         low, high = (learning_rate(one, 2) for one in (found.low, found.high))
         wrong = (
             f"In small trainings half the best rate cost {WRONG_COST[0.5]:g} % of the gain and "
-            f"twice it {WRONG_COST[2.0]:g} % (results/advice), on published ladders "
+            f"twice it {WRONG_COST[2.0]:g} % (results/advice), on published learning-rate sweeps "
             f"{WRONG_NATS[0.5]:g} and {WRONG_NATS[2.0]:g} nats (results/rate_law): in doubt the "
             "lower."
         )

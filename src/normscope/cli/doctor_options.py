@@ -47,7 +47,7 @@ class DoctorOptions:
     """The peak learning rate that you plan to use."""
     warmup_updates: int | None = None
     """Over how many updates your own warm-up rises to that rate, 0 for none; the rates of --log are
-    held against it. Without it: the target's own, or none.
+    compared with it. Without it: the target's own, or none.
     """
     batch_tokens: Annotated[float | None, typer.Option(parser=amount, metavar="NUMBER")] = None
     """Tokens of one update, over all devices and accumulation, such as 500k or 5e5: the best rate

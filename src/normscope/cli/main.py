@@ -116,8 +116,8 @@ def start() -> str:
             "need warm-up?",
             "Where to start:",
             *parts,
-            "All verbs: normscope --help. One verb: normscope compare --help. Names complete in "
-            "your shell after normscope --install-completion.",
+            "All commands: normscope --help. One command: normscope compare --help. Names complete "
+            "in your shell after normscope --install-completion.",
         ]
     )
 

@@ -361,7 +361,7 @@ class WholeLines(LaidOut, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs, each with the first sentence of its help."""
         shown = [name for name in self.list_commands(ctx) if not self.commands[name].hidden]
-        sections = VERBS if ctx.parent is None else {"Verbs": shown}
+        sections = VERBS if ctx.parent is None else {"Commands": shown}
         for title, names in sections.items():
             with formatter.section(title):
                 first = {

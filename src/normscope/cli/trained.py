@@ -49,7 +49,7 @@ def evaluate(
         split: Split of the run's corpus, such as valid or test.
         text: Score a language model on this file of text instead; plain, .gz or .xz.
         layout: Of --text: paragraphs (a blank line between documents) or wikitext.
-        language: Of --text: whose sentences are told apart in a paragraph.
+        language: Of --text: whose sentences are distinguished in a paragraph.
 
     The checkpoint:
         imports, trust

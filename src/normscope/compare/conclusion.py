@@ -238,9 +238,15 @@ def _found_words(configurations: Sequence[ConfigurationOutcome], unigram_nats: f
         return "No run has ended yet, and so nothing is found."
     without = [one for one in configurations if not one.row.warmup_updates]
     with_warmup = [one for one in configurations if one.row.warmup_updates]
-    parts = [f"without warm-up, {_became(without)}"] if without else []
-    parts += [f"with warm-up, {_became(with_warmup)}"] if with_warmup else []
-    text = "; ".join([*parts, _lowest(configurations, unigram_nats)])
+    said = []
+    if without:
+        said.append(f"without warm-up, {_became(without)}")
+    if with_warmup:
+        said.append(f"with warm-up, {_became(with_warmup)}")
+    # Which is the best is what one looks for first; a baseline alone is what all stand beside.
+    first = 0 if any(one.best for one in configurations) else len(said)
+    said.insert(first, _lowest(configurations, unigram_nats))
+    text = "; ".join(said)
     return f"{text[0].upper()}{text[1:]}."
 
 

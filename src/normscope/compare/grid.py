@@ -257,7 +257,7 @@ _CONFIGURATIONS = SealedJson(
     keys=frozenset(),
     optional=None,
     again=(
-        "remove it and run the same command again, which writes it anew; runs that have begun are "
+        "remove it and run the same command again, which rewrites it; runs that have begun are "
         "found without it"
     ),
 )

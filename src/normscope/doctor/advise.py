@@ -22,7 +22,7 @@ from ..report.words import learning_rate
 from .record import Stack
 from .result import Advice, RateOfBatch, RateRange
 
-_UNSEEN = "neither recipes nor trainings of ours with this optimiser are known near this width"
+_UNSEEN = "neither recipes nor training runs of ours with this optimiser are known near this width"
 _TRAINED = "the weights are trained, and known rates are of trainings from their beginning"
 
 

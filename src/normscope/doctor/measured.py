@@ -256,6 +256,10 @@ class ModelMeasurements:
     """Size of the output's last dimension where it is logits: what ln V is taken of; None where
     that is not known.
     """
+    labels_examples: bool = False
+    """Whether the classes are labels of whole examples, one each, as of a sentence or an image, and
+    not of tokens.
+    """
     logit_deviation: float | None = None
     """Standard deviation of the logits about each token's mean, root mean square over tokens; None
     without logits.

@@ -42,5 +42,5 @@ def _refuse_moved(folder: Path, begun: os.stat_result) -> None:
             return
     raise UserError(
         f"{folder} was renamed or removed while its runs were trained; put it back, and the same "
-        "command goes on, or run the command again to begin anew"
+        "command goes on, or run the command again to start again"
     ) from None

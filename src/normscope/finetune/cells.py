@@ -162,7 +162,7 @@ CELL = SealedJson(
     format_name="normscope-finetuning-cell",
     version=1,
     keys=frozenset({"asked", "scores"}),
-    again="remove it and run the same command again, which trains this cell anew and no other",
+    again="remove it and run the same command again, which repeats this run and no other",
 )
 
 

@@ -154,7 +154,7 @@ def page(explanation: Explanation, width: int = WIDTH) -> list[str]:
             starts = joined([f"{other.onset:,}" for other in left[:8]]) + (
                 " …" if len(left) > 8 else ""
             )
-            more = f"and {counted(len(left), 'more episode')}, from update {starts}; --json has all"
+            more = f"and {counted(len(left), 'more event')}, from update {starts}; --json has all"
             return [*lines, "", *wrap(more, width)]
         lines += part
     return lines
@@ -175,11 +175,11 @@ def brief_lines(explanation: Explanation) -> list[str]:
         lines += beside_words(explanation.good)
     shown = explanation.episodes[:_MOST_BRIEF]
     for one in shown:
-        lines.append(f"episode: {episode_head(one)}")
+        lines.append(f"event: {episode_head(one)}")
         lines += [f"{name}: {words}" for name, words in episode_rows(one)]
     left = len(explanation.episodes) - len(shown)
     if left:
-        lines.append(f"and {counted(left, 'more episode')}: --json - has all")
+        lines.append(f"and {counted(left, 'more event')}: --json - has all")
     return [printable(" ".join(line.split())) for line in lines]
 
 
@@ -189,7 +189,7 @@ def history_head(explanation: Explanation) -> str:
     flat = any(one.cause == FLAT_UNKNOWN for one in found)
     beside = sum(one.kind in (EpisodeKind.SIGN, EpisodeKind.NOTE) for one in found)
     if len(found) > beside:
-        said = counted(len(found) - beside, "episode")
+        said = counted(len(found) - beside, "event")
     elif flat:
         said = "flat, cause not known"
     else:

@@ -182,7 +182,7 @@ def _first(diagnosis: Record, episode: Episode, rate: str, warmup: str, peak: fl
         return mended
     if episode.cause not in _RATE_CAUSES:
         return episode.attempt
-    start = "train anew" if episode.onset < 2 else f"go back to before update {episode.onset:,}"
+    start = "train again" if episode.onset < 2 else f"go back to before update {episode.onset:,}"
     instead = "" if peak is None else f" instead of {learning_rate(peak)}"
     return f"{start} and take a peak rate of {rate}{instead}, with a warm-up of {warmup}"
 
@@ -191,7 +191,7 @@ def _mended_first(diagnosis: Record) -> str:
     """What an error of the model, or a skip path that is wrong, asks for; "" without any."""
     errors = [one for one in diagnosis.findings if one.severity is Severity.ERROR]
     wrong = errors[0] if errors else skip_fault(diagnosis)
-    return "" if wrong is None else f"mend the model first ({wrong.id}): {wrong.fix}"
+    return "" if wrong is None else f"fix the model first ({wrong.id}): {wrong.fix}"
 
 
 def _found_in(diagnosis: Record) -> list[str]:

@@ -36,8 +36,8 @@ _FROM_THE_BEGINNING = 0.97
 """Share of a short log that has to be flat: healthy trainings stand still at this level after they
 have come down to it, and not before."""
 _ATTEMPT = (
-    "train anew with a lower rate first; where that ends at the same loss, there may be no more to "
-    "learn"
+    "train again with a lower rate first; where that ends at the same loss, there may be no more "
+    "to learn"
 )
 
 

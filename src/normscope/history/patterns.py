@@ -334,7 +334,7 @@ PATTERNS = (
         judge=_judge_rate,
         attempt=(
             "go back to a checkpoint before the onset with a lower peak rate or a longer warm-up; "
-            "`normscope doctor` says which rates the model bears"
+            "`normscope doctor` says which rates the model tolerates"
         ),
         where="sub-layer",
     ),
@@ -343,9 +343,9 @@ PATTERNS = (
         title=FLAT_TITLE,
         judge=_judge_flat,
         attempt=(
-            "train anew with a lower rate, or a longer warm-up; a placement that keeps a skip path "
-            "free of norms (`normscope transplant --to pre-ln`) where every sum is normed; the log "
-            "does not say which, a comparison does"
+            "train again with a lower rate, or a longer warm-up; a placement that keeps a skip "
+            "path free of norms (`normscope transplant --to pre-ln`) where every sum is "
+            "normalised; the log does not say which, a comparison does"
         ),
     ),
 )

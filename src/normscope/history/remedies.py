@@ -33,6 +33,8 @@ class Situation(StrEnum):
 
     SKIP_FAULT = "a fault of a skip path"
     NORMED = "a norm on every sum"
+    MOVABLE = "a norm on every sum, of models with another placement to try"
+    """Of those alone in which one was tried: remedies are compared on the same trainings."""
     OPEN = "a path around the norms"
 
 
@@ -52,9 +54,9 @@ class Cured:
         """As a clause.
 
         >>> Cured(3, 4).words
-        'it ended 3 of 4 such trainings of ours'
+        'it cured 3 of 4 such failed runs of ours'
         """
-        return f"it ended {self.count} of {self.of} such trainings of ours"
+        return f"it cured {self.count} of {self.of} such failed runs of ours"
 
 
 Counted = Mapping[Situation, Mapping[Remedy, Cured]]

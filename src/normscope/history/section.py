@@ -25,7 +25,7 @@ def _loss(explanation: Explanation) -> Picture:
     drawn = [_series("training", "measured", 0, loss, thinned(loss.values))]
     if validation:
         drawn.append(_series("validation", "points", 1, validation, range(len(validation.values))))
-    caption = "The training's loss over its updates. Dashed: where an episode began."
+    caption = "The training's loss over its updates. Dotted: where an event began."
     return _picture(explanation, "loss", caption, "Loss of the training", "loss (nats)", drawn)
 
 

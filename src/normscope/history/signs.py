@@ -89,7 +89,7 @@ def _begun_anew(history: History, update: int, highest: float) -> Episode:
     return Episode(
         kind=EpisodeKind.SIGN,
         cause="warmup-restarts",
-        title="a schedule that begins anew",
+        title="a schedule that starts again",
         onset=update,
         evidence=(
             f"the rate drops at update {update:,} and rises again as in the first updates, to "

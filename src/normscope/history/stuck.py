@@ -109,7 +109,20 @@ class WaysOn:
         there = [Remedy.RATE, Remedy.WARMUP]
         if self.to:
             there.append(Remedy.PLACEMENT)
-        return in_order(there, self.situation, self.counted)
+        ordered = in_order(there, self._like_this, self.counted)
+        if not self.rate_is_low:
+            return ordered
+        # What was counted are trainings whose rate was too high.
+        others = [remedy for remedy in ordered if remedy is not Remedy.RATE]
+        return (Remedy.RATE, *others)
+
+    @property
+    def _like_this(self) -> Situation:
+        """Whose counts are told: where a placement is offered, of trainings in which it was
+        tried."""
+        if self.to and self.situation is Situation.NORMED and Situation.MOVABLE in self.counted:
+            return Situation.MOVABLE
+        return self.situation
 
     @property
     def words(self) -> str:
@@ -120,7 +133,7 @@ class WaysOn:
             Remedy.PLACEMENT: f"under another placement (`{self.transplant}`)",
         }
         ways = [shown[one] for one in self.order]
-        asked = f"train anew {', '.join(ways[:-1])} or {ways[-1]}"
+        asked = f"train again {', '.join(ways[:-1])} or {ways[-1]}"
         decides = "the command below decides"
         if not any(map(self._tried, self.order)):
             decides = f"which of them helps is not known: {decides}"
@@ -146,7 +159,7 @@ class WaysOn:
         # What was counted is lower rates alone.
         if remedy is Remedy.RATE and self.rate_is_low:
             return ""
-        found = self.counted.get(self.situation, {}).get(remedy)
+        found = self.counted.get(self._like_this, {}).get(remedy)
         return "" if found is None or not found.of else found.words
 
     @property

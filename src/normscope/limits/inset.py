@@ -61,7 +61,7 @@ class Inset:
 
 CARD = Inset(
     words="a card",
-    first="<!-- Written by `normscope doctor --card`; the command writes it anew. -->",
+    first="<!-- Written by `normscope doctor --card`; the command writes it again. -->",
     last="<!-- Here ends what `normscope doctor --card` writes. -->",
 )
 

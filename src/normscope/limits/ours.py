@@ -68,8 +68,8 @@ def refuse_inside(folder: Path, sources: Iterable[Path]) -> None:
     for source in sources:
         if Path(os.path.realpath(source)).is_relative_to(whole):
             raise UserError(
-                f"{source} lies in {folder}, which is written anew; choose a folder for the result "
-                "without it"
+                f"{source} lies in {folder}, which is written again; choose a folder for the "
+                "result without it"
             )
 
 
@@ -178,7 +178,7 @@ class SealedJson:
             raise UserError(f"{path}: no such file; {self.again}") from error
         except OSError as error:
             raise UserError(
-                f"{path} cannot be read ({error.strerror}); mend that and try again"
+                f"{path} cannot be read ({error.strerror}); fix that and try again"
             ) from error
         except ValueError as error:
             raise UserError(f"{path} is damaged (no JSON: {error}); {self.again}") from error

@@ -109,7 +109,7 @@ class _Own(Task):
             return RecordedData(str(about["fingerprint"]), float(about["chance_nats"]), facts)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which mends "
+                f"{vocabularies / _ABOUT} is missing or damaged; train the run again, which fixes "
                 "it"
             ) from error
 

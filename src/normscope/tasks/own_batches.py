@@ -261,7 +261,7 @@ def source_of(given: Any, name: str) -> Source:
     if isinstance(given, Iterator):
         raise UserError(
             f"{name}() returned {a_value(given)}, which can be gone through once alone; return a "
-            "list, a DataLoader, an object whose __iter__ begins anew, or a function of the "
+            "list, a DataLoader, an object whose __iter__ starts again, or a function of the "
             "batch's number"
         )
     if isinstance(given, Iterable):

@@ -126,7 +126,7 @@ def _connect(
         scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
         if scatter > SMALL:
             raise Unpredictable(
-                "the numbers that a token's streams are weighed with are drawn with a standard "
+                "the numbers that a token's streams are weighted with are drawn with a standard "
                 f"deviation of {scatter:.2g} over {width:,} features: beyond {SMALL:g} they differ "
                 "too much from token to token for theory to follow, and this placement cannot be "
                 "predicted"

@@ -39,7 +39,7 @@ class Passes:
             raise TransplantRefused(
                 f"{type(self.model).__name__} gives NaN on this batch, in {wrong} of "
                 f"{sum(one.numel() for one in told)} entries: nothing can be proven on it; give a "
-                "batch of numbers (inputs= in Python), or mend the weights"
+                "batch of numbers (inputs= in Python), or fix the weights"
             )
         return found
 

@@ -259,12 +259,35 @@ def _rows(found: Stack) -> list[list[Sublayer]]:
                     "sums, x = x + attention(norm(x)); x = x + feed_forward(norm(x)): the weights "
                     "fit"
                 )
-            raise TransplantRefused(
-                f"{where} {'with factors' if unknown else 'with skips over sub-layers'}; models "
-                "with one plain sum a sub-layer can be transplanted, with norms on the stream, on "
-                "the branch or on the sum"
-            )
+            raise TransplantRefused(f"{where} {_why_not(sublayer, has_factors=bool(unknown))}")
     return [rows[block] for block in sorted(rows)]
+
+
+_PLAIN = (
+    "models with one plain sum a sub-layer can be transplanted, with norms on the stream, on the "
+    "branch or on the sum"
+)
+
+
+def _why_not(sublayer: Sublayer, *, has_factors: bool) -> str:
+    """Says why a wiring cannot be moved, and what would help."""
+    if has_factors and "trained" in str(sublayer.formula):
+        return (
+            f"with factors; {_PLAIN}. A factor that is trained on each feature of the branch, as "
+            "LayerScale's, can be multiplied into the rows of the sub-layer's last matrix and its "
+            "bias, which changes no output; then put nn.Identity() in its place, or build the "
+            "model without it (init_values=None in timm)"
+        )
+    if has_factors:
+        return (
+            f"with factors; {_PLAIN}. A constant on the branch can be multiplied into the "
+            "sub-layer's last matrix; one on the skip cannot be moved"
+        )
+    return (
+        f"with skips over sub-layers; {_PLAIN}. If your code has no such skip, it was misread, as "
+        "recurrent mixers and shifts of tokens are: `normscope doctor TARGET` prints what was read "
+        "of every sub-layer"
+    )
 
 
 def _kinds(found: Stack, rows: Sequence[Sequence[Sublayer]]) -> tuple[SublayerKind, ...]:
@@ -328,8 +351,9 @@ def _block_paths(
     ):
         raise TransplantRefused(
             f"{found.name or 'the model'}: its blocks are no modules of their own, or share their "
-            f"weights ({paths[0] or 'the model'} holds several): make a block a module that takes "
-            "and returns the stream"
+            f"weights ({paths[0] or 'the model'} holds several); what was read is "
+            f"{rows[0][0].formula}. Make a block a module that takes and returns the stream; where "
+            "the skip starts behind the norm, as MiniMax's does, build it with the skip in front"
         )
     return paths
 

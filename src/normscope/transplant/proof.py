@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..doctor.identify.stacks import find_stacks
-from ..doctor.record import Stack
+from ..doctor.record import Stack, Sublayer
 from ..doctor.trace.forward import call_with
 from ..errors import UserError, in_one_line
 from .following import TransplantRefused
@@ -73,7 +73,7 @@ def _prove_stack(found: Stack, one: StackPlan) -> None:
                 f"{sublayer.name or found.name}: after the transplant the doctor reads "
                 f"{sublayer.formula} in block {sublayer.block}, which is "
                 f"{sublayer.placement or 'no placement that has a name'} and not "
-                f"{one.placement.name}"
+                f"{one.placement.name}{_own_norms(old)}"
             )
     where, name = found.name or "the model", one.placement.name
     if one.norms_embedding and not found.embedding_norm:
@@ -93,6 +93,18 @@ def _prove_stack(found: Stack, one: StackPlan) -> None:
         raise TransplantRefused(
             f"{where}: after the transplant it has norms of another kind or ε than the model's"
         )
+
+
+def _own_norms(old: Sublayer) -> str:
+    """What to do where a norm of the sub-layer's own is what is too many; "" without one."""
+    inside = str(old.formula).partition("(")[2]
+    if "norm(output" not in inside and "norm(hidden" not in inside:
+        return ""
+    return (
+        ". The sub-layer has a norm of its own inside, in front of its last matrix, which a "
+        f"transplant keeps (it was {old.formula} before). Replace that norm by nn.Identity() in "
+        "the function that builds the model, and the rest can be moved"
+    )
 
 
 def _kinds_of_norms(stack: Stack) -> set[tuple[str, str]]:

@@ -148,7 +148,7 @@ def _plan(
         )
     if seen.normed:
         raise TransplantRefused(
-            f"{where}: its {' and '.join(seen.normed)} are normed already; the doctor reads "
+            f"{where}: its {' and '.join(seen.normed)} are normalised already; the doctor reads "
             f"{sublayer.formula}"
         )
     for side in _SIDES:

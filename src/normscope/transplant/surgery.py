@@ -186,7 +186,7 @@ class _Operation:
         sign = trained or sign_of_training(self.model, plans)
         if not sign:
             return "draw", "nothing shows that the model has been trained"
-        return "keep", f"{sign}; initialise='draw' (--initialise draw) draws them anew"
+        return "keep", f"{sign}; initialise='draw' (--initialise draw) re-initialises them"
 
     def _place(self, plans: Sequence[StackPlan]) -> Sequence[str]:
         """Swap the classes of all modules that take part; returns the names of those that are

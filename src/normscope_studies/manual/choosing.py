@@ -47,7 +47,7 @@ _INTRODUCTION = f"""\
 
 <!-- Written by `python -m normscope_studies.manual docs`; change the results or the code, not this page. -->
 
-`normscope choose` says, for a model that you want to train, what is known: which placements end lower, which do without
+`normscope choose` says, for a model that you want to train, what is known: which placements end lower, which train without
 warm-up, at which rates they were best, and which of this is **supported**, **contradicted**, **undecided** or **not
 known**. It knows nothing by itself: every number is in a result of this repository or in a source that is cited beside
 it, and says so.
@@ -184,21 +184,21 @@ def _law_words() -> list[str]:
         f"{learning_rate(10**found.constant)} at width 768 and 24 sub-layers under Adam and AdamW "
         "with a very large batch, times (width / 768) to the power "
         f"{number(found.width)}, times (sub-layers / 24) to the power {number(found.sublayers)}, "
-        f"where every residual sum is normed (as in Post-LN) times (sub-layers / {SHALLOW}) to the "
-        f"power {number(found.normed_depth)}, times a constant of every other optimiser ({own}), "
-        "divided by √(1 + critical / batch): far below its critical batch a rate goes with the "
-        "root of the batch, and above it hardly moves. The critical batch is "
+        f"where every residual sum is normalised (as in Post-LN) times (sub-layers / {SHALLOW}) to "
+        f"the power {number(found.normed_depth)}, times a constant of every other optimiser "
+        f"({own}), divided by √(1 + critical / batch): far below its critical batch a rate goes "
+        "with the root of the batch, and above it hardly moves. The critical batch is "
         f"{CRITICAL.tokens:,.0f} tokens in a training of 2e10, and grows with the length to the "
         f"power {CRITICAL.power:g}. A range reaches {WITHIN:g} times to either side; where the "
         "batch is not told, from that of a small batch to that of a large one. The rate of recipes "
         f"is that of a very large batch times {number(10**found.habit)}, whatever their batch.",
-        "It is fitted by least squares to best rates (of published ladders, and of our own "
-        "trainings of small models) and to the recipes below, and answers within a factor of "
-        f"{NEAR:g} of the widths that an optimiser was seen at. Fitted without the shape of model "
-        f"that it is asked of, its range holds {in_ladders} of {of_ladders} best rates of "
-        "published ladders ([how near the law comes](../results/rate_law/README.md)). Fitted "
-        "without a family of recipes (a repository; those of GPT-3's table count as one), the "
-        f"range about the recipes' rate holds {held} of {of} of theirs, and {beyond} of "
+        "It is fitted by least squares to best rates (of published learning-rate sweeps, and of "
+        "our own trainings of small models) and to the recipes below, and answers within a factor "
+        f"of {NEAR:g} of the widths that an optimiser was seen at. Fitted without the shape of "
+        f"model that it is asked of, its range holds {in_ladders} of {of_ladders} best rates of "
+        "published learning-rate sweeps ([how near the law comes](../results/rate_law/README.md)). "
+        "Fitted without a family of recipes (a repository; those of GPT-3's table count as one), "
+        f"the range about the recipes' rate holds {held} of {of} of theirs, and {beyond} of "
         f"{of_beyond} of those outside GPT-3's table; one about the median of all other families' "
         f"rates under the optimiser holds {by_all} of {of_all}, and one about the median of "
         f"those within {NEAR:g} times the width {by_near} of {of_near}: as a guess at people's "
@@ -206,7 +206,7 @@ def _law_words() -> list[str]:
         "Best rates of other searches, which it was never fitted to (`optima.toml` in the "
         "package): of Lingle's Llamas its range holds all 18, of width 768 to 3,072 and batches "
         "of 33k to 131k; of marin's (arXiv:2509.02046) all six of Lion and none of five of AdamW, "
-        "which are three to four times as high; of GPT-2 small with RMSNorm and normed queries "
+        "which are three to four times as high; of GPT-2 small with RMSNorm and normalised queries "
         "and keys that with 524k tokens a batch, and not that of one sequence of 1,024, ten times "
         "what it names. Of 41 best rates of our own small models over depth and width "
         "([rates over sizes](../results/rate_transfer/README.md)) it holds 37.",

@@ -91,7 +91,7 @@ class Trial:
         may."""
         if time.thread_time() + self.seconds * passes > self.until:
             raise OutOfTime(
-                f"the laws may take {self.budget:.2g} s here, three passes of the whole batch and "
+                f"the trial may take {self.budget:.2g} s here, three passes of the whole batch and "
                 "30 s at most, and this one would take more"
             )
 

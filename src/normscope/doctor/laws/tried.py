@@ -56,7 +56,7 @@ LEAST_PASSES = {
 }
 """By law, forward passes without which it has no answer."""
 UNTRIED = Tried()
-LEFT_OUT = Tried(reason="the laws were left out")
+LEFT_OUT = Tried(reason="the trial on a copy was left out")
 
 
 def tried(
@@ -83,7 +83,7 @@ def tried(
     reasons: dict[str, str] = {}
     try:
         with trial_of(model, inputs, loss, limits or TrialLimits()) as trial:
-            watch(f"laws, on a copy ({trial.expected})", 0, 1)
+            watch(f"a trial on a copy of the model ({trial.expected})", 0, 1)
             next_token = seen is not None and seen.predicts_next
             # Once the copy is updated, gates that start at 0 are open.
             asked: tuple[tuple[str, Callable[[], Any]], ...] = (

@@ -112,6 +112,7 @@ def _with_scores(
     return replace(
         measured,
         classes=classes,
+        labels_examples=classes is not None and _labels_examples(scores, tokens),
         logit_deviation=deviation,
         target_places=target_places,
         softmax_elsewhere=(
@@ -123,6 +124,16 @@ def _with_scores(
         ),
         scores_are=_scores_are(scores) if of_softmax and classes is not None else "",
     )
+
+
+def _labels_examples(scores: Tensor | None, tokens: Sequence[Tensor]) -> bool:
+    """Whether there is one row of scores (B, V) for each example, and not for each token.
+
+    A model that flattens its tokens has as many rows as tokens.
+    """
+    if scores is None or scores.dim() != 2:
+        return False
+    return all(len(scores) == len(ids_BT) for ids_BT in tokens)
 
 
 WITHOUT_AUTOGRAD = (

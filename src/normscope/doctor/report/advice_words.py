@@ -51,7 +51,7 @@ _PLACES: dict[str | None, str] = {
 
 def source(advice: Advice) -> str:
     """What the rate was read from, as a heading goes on."""
-    known = "published recipes and small trainings of ours"
+    known = "published recipes and small runs of ours"
     return f"from {'a smaller version of this model' if advice.carried else known}"
 
 

@@ -29,7 +29,7 @@ def brief(diagnosis: Record, training: Sequence[tuple[str, str]] = ()) -> list[s
     lines.append(f"wiring: {summary(diagnosis)}")
     if rate:
         lines.append(f"rate: {rate}")
-    last = [f"not asked: {rules_words(diagnosis)}"] if diagnosis.rules else []
+    last = [f"rules: {rules_words(diagnosis)}"] if diagnosis.rules else []
     room = (MOST_LINES - len(lines) - len(last)) // _OF_EACH
     shown = diagnosis.findings
     if len(shown) > room:

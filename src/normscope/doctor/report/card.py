@@ -114,7 +114,7 @@ def _github(finding: Finding, place: CodePlace | None) -> str:
     named = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in properties.items())
     return (
         f"::{_LEVELS[finding.severity]} "
-        f"{named}::{_escaped(f'{finding.message}. To mend it: {finding.fix}')}"
+        f"{named}::{_escaped(f'{finding.message}. To fix it: {finding.fix}')}"
     )
 
 

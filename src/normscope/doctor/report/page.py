@@ -222,11 +222,12 @@ def pattern(names: Sequence[str]) -> str:
 
 def _facts(diagnosis: Record) -> list[tuple[str, str]]:
     measured = diagnosis.measured
+    of = "example" if measured.labels_examples else "token"
     which = "on random targets, because none was given" if measured.loss_is_stand_in else "as given"
     loss = (
         "none"
         if measured.loss_nats is None
-        else f"{words.figures(measured.loss_nats)} nats per token, {which}"
+        else f"{words.figures(measured.loss_nats)} nats per {of}, {which}"
     )
     return [
         ("Target", diagnosis.target),

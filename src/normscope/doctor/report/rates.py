@@ -22,6 +22,8 @@ _TOP = 0.12
 _ROW_INCHES = 0.34
 _ROOM = 3.0
 """Factor between the rates that the advice speaks of and the ends of the axis."""
+_DECADES = 3
+"""Of an axis up to which 3e-4 is labelled beside 1e-4."""
 _BAND, _USUAL = HUES[2], HUES[0]
 
 
@@ -75,8 +77,10 @@ def _draw_axis(axes: Axes, advice: Advice, low: float, high: float) -> None:
     """The axis of rates with the band of usual ones and a line at the user's own."""
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(LogLocator(numticks=7))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"1e{math.log10(value):.0f}"))
+    # Powers of ten alone would leave an axis of a decade with one label.
+    few = math.log10(high / low) < _DECADES
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if few else (1,), numticks=7))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: learning_rate(value, 1)))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("learning rate (logarithmic)")
     span = advice.best_interval

@@ -29,7 +29,7 @@ def first_step(diagnosis: Record) -> str:
     leading = leading_findings(diagnosis)
     if leading:
         first = leading[0]
-        verb = "mend" if first.severity is Severity.ERROR else "check"
+        verb = "fix" if first.severity is Severity.ERROR else "check"
         place = first.built_at or first.called_at
         at = f" at {place}" if place else ""
         told = first.fix or first.message
@@ -120,7 +120,7 @@ def rules_count(diagnosis: Record) -> str:
     """How many rules were asked, and how many not."""
     asked = sum(rule.asked for rule in diagnosis.rules)
     left = len(diagnosis.rules) - asked
-    return counted(asked, "rule") + " asked" + (f", {left} not" if left else "")
+    return counted(asked, "rule") + " checked" + (f", {left} not" if left else "")
 
 
 def unasked(diagnosis: Record) -> str:
@@ -132,7 +132,7 @@ def unasked(diagnosis: Record) -> str:
         return ""
     ((reason, most),) = reasons.most_common(1)
     others = reasons.total() - most
-    left = f"not asked: {counted(most, 'rule')}, as {reason}"
+    left = f"not checked: {counted(most, 'rule')}, as {reason}"
     return f"{left}; {others} for other reasons" if others else left
 
 
@@ -143,14 +143,14 @@ def rules_words(diagnosis: Record) -> str:
         if not rule.asked:
             reasons.setdefault(rule.reason, []).append(rule.id)
     asked = len(diagnosis.rules) - sum(map(len, reasons.values()))
-    words = f"{counted(asked, 'rule')} asked"
+    words = f"{counted(asked, 'rule')} checked"
     if reasons:
         by_number = sorted(reasons.items(), key=lambda pair: -len(pair[1]))
         few = [
             (joined(ids) if len(ids) <= _MOST_LEADING else f"{len(ids)} rules", why)
             for why, ids in by_number
         ]
-        words += f"; not asked: {'; '.join(f'{ids}, as {reason}' for ids, reason in few)}"
+        words += f"; not checked: {'; '.join(f'{ids}, as {reason}' for ids, reason in few)}"
     return words
 
 
@@ -179,7 +179,7 @@ def verdict_words(diagnosis: Record) -> str:
         word = diagnosis.verdict.value
     asked = sum(rule.asked for rule in diagnosis.rules)
     left_out = (
-        f"; {asked} of {counted(len(diagnosis.rules), 'rule')} asked"
+        f"; {asked} of {counted(len(diagnosis.rules), 'rule')} checked"
         if asked < len(diagnosis.rules)
         else ""
     )
@@ -240,7 +240,7 @@ def stack_words(stack: Stack) -> list[str]:
     )
     if stack.norm_epsilon is not None:
         rest = (f"{rest[0]} ε {learning_rate(stack.norm_epsilon)}", *rest[1:])
-    embedding = ["normed embedding"] if stack.embedding_norm else []
+    embedding = ["embedding norm"] if stack.embedding_norm else []
     streams = [] if stack.streams == 1 else [f"{stack.streams} streams"]
     return [
         placement,
@@ -335,7 +335,13 @@ def loss_words(measured: ModelMeasurements) -> str:
         f", {figures(math.log(measured.classes))} for uniform guessing" if measured.classes else ""
     )
     which = "loss on random targets" if measured.loss_is_stand_in else "loss"
-    return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
+    if not measured.labels_examples:
+        return f"{which} {figures(measured.loss_nats)} nats per token{guessing}"
+    classes = measured.classes or 1
+    return (
+        f"{which} {figures(measured.loss_nats)} nats per example{guessing}; accuracy by chance "
+        f"{1 / classes:.3g}, 1 of {classes:,} classes"
+    )
 
 
 def span_of(values: Sequence[float | None]) -> str:

@@ -34,7 +34,7 @@ class OLMo2(ReorderedNorm):
 
     name = "olmo-2"
     title = "OLMo 2"
-    gist = "norm after F, queries and keys normed too"
+    gist = "norm after F, queries and keys normalised too"
     variant_of = "reordered"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
@@ -135,7 +135,7 @@ class VariancePreservingGate(PreLN):
 
     name = "variance-gate"
     title = "Variance-preserving gate"
-    gist = "β weighs F, √(1 - β²) weighs x, F normed"
+    gist = "β weighs F, √(1 - β²) weighs x, F normalised"
     citation = "Muse Spark, transformers 5.23 (github.com/huggingface/transformers), muse_spark"
     year = 2026
     initialisation = "normal-0.02"

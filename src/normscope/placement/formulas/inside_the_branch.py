@@ -116,15 +116,15 @@ class HybridNorm(PreLN):
     """x ← LN(x + F(x)) for attention, its queries, keys and values normed; x ← x + F(x) for
     feed-forward; y = LN(x).
 
-    Zhuo et al. 2025, section 3. Each head is normed on its own, with one gain for all heads, as the
-    paper defines its attention. A decoder's cross-attention, of which the paper does not speak, is
-    as self-attention. Weights as Megatron's: N(0, 2/(5d)), the last matrix of each F over
+    Zhuo et al. 2025, section 3. Each head is normalised on its own, with one gain for all heads, as
+    the paper defines its attention. A decoder's cross-attention, of which the paper does not speak,
+    is as self-attention. Weights as Megatron's: N(0, 2/(5d)), the last matrix of each F over
     √(sub-layers).
     """
 
     name = "hybrid-norm"
     title = "HybridNorm"
-    gist = "Q, K, V normed; norm after attention's sum"
+    gist = "Q, K, V normalised; norm after attention's sum"
     citation = "Zhuo et al. 2025, arXiv:2503.04598, section 3"
     year = 2025
     initialisation = "megatron"
@@ -175,7 +175,7 @@ class HybridNormWidth(HybridNorm):
 
     name = "hybrid-norm-width"
     title = "HybridNorm, whole width"
-    gist = "hybrid-norm, Q, K, V normed over all heads"
+    gist = "hybrid-norm, Q, K, V normalised over all heads"
     variant_of = "hybrid-norm"
 
     def attention(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
@@ -188,10 +188,10 @@ class SimpleNorm(PreLN):
     y = LN(x).
 
     arXiv:2602.01212 in the authors' Llama (`simplegpt_model.py` of SimpleGPT), whose norms are
-    RMSNorm: nothing is normed before F, each linear layer's output is, over its whole width. A
-    gated feed-forward's gate is normed there as well, and here not. A decoder's cross-attention,
-    which it has not, is as self-attention. Its last matrices are drawn smaller with depth, which a
-    norm behind them undoes at initialisation; ours are not.
+    RMSNorm: nothing is normalised before F, each linear layer's output is, over its whole width. A
+    gated feed-forward's gate is normalised there as well, and here not. A decoder's
+    cross-attention, which it has not, is as self-attention. Its last matrices are
+    drawn smaller with depth, which a norm behind them undoes at initialisation; ours are not.
     """
 
     name = "simple-norm"

@@ -25,7 +25,7 @@ class YuriiFormer(Placement):
 
     name = "yuriiformer"
     title = "YuriiFormer"
-    gist = "F moves a normed velocity, which moves x"
+    gist = "F moves a normalised velocity, which moves x"
     citation = "Zimin et al. 2026, arXiv:2601.23236, formers/yurii/model.py of Momentum-Streams"
     year = 2026
     streams = ("x", "v")
@@ -59,7 +59,7 @@ class TMMFormer(YuriiFormer):
     """As `yuriiformer`, x ← x + ν v, ν = softplus of a number of the sub-layer, 1 at first.
 
     The triple momentum method (2026), read from the same code (`formers/tmm/model.py`): where the
-    gradient is taken and how far the state moves are told apart.
+    gradient is taken and how far the state moves are distinguished.
     """
 
     name = "tmmformer"

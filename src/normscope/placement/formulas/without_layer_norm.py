@@ -98,7 +98,7 @@ class ScaleNorm(PreLN):
 
 @register
 class NGPT(Placement):
-    """x ← n(x + step · (n(F(x)) - x)), x_0 = n(embedding), with queries and keys normed and
+    """x ← n(x + step · (n(F(x)) - x)), x_0 = n(embedding), with queries and keys normalised and
     matrices of unit vectors.
 
     Loshchilov et al. 2024, sections 2.2 to 2.6. There n(x) = x / ‖x‖; here n puts x on the sphere

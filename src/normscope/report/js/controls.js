@@ -9,7 +9,7 @@ function controls() {
   return make("section", { id: "explore", "aria-labelledby": "h-explore" },
     make("h2", { id: "h-explore" }, "Explore"),
     make("p", { class: "soft", id: "explore-keys" },
-      "Drag along a chart to zoom, double-click to zoom out, click a curve or a point to light it. With the keys: arrows move the crosshair, + and − zoom, 0 zooms out, Enter lights, Escape puts out."),
+      "Drag along a chart to zoom, double-click to zoom out, click a curve or a point to highlight it. With the keys: arrows move the crosshair, + and − zoom, 0 zooms out, Enter highlights, Escape ends that."),
     ...parts,
     make("p", { class: "unseen", id: "explore-said", role: "status" }));
 }

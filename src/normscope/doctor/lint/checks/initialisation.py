@@ -56,7 +56,7 @@ def _kinds(patient: Patient, found: list[NonfiniteWeight]) -> str:
 def _fix(patient: Patient, found: list[NonfiniteWeight]) -> str:
     if _kinds(patient, found) == "buffers":
         return (
-            "compute them anew after the model is built or loaded: no training changes a buffer, "
+            "compute them after the model is built or loaded: no training changes a buffer, "
             "and torch.empty and to_empty leave whatever was in memory"
         )
     if all(one.only_minus_infinity for one in found):
@@ -137,8 +137,8 @@ def _unlike(patient: Patient, stack: Stack, placement: type[Placement]) -> Itera
             f"{placement.title} with {stack.blocks} blocks draws each weight at its own multiple "
             f"of Glorot's √(2 / (inputs + outputs)), and these are others: {', '.join(said)}"
         ),
-        fix="draw these matrices anew with torch.nn.init.xavier_normal_(weight, gain=...), at the "
-        f"gains of {placement.citation}: {_gains(wrong)}; parts of a packed matrix each on its "
+        fix="re-initialise these matrices with torch.nn.init.xavier_normal_(weight, gain=...), at "
+        f"the gains of {placement.citation}: {_gains(wrong)}; parts of a packed matrix each on its "
         "own",
     )
 
@@ -190,7 +190,7 @@ def identical_blocks(patient: Patient) -> Iterator[Fault]:
                 if stock
                 else ""
             ),
-            fix="draw every block anew after it is built, e.g. for p in model.parameters(): if "
+            fix="re-initialise every block after it is built, e.g. for p in model.parameters(): if "
             "p.dim() > 1: torch.nn.init.xavier_uniform_(p), as torch.nn.Transformer does"
             if stock
             else "build a layer for every block rather than copy.deepcopy one, or initialise after "

@@ -88,13 +88,13 @@ _SAID: dict[_Kind, tuple[str, str, str]] = {
     ),
     "outputs": (
         "what {} adds to the stream is",
-        "what its likes add in most other blocks",
+        "what its counterparts add in most other blocks",
         "look in this block for a factor, an activation or a mask that the other blocks do not "
         "have",
     ),
     "gradients": (
         "the gradient of {}, over what theory predicts, is",
-        "its likes' in most other blocks",
+        "its counterparts' in most other blocks",
         "look in this block for what lets less of the gradient through than in the others, or "
         "more: a detached part, a softmax that is saturated, a factor",
     ),
@@ -114,8 +114,8 @@ def _uneven(found: Iterable[likes.OddOne[float]], what: _Kind) -> Iterator[Fault
         said += f" (root mean square {worst.value:.3g} beside {worst.usual:.3g})"
         if not worst.value:
             said = (
-                f"the gain {worst.name} starts at 0 and those of its likes do not: of what it "
-                "norms nothing goes on"
+                f"the gain {worst.name} starts at 0 and those of its counterparts do not: of what "
+                "it norms nothing goes on"
             )
         more = f"; so {'do' if what == 'weights' else 'are'} {len(some) - 1} more of this block" * (
             len(some) > 1
@@ -254,7 +254,7 @@ def _in_states(odd: Iterable[likes.OddOne[str]], said: str = "{}") -> Iterator[F
             where=some,
             message=(
                 f"block {one.block} of {one.likes}: {one.name} is {said.format(one.value)}{rest}, "
-                f"while most of its likes in other blocks are {said.format(one.usual)}"
+                f"while most of its counterparts in other blocks are {said.format(one.usual)}"
             ),
         )
 

@@ -308,8 +308,8 @@ _PLACES: dict[str, tuple[str, str]] = {
     ),
     "uneven": (
         "of a token with the one before it is not one number: the steps that places are apart are "
-        "of several sizes, as where places begin anew inside a sequence, are read off a table that "
-        "is too short, or are counted in half precision, which has no odd number above 256",
+        "of several sizes, as where places start again inside a sequence, are read off a table "
+        "that is too short, or are counted in half precision, which has no odd number above 256",
         "count places 0, 1, 2, … over the whole sequence, and compute their angles in float32",
     ),
     "one turn": (

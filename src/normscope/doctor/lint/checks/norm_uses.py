@@ -30,7 +30,7 @@ def double_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
             severity=Severity.INFO if published else Severity.WARNING,
             where=stack.name,
             message=f"a norm follows the stack, though each of the {stack.blocks} "
-            f"{named(stack.placement).title} blocks ends in one: what is normed is normed "
+            f"{named(stack.placement).title} blocks ends in one: what is normalised is normalised "
             "again, which changes nothing but gains and shifts",
             fix="leave the norm after the stack out" + _PUBLISHED * published,
         )
@@ -48,9 +48,9 @@ def double_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
             severity=Severity.INFO if published else Severity.WARNING,
             where=[use.module for use in doubled],
             message=(
-                f"the output of a norm is normed again, and nothing else reads it, {len(doubled)} "
-                f"times in {stack.blocks} blocks: {_place(stack, doubled[0])}. It changes nothing "
-                "but gains and shifts"
+                f"the output of a norm is normalised again, and nothing else reads it, "
+                f"{len(doubled)} times in {stack.blocks} blocks: {_place(stack, doubled[0])}. It "
+                "changes nothing but gains and shifts"
             ),
             fix="leave one of the two norms out" + _PUBLISHED * published,
         )

@@ -143,14 +143,14 @@ def query_key_norms(patient: Patient, stack: Stack) -> Iterator[Fault]:
     # With more norms than two, some are of what queries or keys are made from, as DeepSeek's latent
     # vectors.
     unlike = [s for s in normed if len(_head_norms(s)) == _SIDES and len(set(_head_norms(s))) > 1]
-    by_head = "one of queries and keys is normed head by head, and the other over all heads"
+    by_head = "one of queries and keys is normalised head by head, and the other over all heads"
     for some, told in ((one_sided, _one_side(one_sided)), (unlike, by_head)):
         if some:
             yield Fault(
                 where=some,
                 message=(
                     f"{told}: {len(some)} of the sub-layers. Attention logits are bounded where "
-                    "both are normed"
+                    "both are normalised"
                 ),
                 fix="norm queries and keys in the same way",
             )
@@ -160,9 +160,9 @@ def query_key_norms(patient: Patient, stack: Stack) -> Iterator[Fault]:
             severity=Severity.INFO,
             where=normed,
             message=(
-                "queries and keys are normed over all heads together, so that a head with large "
-                "queries makes those of the others small, and a split of heads over processes "
-                "changes the function"
+                "queries and keys are normalised over all heads together, so that a head with "
+                "large queries makes those of the others small, and a split of heads over "
+                "processes changes the function"
             ),
             fix="nothing, where this is meant, as in OLMo 2; else norm each head on its own, as "
             "Gemma 3 and Qwen3",
@@ -195,7 +195,7 @@ def _unnormed(attending: list[Sublayer]) -> Iterator[Fault]:
                 f"{' and '.join(sides)} are made from the stream as it is, the others of queries, "
                 f"keys and values from a norm of it, in {len(some)} of {len(attending)} attentions"
             ),
-            fix="make queries, keys and values from the same normed stream: y = norm(x), "
+            fix="make queries, keys and values from the same normalised stream: y = norm(x), "
             "attention(y, y, y)",
         )
 
@@ -209,9 +209,8 @@ def _one_side(sublayers: list[Sublayer]) -> str:
     values = all(
         "value" in {place.name for place in one.formula.branch.inside} for one in sublayers
     )
-    return (
-        f"the {side} are normed, and the other of the two is not" + ", but the values are" * values
-    )
+    said = f"the {side} are normalised, and the other of the two is not"
+    return said + ", but the values are" if values else said
 
 
 def _head_norms(sublayer: Sublayer) -> tuple[bool, ...]:
@@ -238,8 +237,8 @@ def _from_block_to_block(attending: list[Sublayer]) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.INFO,
             where=others,
-            message=f"queries and keys are normed otherwise than in most blocks: {len(others)} of "
-            f"{len(likes)}",
+            message=f"queries and keys are normalised otherwise than in most blocks: {len(others)} "
+            f"of {len(likes)}",
             fix="nothing, where blocks have different kinds of attention; else give all of them "
             "the same norms",
         )

@@ -276,7 +276,8 @@ def rate_out_of_range(patient: Patient) -> Iterator[Fault]:
     )
     if advice.wanted_place == "below":
         fix = (
-            f"nothing, or compare it with {usual}; recipes are often below the best rate of ladders"
+            f"nothing, or compare it with {usual}; recipes are often below the best "
+            "rate of learning-rate sweeps"
         )
     elif advice.is_too_high and not advice.wanted_warmup_updates:
         yield Fault(where="", in_code=False, message=message, fix=f"take a rate near {usual}")

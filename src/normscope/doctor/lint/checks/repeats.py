@@ -77,7 +77,7 @@ def _shared_matrices(patient: Patient, stack: Stack) -> Iterator[Fault]:
             where=name,
             message=f"{name} is one matrix of blocks {', '.join(map(str, sorted(several)))} (of "
             f"{stack.blocks}), while the other matrices of these sub-layers are each block's own",
-            fix="build this matrix anew in every block",
+            fix="build this matrix again in every block",
         )
 
 
@@ -121,8 +121,8 @@ def altered_stream(patient: Patient) -> Iterator[Fault]:
             where=overwritten,
             message=(
                 f"{len(overwritten)} norms write into the tensor that they are given, which the "
-                "skip goes on with: it carries the normed stream, and of all that the norm does "
-                "the branch has its gain alone"
+                "skip goes on with: it carries the normalised stream, and of all that the norm "
+                "does the branch has its gain alone"
             ),
             fix="make a new tensor, x = x * y for x.mul_(y)",
         )
@@ -302,7 +302,7 @@ def random_in_evaluation(patient: Patient) -> Iterator[Fault]:
             where=[module for module, _ in draws],
             message=(
                 "in evaluation mode, too, data is multiplied with numbers that every pass draws "
-                f"anew, at {len(draws)} place{'s' if len(draws) > 1 else ''}, first in block "
+                f"again, at {len(draws)} place{'s' if len(draws) > 1 else ''}, first in block "
                 f"{block}"
             )
             + (f", after {after.name}" if after is not None and after.name else ""),

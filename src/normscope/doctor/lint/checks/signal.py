@@ -39,7 +39,7 @@ def dead_sublayers(patient: Patient) -> Iterator[Fault]:
         "whose whole input or output is multiplied by 0 or next to it",
         f". {never}: {listed(by)}. What they add is the same vector for every token, or nothing, "
         "and stays so",
-        fix="compute the factor anew after the model is built or loaded, or make it an "
+        fix="compute the factor after the model is built or loaded, or make it an "
         "nn.Parameter that starts where gradients still pass",
     )
     read = [place for place in read if not place.measured.shut_by]
@@ -104,7 +104,7 @@ def _closed(
         lone += [place] if 2 * sum(one in closed for one in likes) < len(likes) else []
     yield from told(
         lone,
-        "that start at 0, though most of their likes in the other blocks do not",
+        "that start at 0, though most of their counterparts in the other blocks do not",
         ". They open in training, later than the others",
         fix="draw their last matrix as that of the others, or start all of them at 0",
         severity=Severity.WARNING,

@@ -26,8 +26,11 @@ def misplaced_curve(patient: Patient, stack: Stack) -> Iterator[Fault]:
             "none",
             "multiply several matrices with nothing but sums between them, which is one matrix",
         ),
-        ("last", "end in a curve, behind their last matrix, and add what it leaves"),
-        ("twice", "take a curve of what a curve has left, with no matrix between the two"),
+        ("last", "end in a nonlinearity, behind their last matrix, and add what it leaves"),
+        (
+            "twice",
+            "take a nonlinearity of what a nonlinearity has left, with no matrix between the two",
+        ),
     ):
         # Of a formula that no placement has, what is taken for a branch may be a part of one, as in
         # a GRU's gates.

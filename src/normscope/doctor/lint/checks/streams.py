@@ -233,7 +233,7 @@ def drifting_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
         totals = [total for _, total in off]
         yield Fault(
             where=[found for found, _ in off],
-            message="the squares of what skip and normed branch are multiplied by add up to "
+            message="the squares of what skip and normalised branch are multiplied by add up to "
             f"{min(totals):.3g} to {max(totals):.3g}, not to 1, in {len(off)} sub-layers: the "
             f"stream's mean square goes from {stack.source_square:.3g} to "
             f"{stack.sublayers[-1].measured.sum_square:.3g}",

@@ -23,9 +23,9 @@ def lost_residual(patient: Patient) -> Iterator[Fault]:
             yield Fault(
                 where=stack.name,
                 message=(
-                    f"every skip of {stack.blocks} blocks carries the normed stream: the norm in "
-                    "front of a sub-layer is written onto x before x + F(x), and no norm follows "
-                    "the last sum"
+                    f"every skip of {stack.blocks} blocks carries the normalised stream: the norm "
+                    "in front of a sub-layer is written onto x before x + F(x), and no norm "
+                    "follows the last sum"
                 ),
                 fix="keep x as it is for the sum: x + F(norm(x))",
             )
@@ -121,7 +121,8 @@ def _one_short(patient: Patient, stack: Stack) -> Iterator[Fault]:
         yield Fault(
             severity=Severity.ERROR if understood and not begins_later else Severity.INFO,
             where=stack.name,
-            message=f"{listed(said)} joins no sum, though its likes in the other blocks do{unless}",
+            message=f"{listed(said)} joins no sum, though its counterparts in the other blocks "
+            f"do{unless}",
             fix="add the sub-layer's output to its input",
         )
 

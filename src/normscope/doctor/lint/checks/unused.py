@@ -31,8 +31,8 @@ _WAITING = _Words(
 )
 _SKIPPED = _Words(
     Severity.ERROR,
-    "of the modules in a row of likes do nothing: the forward pass reads none of their weights, "
-    "while it reads those of the others",
+    "of the modules in a row of counterparts do nothing: the forward pass reads none of their "
+    "weights, while it reads those of the others",
     "look for a branch of the code that returns its input, such as a flag that no case matches",
 )
 _UNCALLED = _Words(
@@ -44,7 +44,7 @@ _UNCALLED = _Words(
 _LEFT_OUT = _Words(
     Severity.WARNING,
     "sub-layers are built and left out: the forward pass reads none of their weights, while it "
-    "reads those of their likes in the other blocks",
+    "reads those of their counterparts in the other blocks",
     "call them in these blocks too, or do not build them there",
 )
 _IDLE_MATRICES = _Words(

@@ -126,7 +126,7 @@ def _shifted(stack: Stack) -> Iterator[Fault]:
             message=(
                 f"the first norm of the first block, {stack.norm_uses[0].module}, is written onto "
                 f"the stream before its sub-layer, and so are all norms of {stack.blocks} blocks: "
-                "every skip carries the normed stream. It computes Post-LN with its norms one "
+                "every skip carries the normalised stream. It computes Post-LN with its norms one "
                 "sub-layer early"
             ),
             fix="keep x as it is for the sum: x + F(norm(x)); or, where Post-LN is meant, norm(x + "
@@ -342,8 +342,8 @@ def _one_kind_bare(stack: Stack) -> Iterator[Fault]:
         yield Fault(
             where=bare,
             message=(
-                f"the sum of {kind} is not normed in {len(bare)} of {len(alike)} blocks, and those "
-                f"of all other sub-layers are: {own}"
+                f"the sum of {kind} is not normalised in {len(bare)} of {len(alike)} blocks, and "
+                f"those of all other sub-layers are: {own}"
             ),
             fix="norm its sum too, norm(x + F(x))",
         )

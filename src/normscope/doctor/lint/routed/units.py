@@ -16,12 +16,12 @@ def units_cut_off(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where=shared,
             message=(
-                f"a softmax over {units} hidden units stands where a curve does, in {len(shared)} "
-                f"feed-forwards: units share 1 among them, each is some {units} times smaller than "
-                "behind a curve, and so is the branch"
+                f"a softmax over {units} hidden units stands where a nonlinearity does, in "
+                f"{len(shared)} feed-forwards: units share 1 among them, each is some {units} "
+                "times smaller than behind a nonlinearity, and so is the branch"
             ),
-            fix="take a curve of each unit by itself, as SiLU or GELU; a softmax is for the choice "
-            "among experts, and for attention's keys",
+            fix="take a nonlinearity of each unit by itself, as SiLU or GELU; a softmax is for the "
+            "choice among experts, and for attention's keys",
         )
     cut = [one for one in seen if one.cut]
     if cut:

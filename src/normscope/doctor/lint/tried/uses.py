@@ -153,7 +153,7 @@ def context_unread(patient: Patient) -> Iterator[Fault]:
             where="",
             message=(
                 "another token changes no output but its own, to the last bits, though every "
-                "attention looks at other tokens: what is weighed is not what the weights are of"
+                "attention looks at other tokens: what is weighted is not what the weights are of"
             ),
         )
     if context.farther:
