@@ -92,7 +92,7 @@ def test_the_nearest_comes_first_and_its_sign_is_not_hidden() -> None:
     assert "0.011 nats with them" in wide.sure[0]
     assert "−0.167 ± 0.648 nats with them" in narrow.sure[0]
     assert "not known" in wide.sure[0]
-    assert "farther than 4 times" in answer(case(width=8192)).sure[0]
+    assert "more than 4 times away" in answer(case(width=8192)).sure[0]
 
 
 def test_the_cost_is_that_of_the_command() -> None:

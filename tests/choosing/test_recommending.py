@@ -13,7 +13,7 @@ from normscope.choosing.case import ModelToTrain
 from normscope.choosing.choice import choose, published_near
 from normscope.choosing.law import RateFacts, normed_share
 from normscope.choosing.parts import parts
-from normscope.choosing.rates import typical_rate, usual_warmup
+from normscope.choosing.rates import HELD, typical_rate, usual_warmup
 from normscope.choosing.recipes import recipes
 from normscope.choosing.recommending import _Recommendation, plain, recommended
 from normscope.report.words import learning_rate
@@ -68,7 +68,7 @@ def test_the_rate_is_that_of_the_law_with_what_it_stands_on() -> None:
     found = typical_rate(facts)
     assert found is not None
     between = f"between {learning_rate(found.low, 2)} and {learning_rate(found.high, 2)}"
-    assert rate.says == f"{found.words}, {between} (say yours with `--batch-tokens` for one)"
+    assert rate.says == f"{found.words}, {between} (say yours: `--batch-tokens`)"
     told_batch = typical_rate(replace(facts, batch_tokens=5e5))
     assert told_batch is not None
     _, rate, _ = recommended(choose(replace(GPT, batch_tokens=5e5)))
@@ -211,7 +211,7 @@ def test_what_few_published_rates_stand_behind_says_so() -> None:
         recommended(choose(replace(GPT, optimizer=name)))[1] for name in ("muon", "adamw")
     )
     count = sum(one.optimizer == "muon" for one in recipes())
-    assert f"published rates ({count} under this optimiser)" in muon.sure
+    assert f" of {HELD[1]} ({count} under this optimiser)" in muon.sure
     assert "under this optimiser" not in adam.sure
 
 

@@ -146,12 +146,10 @@ class TypicalRate:
         return (
             "Fitted to all known rates by width, depth, placement and batch; "
             f"within {NEAR:g} times the width: {joined(told)}{beside}. Such a range holds "
-            f"{in_ladders} of {of_ladders} best rates of published learning-rate sweeps whose "
-            "shape it was not fitted to. Recipes are lower than what learning-rate sweeps find "
-            f"best: they have about {learning_rate(self.recipe_rate, 2)} here, and the range about "
-            f"that holds {held} of {of} published rates{few} it was not fitted to; one about the "
-            f"median of those near the width, here {learning_rate(self.median_rate, 2)}, holds "
-            f"{held_by_medians} of {of_medians}."
+            f"{in_ladders} of {of_ladders} best rates of published sweeps of other shapes. Recipes "
+            f"are lower, about {learning_rate(self.recipe_rate, 2)}, whose range holds "
+            f"{held} of {of}{few}; that of the median near the width, here "
+            f"{learning_rate(self.median_rate, 2)}, holds {held_by_medians} of {of_medians}."
         )
 
     def _beside(self, near: RateRecipe) -> str:

@@ -15,7 +15,6 @@ from .law import RateFacts
 from .rates import (
     STEPS,
     WRONG_COST,
-    WRONG_NATS,
     TypicalRate,
     nearest,
     typical_rate,
@@ -190,7 +189,7 @@ def _published_with_it(case: ModelToTrain) -> list[str]:
 
 def _trained_at(choice: EvidenceForModel, found: EvidenceRow) -> str:
     at = choice.settings[found.setting]
-    return f"In training runs of {at.blocks[0]} blocks of width {at.width[0]} (results/{at.result})"
+    return f"In runs of {at.blocks[0]} blocks of width {at.width[0]} (results/{at.result})"
 
 
 def _below(found: EvidenceRow) -> str:
@@ -203,14 +202,12 @@ def _rate(found: TypicalRate | None, optimizer: str) -> _Recommendation:
     if found is not None:
         low, high = (learning_rate(one, 2) for one in (found.low, found.high))
         wrong = (
-            f"In small trainings half the best rate cost {WRONG_COST[0.5]:g} % of the gain and "
-            f"twice it {WRONG_COST[2.0]:g} % (results/advice), on published learning-rate sweeps "
-            f"{WRONG_NATS[0.5]:g} and {WRONG_NATS[2.0]:g} nats (results/rate_law): in doubt the "
-            "lower."
+            f"Half the best rate cost {WRONG_COST[0.5]:g} % of the gain and twice it "
+            f"{WRONG_COST[2.0]:g} % (results/advice): in doubt the lower."
         )
         says = f"{found.words}, between {low} and {high}"
         if not found.batch_told:
-            says += " (say yours with `--batch-tokens` for one)"
+            says += " (say yours: `--batch-tokens`)"
         sure = " ".join([found.stands_on, wrong, *STEPS.get(optimizer, ())])
     surer = surer_rate(
         None if found is None else found.rate, compared=f"{_OWN} N", optimizer=optimizer

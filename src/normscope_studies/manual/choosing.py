@@ -18,6 +18,7 @@ from normscope.choosing.rates import (
     HELD_BY_MEDIANS,
     HELD_LADDERS,
     WITHIN,
+    WRONG_NATS,
 )
 from normscope.choosing.recipes import recipes
 from normscope.placement.base import ModelKind
@@ -203,6 +204,8 @@ def _law_words() -> list[str]:
         f"rates under the optimiser holds {by_all} of {of_all}, and one about the median of "
         f"those within {NEAR:g} times the width {by_near} of {of_near}: as a guess at people's "
         "habits the law is not better for certain than that median. The schedule is not in it.",
+        f"Half the best rate of a published ladder loses {WRONG_NATS[0.5]:g} nats in the median, "
+        f"and twice it {WRONG_NATS[2.0]:g}.",
         "Best rates of other searches, which it was never fitted to (`optima.toml` in the "
         "package): of Lingle's Llamas its range holds all 18, of width 768 to 3,072 and batches "
         "of 33k to 131k; of marin's (arXiv:2509.02046) all six of Lion and none of five of AdamW, "

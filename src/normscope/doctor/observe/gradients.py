@@ -16,7 +16,7 @@ from ...measure.unchanged import left_unchanged
 from ..measured import ModelMeasurements
 from ..record import Stack, Sublayer, with_measured
 from ..trace.forward import main_tensor, named_in, tensors_in
-from .targets import is_of_another_softmax, loss_targets
+from .targets import is_of_another_softmax, loss_targets, places_of_targets
 
 # N = tokens, V = classes
 
@@ -104,7 +104,7 @@ def _with_scores(
     of_softmax = scores is not None and at_scores is not None and _is_of_softmax(scores, at_scores)
     target_places = None
     if at_scores is not None and not measured.loss_is_stand_in:
-        target_places = _target_places(at_scores, tokens)
+        target_places = places_of_targets(at_scores, tokens)
         if not of_softmax:
             # A loss that is no function of differences of logits, such as a mean square, is no
             # cross-entropy of them.
@@ -271,39 +271,6 @@ def _is_of_softmax(scores: Tensor, gradient: Tensor) -> bool:
     rows = gradient.detach().reshape(given.shape).float()
     sums, sizes = rows.sum(1), torch.linalg.vector_norm(rows, 1, dim=1)
     return float(sums.norm()) <= _SUMS_TO_ZERO * float(sizes.norm()) / math.sqrt(rows.shape[1])
-
-
-_KNOWN = 0.9
-"""Of the targets that are the next token's, for it to be no chance."""
-
-
-def _target_places(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None:
-    """How many places later than a token the input has its target, -1 to 2: the one whose logit the
-    gradient pulls up.
-
-    None where it is none of these.
-    """
-    if gradient_BTV.ndim != 3 or gradient_BTV.shape[1] <= _FARTHEST:
-        return None
-    ends = gradient_BTV.shape[1] - _FARTHEST
-    least_BT, targets_BT = gradient_BTV[:, :ends].min(-1)
-    asked_BT = least_BT < 0
-    for given_BT in tokens:
-        if given_BT.shape == gradient_BTV.shape[:-1] and int(asked_BT.sum()) > 1:
-            known = [
-                float((targets_BT == given_BT[:, place : place + ends])[asked_BT].double().mean())
-                for place in range(_FARTHEST + 1)
-            ]
-            if sum(share >= _KNOWN for share in known) == 1:
-                return known.index(max(known))
-            earlier_BT = given_BT[:, : ends - 1]
-            before = (targets_BT[:, 1:] == earlier_BT)[asked_BT[:, 1:]].double().mean()
-            if max(known) < _KNOWN and float(before) >= _KNOWN:
-                return -1
-    return None
-
-
-_FARTHEST = 2
 
 
 def _scores_are(scores: Tensor | None) -> Literal["", "probabilities", "cut"]:

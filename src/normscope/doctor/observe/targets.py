@@ -8,6 +8,7 @@ is wanted, w the token's weight in the loss. Its only negative entry names that 
 # B = sequences, T = tokens, N = B T, V = classes
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -145,3 +146,35 @@ def _padding_indices(model: nn.Module, classes: int) -> set[int]:
     if type(told) is int and 0 <= told < classes:
         found.add(told)
     return found
+
+
+_FARTHEST = 2
+"""Places later than a token that are looked at."""
+_KNOWN = 0.9
+"""Of the targets that are the next token's, for it to be no chance."""
+
+
+def places_of_targets(gradient_BTV: Tensor, tokens: Sequence[Tensor]) -> int | None:
+    """How many places later than a token the input has its target, -1 to 2: the one whose logit the
+    gradient pulls up.
+
+    None where it is none of these.
+    """
+    if gradient_BTV.ndim != 3 or gradient_BTV.shape[1] <= _FARTHEST:
+        return None
+    ends = gradient_BTV.shape[1] - _FARTHEST
+    least_BT, targets_BT = gradient_BTV[:, :ends].min(-1)
+    asked_BT = least_BT < 0
+    for given_BT in tokens:
+        if given_BT.shape == gradient_BTV.shape[:-1] and int(asked_BT.sum()) > 1:
+            known = [
+                float((targets_BT == given_BT[:, place : place + ends])[asked_BT].double().mean())
+                for place in range(_FARTHEST + 1)
+            ]
+            if sum(share >= _KNOWN for share in known) == 1:
+                return known.index(max(known))
+            earlier_BT = given_BT[:, : ends - 1]
+            before = (targets_BT[:, 1:] == earlier_BT)[asked_BT[:, 1:]].double().mean()
+            if max(known) < _KNOWN and float(before) >= _KNOWN:
+                return -1
+    return None

@@ -47,7 +47,7 @@ def positions_too_fast(patient: Patient) -> Iterator[Fault]:
 
 @rule("mirrored-places")
 def mirrored_places(patient: Patient) -> Iterator[Fault]:
-    """Sub-layers of which a token that stands farther on changes outputs that stand earlier."""
+    """Sub-layers of which a token that stands further on changes outputs that stand earlier."""
     inside = [*patient.sublayers()]
     found = [one for one in inside if one.measured.mirrored]
     if found:
@@ -55,7 +55,7 @@ def mirrored_places(patient: Patient) -> Iterator[Fault]:
             where=found,
             message=(
                 f"in {len(found)} of {len(inside)} sub-layers the outputs that know of a token "
-                "begin one place earlier with each place that it stands farther on: some of what "
+                "begin one place earlier with each place that it stands further on: some of what "
                 "they add stands in the reverse order of the tokens"
             ),
         )

@@ -24,7 +24,7 @@ def tokens_alike(patient: Patient) -> Iterator[Fault]:
     yield Fault(
         where="",
         message=(
-            f"of {uses.tokens} tokens in the batch {uses.told_apart} are told apart: "
+            f"of {uses.tokens} tokens in the batch {uses.told_apart} are distinguished: "
             f"{counted(len(uses.alike), 'token')} are looked up in one row ({shown}{rest}), and "
             "the output is the same bit for bit with one of them for all others"
         ),
@@ -84,9 +84,9 @@ def documents_mixed(patient: Patient) -> Iterator[Fault]:
         yield Fault(
             where="",
             message=(
-                f"{uses.documents} counts places and begins anew within the rows, as where several "
-                "texts are packed into one, and outputs behind that change with the tokens before "
-                "it: each text is read as the continuation of another"
+                f"{uses.documents} counts places and starts again within the rows, as where "
+                "several texts are packed into one, and outputs behind that change with the tokens "
+                "before it: each text is read as the continuation of another"
             ),
         )
 
