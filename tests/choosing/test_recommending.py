@@ -224,7 +224,7 @@ def test_where_nothing_ends_below_the_baseline_it_says_what_that_ends_below() ->
     nearest = min(means, key=lambda name: means[name])
     sure = recommended(choose(case))[0].sure
     assert (
-        "In training runs of 6 blocks of width 128 (results/converged) it ends "
+        "In runs of 6 blocks of width 128 (results/converged) it ends "
         f"{means[nearest] - baseline:.3f} ± " in sure
     )
     assert sure.endswith(f"below {nearest}.")
