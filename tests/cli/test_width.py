@@ -174,4 +174,4 @@ def test_an_empty_section_is_not_printed(
         main()
     said = capsys.readouterr().out
     assert "Which placements end lower than Pre-LN?" not in said
-    assert "Which placements do without warm-up?" in said
+    assert "Which placements train without warm-up?" in said

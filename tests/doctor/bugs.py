@@ -594,7 +594,7 @@ BUGS: dict[str, Bug] = {
             lambda: Stack(blocks=[Idle("pre"), Idle("LNS"), Idle("pre"), Idle("LNS")], final=1)
         ),
         rule="unused-parameters",
-        said="2 of the modules in a row of likes do nothing",
+        said="2 of the modules in a row of counterparts do nothing",
         where="encoder.blocks.1, encoder.blocks.3",
         severity="error",
         right=lambda: Model(lambda: Stack(blocks=[Idle("pre") for _ in range(4)], final=1)),
@@ -620,8 +620,7 @@ BUGS: dict[str, Bug] = {
     "DeepNorm, alpha of another depth": Bug(
         build=both(weighed(2.8284), blocks=12),
         rule="wrong-constants",
-        said="2.828, Admin, O(1)'s in a single stack of 4 blocks and DeepNorm's in a single stack "
-        "of 32 blocks",
+        said="2.828, Admin, O(1)'s in a single stack of 4 blocks and DeepLoop's",
         where="encoder.blocks",
         severity="warning",
         right=both(weighed(24**0.25), blocks=12),

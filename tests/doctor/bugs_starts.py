@@ -233,7 +233,7 @@ BUGS: dict[str, Bug] = {
         rule="uneven-blocks",
         severity="warning",
         said="block 3 of 4: the gain encoder.blocks.2.norms.1.weight starts at 0 and those of its "
-        "likes do not",
+        "counterparts in other blocks do not",
         right=with_norm(lambda model: None),
     ),
     "an ε of 0.01 behind a small embedding": Bug(

@@ -344,7 +344,7 @@ BUGS: dict[str, Bug] = {
         rule="precision-unlike-others",
         severity="warning",
         said="block 2 of 4: encoder.blocks.1.f.1.inner is computed in bfloat16, while most of its "
-        "likes",
+        "counterparts",
         right=drawn(pre, in_bfloat(0, 1, 2, 3), final=1),
     ),
     # One block at std 1 where the others have 0.02: the stream jumps there.
@@ -359,7 +359,7 @@ BUGS: dict[str, Bug] = {
         build=drawn(pre, one_zero, final=1),
         rule="dead-sublayer",
         severity="warning",
-        said="though most of their likes in the other blocks do not: 1 of 8",
+        said="though most of their counterparts in the other blocks do not: 1 of 8",
         right=drawn(pre, lambda model: None, final=1),
     ),
     "BERT's rows times 1,000": Bug(

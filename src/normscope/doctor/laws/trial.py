@@ -84,6 +84,9 @@ class Trial:
     def run(self, inputs: Inputs | None = None) -> Any:
         """The copy's output on the slice, or on other inputs. Raises OutOfTime."""
         self.refuse_beyond(1)
+        # Under the caller's own autocast torch keeps the cast of a weight, and a law has changed
+        # the weight since.
+        torch.clear_autocast_cache()
         return call_with(self.model, self.inputs if inputs is None else inputs)
 
     def refuse_beyond(self, passes: float) -> None:

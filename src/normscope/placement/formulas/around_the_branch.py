@@ -34,7 +34,7 @@ class OLMo2(ReorderedNorm):
 
     name = "olmo-2"
     title = "OLMo 2"
-    gist = "norm after F, queries and keys normalised too"
+    gist = "norm after F, and on queries and keys"
     variant_of = "reordered"
 
     def join(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:
@@ -135,7 +135,7 @@ class VariancePreservingGate(PreLN):
 
     name = "variance-gate"
     title = "Variance-preserving gate"
-    gist = "β weighs F, √(1 - β²) weighs x, F normalised"
+    gist = "β weighs F, normalised; √(1 - β²) weighs x"
     citation = "Muse Spark, transformers 5.23 (github.com/huggingface/transformers), muse_spark"
     year = 2026
     initialisation = "normal-0.02"

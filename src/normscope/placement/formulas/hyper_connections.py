@@ -262,7 +262,7 @@ class GatedMultiStream(Placement):
 
     name = "gated-multi-stream"
     title = "Gated multi-stream"
-    gist = "4 normalised streams, read and written by gates"
+    gist = "4 normalised streams, gates read and write"
     citation = "Qwen4-exp, transformers 5.23 (github.com/huggingface/transformers), qwen4_exp"
     year = 2026
     streams = ("x1", "x2", "x3", "x4")

@@ -124,7 +124,7 @@ class HybridNorm(PreLN):
 
     name = "hybrid-norm"
     title = "HybridNorm"
-    gist = "Q, K, V normalised; norm after attention's sum"
+    gist = "Q, K, V and attention's sum normalised"
     citation = "Zhuo et al. 2025, arXiv:2503.04598, section 3"
     year = 2025
     initialisation = "megatron"
@@ -175,7 +175,7 @@ class HybridNormWidth(HybridNorm):
 
     name = "hybrid-norm-width"
     title = "HybridNorm, whole width"
-    gist = "hybrid-norm, Q, K, V normalised over all heads"
+    gist = "hybrid-norm with Q, K, V over all heads"
     variant_of = "hybrid-norm"
 
     def attention(self, x: Value, sublayer: Sublayer, norm: Norms) -> Value:

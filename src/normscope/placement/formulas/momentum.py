@@ -25,7 +25,7 @@ class YuriiFormer(Placement):
 
     name = "yuriiformer"
     title = "YuriiFormer"
-    gist = "F moves a normalised velocity, which moves x"
+    gist = "F moves a normalised velocity, it moves x"
     citation = "Zimin et al. 2026, arXiv:2601.23236, formers/yurii/model.py of Momentum-Streams"
     year = 2026
     streams = ("x", "v")
