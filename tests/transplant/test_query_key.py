@@ -256,7 +256,7 @@ def test_over_the_whole_width_it_does_not_matter_where_heads_lie() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "said"),
     [
-        ("Qwen3ForCausalLM", GROUPED, "queries and keys are normed already"),
+        ("Qwen3ForCausalLM", GROUPED, "queries and keys are normalised already"),
         ("BloomForCausalLM", {}, "where its queries and keys meet is not understood"),
     ],
 )
@@ -339,7 +339,7 @@ def test_the_verb_writes_them_and_the_doctor_reads_them(
     assert "norms on the queries and keys of every attention (qk-norm-whole)" in told
     assert "self_attn.q_proj" in told
     assert says("doctor", "normed", "--no-advice") in (0, None)
-    assert "queries and keys are normed over all heads together" in " ".join(
+    assert "queries and keys are normalised over all heads together" in " ".join(
         capsys.readouterr().out.split()
     )
     again = stock("LlamaForCausalLM", gained=False, **GROUPED)

@@ -65,7 +65,7 @@ def test_one_update_shows(style: type[nn.Module]) -> None:
     done, why = decided(trained(GPT(style), 1))
     assert done == "keep"
     assert why.startswith("the entries of blocks.0.ln_1.weight differ")
-    assert why.endswith("; initialise='draw' (--initialise draw) draws them anew")
+    assert why.endswith("; initialise='draw' (--initialise draw) re-initialises them")
 
 
 def test_a_trained_model_is_drawn_over_where_that_is_asked() -> None:
@@ -277,7 +277,7 @@ def test_the_verb_says_which_it_did_and_takes_the_other_on_request(
     assert "are drawn as the placement wants them: nothing shows" in said("one")[1]
     kept = said("two", "--set", "trained=true")[1]
     assert "weights are kept: the entries of layers.0.norm1.weight differ" in kept
-    assert "initialise='draw' (--initialise draw) draws them anew" in kept
+    assert "initialise='draw' (--initialise draw) re-initialises them" in kept
     drawn = said("three", "--set", "trained=true", "--initialise", "draw")[1]
     assert "are drawn as the placement wants them: as initialise='draw' asks" in drawn
     assert "weights are kept: as initialise='keep' asks" in said("four", "--keep")[1]
