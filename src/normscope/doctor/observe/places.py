@@ -58,9 +58,10 @@ def places_of(
     if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
         return {}
     whole_HQK = logits_of(alike).float().flatten(0, -3)
-    logits_HQK = whole_HQK[..., :_MOST, :_MOST]
-    if not _LEAST <= logits_HQK.shape[-1] == logits_HQK.shape[-2]:
+    # Of more keys than queries the first may be of another source, such as global tokens.
+    if not _LEAST <= whole_HQK.shape[-1] == whole_HQK.shape[-2]:
         return {}
+    logits_HQK = whole_HQK[..., :_MOST, :_MOST]
     found = _order(logits_HQK)
     if found == "none" and _turned(graph.trace.again(alike, operands[0])):
         found = "heads"

@@ -52,7 +52,7 @@ def _tables(graph: Graph, computed: Iterable[int], product: int, scores: int) ->
             continue
         for factor in value.inputs:
             by = graph.values[factor]
-            if by.is_data or by.tensor is None:
+            if by.is_data or by.tensor is None or by.tensor.is_complex():
                 continue
             table = by.tensor.detach().double().squeeze()
             while table.ndim > 2:
