@@ -60,6 +60,58 @@ def test_what_looks_elsewhere_by_design_is_not_warned_of(attention):
     assert told.isdisjoint(one.id for one in found.findings)
 
 
+class Pictures(nn.Module):
+    """A picture's patches of 8 channels by width 8, normed by batch, beside a stream as wide."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, 4, 4)
+        self.blocks = nn.ModuleList(Square() for _ in range(3))
+        self.encoder = Stack(pre, pre, blocks=3, final=1)
+        self.head = nn.Linear(WIDTH, 5)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, picture: Tensor) -> Tensor:
+        x = self.patches(picture)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(self.encoder(x.flatten(2).mT).mean(1))
+
+
+class Square(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.BatchNorm2d(WIDTH), nn.Conv2d(WIDTH, WIDTH, 3, padding=1))
+
+
+def test_a_picture_as_wide_as_a_stream_and_a_head_of_zeros_are_neither_tokens_nor_a_cap():
+    torch.manual_seed(0)
+    picture = torch.randn(2, 3, 4 * WIDTH, 4 * WIDTH)
+    found = normscope.diagnose(Pictures(), (picture,), advise=False)
+    told = {"batch-norm-of-tokens", "capped-logits"}
+    assert told.isdisjoint(one.id for one in found.findings)
+
+
+class PlacedByBlock(nn.Module):
+    """Positions of one table for each block of tokens, (blocks, tokens, features), as NesT's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.places = nn.Parameter(0.02 * torch.randn(1, 3, 4, WIDTH))
+        self.encoder = Stack(pre, pre, blocks=3, final=1)
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embedding(ids).unflatten(1, (3, 4)) + self.places
+        return self.head(self.encoder(x))
+
+
+def test_a_table_of_several_blocks_is_read():
+    torch.manual_seed(0)
+    found = normscope.diagnose(PlacedByBlock(), (IDS[:, :12],), advise=False)
+    assert [stack.placement for stack in found.stacks] == ["pre-ln"]
+
+
 class Complex(Attention):
     """Attention whose queries and keys are turned by complex numbers, as Llama 4's."""
 

@@ -56,7 +56,9 @@ def logit_reach(trial: Trial, outputs: Sequence[str], classes: int) -> LogitReac
     own, large, larger = spreads
     if large > own * _SAME and large / _SAME < larger < large * _SAME:
         return LogitReach(spread=larger, classes=classes)
-    is_direction = all(abs(one - own) <= (_SAME - 1) * own for one in (large, larger))
+    same = all(abs(one - own) <= (_SAME - 1) * own for one in (large, larger))
+    # A matrix of zeros is the same matrix times anything.
+    is_direction = same and bool(kept.any())
     if is_direction and classes > 2:
         return LogitReach(spread=_spread_of_directions(trial, weight, classes), classes=classes)
     return LogitReach(spread=math.inf, classes=classes)

@@ -187,7 +187,7 @@ def positions_of(graph: Graph, stack: Stack) -> dict[str, Any]:
     along, rows = added[0]
     # Not every dtype can be compared row by row.
     rows = torch.view_as_real(rows).flatten(1) if rows.is_complex() else rows.float()
-    turned = turns(rows)
+    turned = turns(rows.flatten(1))
     return {
         "positions_along": 1 - along if _is_turned(graph, shape[:-1]) else along,
         "places_shared": len(rows) - len(torch.unique(rows, dim=0)) if len(added) == 1 else 0,

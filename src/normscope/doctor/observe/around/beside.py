@@ -60,6 +60,7 @@ def token_channels(graph: Graph, streams: Sequence[Stream]) -> tuple[str, ...]:
         if "batch_norm" in value.op
         and value.inputs
         and (given := graph.values[value.inputs[0]].shape) in shapes
+        and len(given) == 3
         and given[-1] in features & read
         and given[1] not in read
     }
