@@ -103,3 +103,16 @@ def test_in_python_a_loss_that_ends_the_program_is_an_error() -> None:
     model = nn.Sequential(*(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),) * 2)
     with pytest.raises(UserError, match=r"ended the program: Mine: enough \(.*, line \d+\)"):
         normscope.diagnose(model, torch.randn(2, 5, 16), loss=loss)
+
+
+def write_to_a_reader_that_has_gone() -> None:
+    try:
+        raise BrokenPipeError
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+def test_an_output_that_nobody_reads_ends_the_program_without_a_word() -> None:
+    """As a library that prints does behind `normscope doctor … | head`."""
+    with pytest.raises(SystemExit), no_end():
+        write_to_a_reader_that_has_gone()

@@ -61,6 +61,9 @@ def no_end() -> Iterator[None]:
     except BaseException as error:
         if type(error).__module__.partition(".")[0] == __package__:
             raise
+        # Rich ends the program so where nobody reads its output any more, as `head` does not.
+        if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
+            raise
         raise UserError(
             f"code that NormScope ran ended the program: {error_line(error)}; let it return, or "
             "raise an error that says what is wrong"
