@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,36 +21,10 @@ from normscope.placement import registered
 from ..engine.estimates import estimate
 from ..engine.judging import holm
 from .arms import MeasuredArm, difference, measured_in, own_best
+from .grid_sizes import SIZES
 
 _Read = evidence.EvidenceSetting | evidence.EvidenceRow | evidence.BestRate
 _Kept = TypeVar("_Kept", evidence.EvidenceRow, evidence.BestRate)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _GridSize:
-    """Says what a comparison was trained with: its results hold this in words alone, and a test
-    holds these to them.
-    """
-
-    blocks: int
-    width: int
-    updates: int
-    batch_tokens: int
-    """At most, in an update."""
-    text: str
-
-
-SIZES: Mapping[str, _GridSize] = {
-    "placements_cpu": _GridSize(
-        blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
-    ),
-    "placements_cpu_newer": _GridSize(
-        blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
-    ),
-    "multi30k_cpu": _GridSize(
-        blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"
-    ),
-}
 
 
 def collect(results: Path) -> evidence.Evidence:
@@ -167,7 +141,9 @@ def _optimizers(name: str, data: Any) -> Iterator[_Read]:
 
 def _by_depth(name: str, data: Any) -> Iterator[_Read]:
     """`normscope study rate-transfer`: placements at each depth. The two seeds chose the rates that
-    they are judged at, so that their differences decide nothing, and lean all the same."""
+    they are judged at, so that their differences decide nothing, and lean all the same; what
+    learned at no rate, where the baseline did, is decided against.
+    """
     asked, first = data["settings"], data["ladders"][0]
     # "nanogpt_characters_its-own_its-own_2x32_256-32_adamw_cosine": the sixth is the tokens of an
     # update and of a row.
@@ -186,6 +162,7 @@ def _by_depth(name: str, data: Any) -> Iterator[_Read]:
         )
         yield setting
         arms = {}
+        learned_at_none = {}
         for place, one in enumerate(data["ladders"]):
             model, _, _, placement, size, _, optimizer, *_ = one["case"].split("_")
             if (model, size) == ("decoder", f"{blocks}x{asked['width']}"):
@@ -197,16 +174,20 @@ def _by_depth(name: str, data: Any) -> Iterator[_Read]:
                     losses=one["best_nats"],
                     source=f"/ladders/{place}/best_nats",
                 )
+                if not one["learned"]:
+                    learned_at_none[placement] = len(one["trainings"])
+        baseline = arms.pop(evidence.BASELINE)
         for placement, arm in arms.items():
-            if placement != evidence.BASELINE:
-                found = difference(
-                    "lower-loss",
-                    setting,
-                    arm,
-                    arms[evidence.BASELINE],
-                    note="its seeds chose its rate",
-                )
+            found = difference(
+                "lower-loss", setting, arm, baseline, note="its seeds chose its rate"
+            )
+            rates = learned_at_none.get(placement)
+            if rates is None or evidence.BASELINE in learned_at_none:
                 yield replace(found, answer="undecided")
+            else:
+                # No choice of a rate makes up for that.
+                told = f"it learned at none of {rates} rates, where Pre-LN learned"
+                yield replace(found, answer="contradicted", note=told)
 
 
 def _converged(name: str, data: Any) -> Iterator[_Read]:

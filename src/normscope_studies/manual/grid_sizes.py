@@ -1,0 +1,31 @@
+"""What comparisons among the results were trained with, which their data say in words alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSize:
+    """Says what a comparison was trained with: its results hold this in words alone, and a test
+    holds these to them.
+    """
+
+    blocks: int
+    width: int
+    updates: int
+    batch_tokens: int
+    """At most, in an update."""
+    text: str
+
+
+SIZES: Mapping[str, GridSize] = {
+    "placements_cpu": GridSize(
+        blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
+    ),
+    "placements_cpu_newer": GridSize(
+        blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
+    ),
+    "multi30k_cpu": GridSize(
+        blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"
+    ),
+}
