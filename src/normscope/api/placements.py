@@ -197,6 +197,7 @@ def choose(  # type: ignore[overload-overlap]  # the word is no placement's
     width: int,
     optimizer: OptimizerName = "adamw",
     tokens: float | None = None,
+    batch_tokens: float | None = None,
 ) -> QueryKeyChoice: ...
 
 
@@ -208,6 +209,7 @@ def choose(
     width: int,
     optimizer: OptimizerName = "adamw",
     tokens: float | None = None,
+    batch_tokens: float | None = None,
 ) -> Choice: ...
 
 

@@ -229,9 +229,7 @@ def typical_rate(facts: RateFacts, model: ModelKind | None = None) -> TypicalRat
         high=by_batch[-1].rate * WITHIN,
         by_batch=by_batch,
         recipe_rate=law()(facts, recipe=True),
-        median_rate=statistics.median(
-            [one.rate for one in near if one.kind != "published ladder"] or [law()(facts)]
-        ),
+        median_rate=statistics.median(one.rate for one in near if one.kind != "published ladder"),
         recipes=kinds["recipe"],
         trainings=kinds["own ladder"],
         published_ladders=kinds["published ladder"],

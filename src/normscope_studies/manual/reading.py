@@ -145,9 +145,7 @@ def _by_depth(name: str, data: Any) -> Iterator[_Read]:
     learned at no rate, where the baseline did, is decided against.
     """
     asked, first = data["settings"], data["ladders"][0]
-    # "nanogpt_characters_its-own_its-own_2x32_256-32_adamw_cosine": the sixth is the tokens of an
-    # update and of a row.
-    update_tokens = int(first["case"].split("_")[5].partition("-")[0])
+    update_tokens = _batch_tokens_of(first["case"])
     for blocks in asked["blocks"]:
         setting = measured_in(
             name,

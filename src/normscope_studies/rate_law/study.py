@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -95,8 +95,8 @@ def run(config: RateLawConfig, pieces: Pieces) -> Findings:
         tables=[_table(judged), _grid_table(tried), _table(apart, "Left out by what else")],
         data={
             "ladders": [_ladder(one) for one in sweeps],
-            "judged": [_plain(one) for one in judged],
-            "left_out": [_plain(one) for one in apart],
+            "judged": [asdict(one) for one in judged],
+            "left_out": [asdict(one) for one in apart],
             "critical": [
                 {"tokens": one.tokens, "power": one.power, "mean_nats": mean}
                 for one, mean in tried.items()
@@ -329,10 +329,6 @@ def _ladder(one: PublishedSweep) -> dict[str, Any]:
         "tokens": one.tokens,
         "best_rate": one.best_rate,
     }
-
-
-def _plain(one: _Judged) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in _Judged.__dataclass_fields__}
 
 
 def _law_data(sweeps: Sequence[PublishedSweep], others: Sequence[KnownRate]) -> dict[str, Any]:
