@@ -26,6 +26,9 @@ _HEADS = (
     "TOKEN_CLASSIFICATION",
     "CTC",
 )
+_ASKS_AT_THE_PLACE = frozenset({"trocr", "xlnet"})
+"""Families whose causal head compares each output with the label at its own place: given their
+inputs as labels, they would be asked for what they read."""
 _MASKED_SHARE = 0.15
 """Of the tokens that a masked language model is asked for (Devlin et al. 2019, section 3.1)."""
 _IGNORED = -100
@@ -199,6 +202,10 @@ class _Drawn:
             start = next((int(token) for token in given if token is not None), 0)
             first = torch.full_like(ids[:, :1], start)
             return {"labels": ids, "decoder_input_ids": torch.cat([first, ids[:, :-1]], 1)}
+        if head == "CAUSAL_LM" and self.config.model_type in _ASKS_AT_THE_PLACE:
+            shape = inputs["input_ids"].shape
+            drawn = torch.randint(self.config.vocab_size, shape, generator=self.generator)
+            return {"labels": drawn}
         if head == "CAUSAL_LM":
             return {"labels": inputs["input_ids"].clone()}
         if head == "MASKED_LM":

@@ -4,9 +4,10 @@ A product of two factors that are both 0 never leaves it, a weight that no group
 was drawn, and an update below half the step of its dtype rounds back to what was there.
 """
 
+import contextlib
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -307,8 +308,30 @@ def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...
         return ()
     if not _changes(trial, [*silent.values()], before):
         return ()
-    names = [*silent][:_MOST_ASKED]
-    return tuple(name for name in names if _changes(trial, [silent[name]], before))
+    names = [name for name in [*silent][:_MOST_ASKED] if _changes(trial, [silent[name]], before)]
+    if trial.loss is None and _makes_whole_numbers(trial, [silent[name] for name in names]):
+        return ()
+    return tuple(names)
+
+
+def _makes_whole_numbers(trial: Trial, weights: list[nn.Parameter]) -> bool:
+    """Whether these weights change whole numbers that the model returns, as the durations of sounds
+    are: rounded, they pass no gradient on, and a loss of their own trains what makes them.
+    """
+    if not weights or not loss_of(trial.output, None)[1]:
+        return False
+    before = _whole_numbers(trial.run())
+    with _moved(weights):
+        after = _whole_numbers(trial.run())
+    return any(
+        one.shape == other.shape and not torch.equal(one, other)
+        for one, other in zip(before, after, strict=False)
+    )
+
+
+def _whole_numbers(output: Any) -> list[Tensor]:
+    found = tensors_in(output, inside_objects=False)
+    return [one for one in found if not one.is_floating_point() and not one.is_complex()]
 
 
 @torch.enable_grad()
@@ -341,16 +364,25 @@ def _out_of_reach(trial: Trial, silent: Mapping[str, nn.Parameter]) -> dict[str,
 
 def _changes(trial: Trial, weights: list[nn.Parameter], before: Tensor) -> bool:
     """Whether the output is another one with these weights moved by a tenth of their size."""
+    with _moved(weights):
+        after = trial.scores()
+    return after is not None and (after.shape != before.shape or not torch.equal(after, before))
+
+
+@contextlib.contextmanager
+def _moved(weights: list[nn.Parameter]) -> Iterator[None]:
+    """Weights moved at random by a tenth of their size, or by 0.1 where they are 0."""
     kept = [weight.detach().clone() for weight in weights]
     generator = torch.Generator().manual_seed(0)
     for weight in weights:
         size = _root_mean_square(weight, weight.numel())
         drawn = torch.randn(weight.shape, generator=generator).to(weight)
         weight.add_(drawn, alpha=0.1 * size or 0.1)
-    after = trial.scores()
-    for weight, value in zip(weights, kept, strict=True):
-        weight.copy_(value)
-    return after is not None and (after.shape != before.shape or not torch.equal(after, before))
+    try:
+        yield
+    finally:
+        for weight, value in zip(weights, kept, strict=True):
+            weight.copy_(value)
 
 
 def _optimizer_of(

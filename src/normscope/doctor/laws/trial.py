@@ -87,6 +87,10 @@ class Trial:
         # Under the caller's own autocast torch keeps the cast of a weight, and a law has changed
         # the weight since.
         torch.clear_autocast_cache()
+        if not self.model.training:
+            # What evaluation draws, as a mask over pieces of a picture, is the same in every pass:
+            # two passes then differ by what was changed alone.
+            torch.manual_seed(0)
         return call_with(self.model, self.inputs if inputs is None else inputs)
 
     def refuse_beyond(self, passes: float) -> None:

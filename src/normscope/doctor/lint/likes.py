@@ -213,6 +213,11 @@ def odd_branches(stack: Stack, *, apart: float) -> list[OddOne[float]]:
         # Where ε outweighs what a norm reads, its branch is small for that, which has a rule.
         likes = [one for one in likes if one.measured.stream_square >= (stack.norm_epsilon or 0.0)]
         if any(one.measured.branch_square > _NOTHING * one.measured.stream_square for one in likes):
+            # Blocks of two kinds, with a norm before and with one after, add by two measures.
+            ways = Counter(str(one.formula) for one in likes)
+            usual, _ = ways.most_common(1)[0] if ways else ("", 0)
+            if 2 * ways[usual] > len(likes):
+                likes = [one for one in likes if str(one.formula) == usual]
             sizes = [math.sqrt(one.measured.branch_square) for one in likes]
             found += odd_ones([one.name for one in likes], sizes, apart=apart)
     return [one for one in found if one.value and one.block > 1]

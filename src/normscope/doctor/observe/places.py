@@ -57,6 +57,10 @@ def places_of(
     # places.
     if _differs(graph.trace.again(alike, operands[0]).norm(dim=-1, keepdim=True)):
         return {}
+    # A sum over all keys beside the softmax, as a sink behind attention has it, tells of how many
+    # there are, and the weights that are taken here do not hold it.
+    if any("logsumexp" in value.op for value in graph.values):
+        return {}
     whole_HQK = logits_of(alike).float().flatten(0, -3)
     # Of more keys than queries the first may be of another source, such as global tokens.
     if not _LEAST <= whole_HQK.shape[-1] == whole_HQK.shape[-2]:

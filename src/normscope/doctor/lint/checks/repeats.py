@@ -4,12 +4,16 @@ Blocks of one set of weights, positions that are added in every block, blocks th
 has and the model has not, skips that are detached, and numbers that evaluation draws anew.
 """
 
+import os
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 
+from ....measure.unchanged import random_state_kept
 from ....report.words import counted, kind_name
 from ...record import Stack, Sublayer
 from ...result import Severity
@@ -46,7 +50,9 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
         what = " and ".join(dict.fromkeys(kind_name(one.kind) for one in firsts))
         how = f"{listed(twice)} are one module, listed {len(twice)} times"
         yield Fault(
-            severity=Severity.INFO if evenly and not twice else Severity.WARNING,
+            severity=Severity.INFO
+            if not twice and (evenly or _is_a_librarys_loop(patient.model, stack))
+            else Severity.WARNING,
             where=twice or firsts,
             message=(
                 f"{what} of blocks {', '.join(map(str, blocks))} (of {stack.blocks}) are computed "
@@ -54,6 +60,21 @@ def shared_blocks(patient: Patient, stack: Stack) -> Iterator[Fault]:
                 f"{how if twice else f'one layer is called {len(blocks)} times'}"
             ),
         )
+
+
+def _is_a_librarys_loop(model: nn.Module, stack: Stack) -> bool:
+    """Whether an installed package's class calls the sub-layers, so that calling some of them again
+    is its design, as in a hierarchical reasoning model.
+    """
+    parts = [one.name.split(".") for one in stack.sublayers]
+    common = os.path.commonprefix(parts)
+    owner = model.get_submodule(".".join(common))
+    while common and isinstance(owner, nn.ModuleList | nn.Sequential):
+        common = common[:-1]
+        owner = model.get_submodule(".".join(common))
+    source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
+    is_row = isinstance(owner, nn.ModuleList | nn.Sequential)
+    return "site-packages" in source and not is_row and "forward" not in vars(owner)
 
 
 def _shared_matrices(patient: Patient, stack: Stack) -> Iterator[Fault]:
@@ -181,6 +202,8 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
         crosses = any(one.kind == "cross_attention" for one in stack.sublayers)
         found = _configured(patient.model, row, (_DEPTHS_OF_DECODERS if crosses else ()) + _DEPTHS)
         if found is not None and found[1] != stack.blocks:
+            if _built_by_its_class(patient.model, row) == stack.blocks:
+                continue
             key, depth = found
             yield Fault(
                 where=row,
@@ -225,6 +248,28 @@ def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, i
                 )
                 if isinstance(depth, int) and not isinstance(depth, bool):
                     return key, depth
+    return None
+
+
+def _built_by_its_class(model: nn.Module, row: str) -> int | None:
+    """How many modules the class of the innermost module with a configuration puts into a row by
+    that configuration; None where it cannot be built from it alone, and where a user wrote it.
+    """
+    parts = row.split(".")
+    for end in range(len(parts) - 1, -1, -1):
+        module = model.get_submodule(".".join(parts[:end]))
+        config = getattr(module, "config", None)
+        source = getattr(sys.modules.get(type(module).__module__), "__file__", None) or ""
+        if config is None or "site-packages" not in source:
+            continue
+        try:
+            with random_state_kept(), torch.device("meta"):
+                again = type(module)(config)
+            same = again.get_submodule(".".join(parts[end:]))
+        except Exception:
+            # A class that asks for more than its configuration, or another tree of modules.
+            return None
+        return sum(name.isdigit() for name, _ in same.named_children())
     return None
 
 

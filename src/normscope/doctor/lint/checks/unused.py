@@ -71,7 +71,7 @@ def unused_parameters(patient: Patient) -> Iterator[Fault]:
     skipped = [path for path in idle if path not in waiting]
     uncalled = _never_called(patient, unused, idle) if unused else []
     matrices = _idle_matrices(patient, unused) if unused else []
-    told = [*skipped, *uncalled]
+    told = [*waiting, *skipped, *uncalled]
 
     def elsewhere(paths: Iterable[str]) -> list[str]:
         return [path for path in paths if not any(_within(path, module) for module in told)]
