@@ -154,11 +154,13 @@ class Turning(nn.Module):
 
     def __init__(self, sink: bool) -> None:
         super().__init__()
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.queries, self.keys, self.values, self.out = (
+            nn.Linear(WIDTH, WIDTH) for _ in range(4)
+        )
         self.sink = nn.Parameter(torch.zeros(())) if sink else None
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.qkv(x).chunk(3, -1)
+        q, k, v = self.queries(x), self.keys(x), self.values(x)
         turns = torch.arange(x.shape[1])[:, None] * 100.0 ** -torch.linspace(0, 1, WIDTH // 2)
         cos, sin = turns.cos(), turns.sin()
 
@@ -193,8 +195,34 @@ def test_a_sink_behind_attention_counts_keys_and_is_no_absolute_place():
     blocks = [TurningBlock(sink=True) for _ in range(3)]
     ends = [nn.LayerNorm(WIDTH), nn.Linear(WIDTH, ENTRIES)]
     model = nn.Sequential(nn.Embedding(ENTRIES, WIDTH), *blocks, *ends)
-    ids = IDS.repeat(1, 2)
-    assert severities("places-read", model, ids) == []
+    ids = IDS.repeat(1, 3)
+    loss = {"loss": lambda logits: nn.functional.cross_entropy(logits[:, :-1].mT, ids[:, 1:])}
+    assert severities("places-read", model, ids, **loss) == []
+
+
+class Asked(nn.Module):
+    """Causal, with a loss of its own on labels that stand at their places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding, self.head = nn.Embedding(ENTRIES, WIDTH), nn.Linear(WIDTH, ENTRIES)
+        self.layer = nn.TransformerEncoderLayer(
+            WIDTH, 2, 32, batch_first=True, norm_first=True, dropout=0.0
+        )
+
+    def forward(self, ids: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
+        logits = self.head(self.layer(self.embedding(ids), hidden))
+        return logits, nn.functional.cross_entropy(logits.mT, labels)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(("labels", "told"), [(IDS.flip(0).flip(1), []), (IDS, ["warning"])])
+def test_labels_that_are_given_beside_tokens_are_no_tokens(named, labels, told):
+    given = {"ids": IDS, "labels": labels} if named else (IDS, labels)
+    found = diagnose(Asked().eval(), given, loss=lambda both: both[1], advise=False, laws=False)
+    assert [one.severity for one in found.findings if one.id == "targets-misplaced"] == told
 
 
 LIBRARY = '''

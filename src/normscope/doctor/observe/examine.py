@@ -24,7 +24,7 @@ from ..identify.stacks import as_stacks, branches_of, streams_in, wired_like
 from ..measured import ModelMeasurements
 from ..partly_used import PartlyUsed
 from ..record import Stack, norm_over, with_measured
-from ..trace.forward import Inputs, call_with, takes_more, tokens_in
+from ..trace.forward import Inputs, call_with, read_tokens_in, takes_more
 from ..trace.graph import Graph
 from ..trace.operations import UNREPEATABLE
 from .around.beside import dropped_logits, large_dropouts, read_places, token_channels
@@ -91,7 +91,7 @@ def examined(
         measured,
         widths=widths,
         written=written,
-        tokens=tokens_in(inputs),
+        tokens=read_tokens_in(model, inputs),
         cause_of_nan=lambda: first_nan(streams_in(model, inputs)[0]),
     )
     stacks = tuple(_with_gradients(stack, measured.gradient_norms, places) for stack in stacks)

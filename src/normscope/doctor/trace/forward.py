@@ -193,6 +193,30 @@ def tokens_in(inputs: Inputs) -> list[Tensor]:
     ]
 
 
+_ASKED_FOR = re.compile(r"label|target|wanted|answer", re.IGNORECASE)
+"""Names of arguments that a loss inside the model compares with, and no embedding looks up."""
+
+
+def read_tokens_in(model: nn.Module, inputs: Inputs) -> list[Tensor]:
+    """Those of `tokens_in` whose argument's name does not say that they are what is asked for."""
+    if callable(inputs) or isinstance(inputs, Tensor):
+        return tokens_in(inputs)
+    given = dict(inputs) if isinstance(inputs, Mapping) else _named_by_place(model, inputs)
+    return tokens_in({name: x for name, x in given.items() if not _ASKED_FOR.search(name)})
+
+
+def _named_by_place(model: nn.Module, inputs: Sequence[Any]) -> dict[str, Any]:
+    """Inputs by the names of the forward function's arguments, or by their place where it has fewer
+    or cannot be asked.
+    """
+    try:
+        names = list(inspect.signature(model.forward).parameters)
+    except (TypeError, ValueError):
+        names = []
+    names += [f"argument {place}" for place in range(len(names), len(inputs))]
+    return dict(zip(names, inputs, strict=False))
+
+
 def batch_tokens_in(inputs: Inputs) -> int | None:
     """Returns how many tokens a batch has, of its largest tensor of them; None where none tells."""
     return max((tensor.numel() for tensor in tokens_in(inputs)), default=None)
