@@ -149,6 +149,33 @@ def test_what_makes_whole_numbers_that_are_returned_is_trained_by_a_loss_of_its_
     assert told == ([] if returns else ["warning"])
 
 
+class Routed(nn.Module):
+    """Sends all tokens to the expert that a trained number chooses; the first update turns it."""
+
+    def __init__(self, detached: bool) -> None:
+        super().__init__()
+        self.inner, self.head = tower(nn.LayerNorm(WIDTH)), nn.Linear(WIDTH, 5)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2))
+        self.router, self.detached = nn.Parameter(torch.tensor(5e-4)), detached
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.inner(ids)
+        number = int(self.router < 0)
+        y = self.experts[number](x)
+        y = y.detach() if self.detached and number else y
+        return self.head(x + y) + 10 * self.router
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_an_expert_that_the_last_update_chose_is_not_cut_off(detached):
+    def loss(logits: Tensor) -> Tensor:
+        # Falls with the router, so that each update of Adam lowers it by its rate.
+        return nn.functional.cross_entropy(logits.mT, IDS % 5) + logits.mean()
+
+    told = severities("cut-off-weights", Routed(detached), IDS, loss=loss)
+    assert told == (["warning"] if detached else [])
+
+
 class Turning(nn.Module):
     """Causal attention by rotations; sink: whether what it gives is closed by a sum over keys."""
 

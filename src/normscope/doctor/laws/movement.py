@@ -309,9 +309,27 @@ def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...
     if not _changes(trial, [*silent.values()], before):
         return ()
     names = [name for name in [*silent][:_MOST_ASKED] if _changes(trial, [silent[name]], before)]
+    reached = _reached_now(trial, {name: silent[name] for name in names})
+    names = [name for name in names if name not in reached]
     if trial.loss is None and _makes_whole_numbers(trial, [silent[name] for name in names]):
         return ()
     return tuple(names)
+
+
+@torch.enable_grad()
+def _reached_now(trial: Trial, weights: Mapping[str, nn.Parameter]) -> set[str]:
+    """Of weights, those that the loss depends on after the last update, which may have sent tokens
+    to another expert.
+    """
+    if not weights:
+        return set()
+    try:
+        value = loss_of(trial.run(), trial.loss)[0]
+        gradients = torch.autograd.grad(value, [*weights.values()], allow_unused=True)
+    except (RuntimeError, NotImplementedError):
+        return set()
+    pairs = zip(weights, gradients, strict=True)
+    return {name for name, gradient in pairs if gradient is not None and bool(gradient.any())}
 
 
 def _makes_whole_numbers(trial: Trial, weights: list[nn.Parameter]) -> bool:

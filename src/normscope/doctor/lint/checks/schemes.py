@@ -268,7 +268,8 @@ def _inner_divided(
     root = math.sqrt(2 * stack.blocks)
     divided = [group for group in inner if group.at(law.wanted(group, stack.width)[0] / root)]
     whole = [group for group in outer if law.fits(group, stack.width)]
-    if not divided or not whole:
+    if not divided or not whole or 2 * stack.blocks in _head_widths(stack):
+        # Of heads as wide as 2L the division may be that of T5's queries, by √d of a head.
         return None
     return Fault(
         where=[name for group in (*divided, *whole) for name in group.names],
@@ -279,6 +280,11 @@ def _inner_divided(
         fix=f"divide {_purposes(whole)} by √(2L) = {root:.3g}, and draw {_purposes(divided)} as "
         "all others",
     )
+
+
+def _head_widths(stack: Stack) -> set[int]:
+    seen = [one.measured.attention for one in stack.sublayers]
+    return {one.head_width for one in seen if one is not None}
 
 
 def _divided_base(
