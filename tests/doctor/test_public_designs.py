@@ -64,6 +64,13 @@ def tower(*end: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Embedding(ENTRIES, WIDTH), *layers, *end)
 
 
+@pytest.mark.parametrize(("begins", "told"), [("norm", []), ("curve", ["warning"])])
+def test_weights_whose_product_is_normed_at_once_need_no_norm_before(begins, told):
+    second = nn.LayerNorm(WIDTH) if begins == "norm" else nn.GELU()
+    neck = [nn.Linear(WIDTH, WIDTH), second, nn.Linear(WIDTH, 5)]
+    assert severities("missing-final-norm", tower(*neck), IDS, laws=False) == told
+
+
 def test_a_tower_may_leave_its_norm_to_what_reads_it_and_a_head_needs_one():
     rule = "missing-final-norm"
     assert severities(rule, tower(), IDS, laws=False) == ["info"]
@@ -201,6 +208,35 @@ class Turning(nn.Module):
         if self.sink is not None:
             y = y * (logits.logsumexp(-1, keepdim=True) - self.sink).sigmoid()
         return self.out(y)
+
+
+class Multiplied(nn.Module):
+    """Attention of normed queries and keys, which a factor multiplies beside 1/√d."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.RMSNorm(WIDTH) for _ in range(3))
+        self.queries, self.keys, self.values, self.out = (
+            nn.Linear(WIDTH, WIDTH) for _ in range(4)
+        )
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norms[0](x)
+        q, k = self.norms[1](self.queries(y)), self.norms[2](self.keys(y))
+        logits = q @ k.mT * (self.factor * WIDTH**-0.5)
+        return x + self.out(logits.softmax(-1) @ self.values(y))
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_factor_that_a_configuration_gives_to_normed_queries_is_a_choice(configured):
+    torch.manual_seed(0)
+    blocks = [Multiplied(6.0) for _ in range(3)]
+    ends = [nn.LayerNorm(WIDTH), nn.Linear(WIDTH, ENTRIES)]
+    model = nn.Sequential(nn.Embedding(ENTRIES, WIDTH), *blocks, *ends)
+    model.config = SimpleNamespace(qk_scale_factor=6.0 if configured else 5.0)
+    told = severities("attention-saturated", model, IDS, laws=False)
+    assert told == ["info" if configured else "warning"]
 
 
 class TurningBlock(nn.Module):

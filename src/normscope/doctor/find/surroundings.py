@@ -73,9 +73,20 @@ def _reader(graph: Graph, number: int, among: int) -> _Reader:
         return [] if ends else [n for n in graph.consumers[at] if among >> n & 1]
 
     readers = list(walked(number, onwards))[1:]
-    if any(n not in graph.norms and graph.is_weight_product(graph.values[n]) for n in readers):
+    products = [
+        n for n in readers if n not in graph.norms and graph.is_weight_product(graph.values[n])
+    ]
+    if not all(_is_normed_at_once(graph, n) for n in products):
         return "weights"
-    return "norm" if any(n in graph.norms for n in readers) else "output"
+    return "norm" if products or any(n in graph.norms for n in readers) else "output"
+
+
+def _is_normed_at_once(graph: Graph, product: int) -> bool:
+    """Whether a norm reads a product with weights before anything else is made of it: however large
+    what the weights read is, it is lost there. So begin the necks of pictures' pyramids.
+    """
+    after = (product, *graph.after(product, "same", "scale"))
+    return any(n in graph.norms for at in after for n in graph.consumers[at])
 
 
 def _cut(
