@@ -188,9 +188,7 @@ class Turning(nn.Module):
 
     def __init__(self, sink: bool) -> None:
         super().__init__()
-        self.queries, self.keys, self.values, self.out = (
-            nn.Linear(WIDTH, WIDTH) for _ in range(4)
-        )
+        self.queries, self.keys, self.values, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.sink = nn.Parameter(torch.zeros(())) if sink else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -216,9 +214,7 @@ class Multiplied(nn.Module):
     def __init__(self, factor: float) -> None:
         super().__init__()
         self.norms = nn.ModuleList(nn.RMSNorm(WIDTH) for _ in range(3))
-        self.queries, self.keys, self.values, self.out = (
-            nn.Linear(WIDTH, WIDTH) for _ in range(4)
-        )
+        self.queries, self.keys, self.values, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
@@ -244,9 +240,7 @@ class TurningBlock(nn.Module):
         super().__init__()
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(2))
         self.attention = Turning(sink)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(WIDTH, 32), nn.GELU(), nn.Linear(32, WIDTH)
-        )
+        self.feed_forward = nn.Sequential(nn.Linear(WIDTH, 32), nn.GELU(), nn.Linear(32, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norms[0](x))

@@ -55,9 +55,7 @@ def test_a_type_is_looked_at_in_every_precision(mode):
 
 
 def test_a_random_order_is_of_its_seed_and_holds_the_same_types():
-    whole, again, other = (
-        study._asked_for(_FamiliesConfig(shuffled=seed)) for seed in (1, 1, 2)
-    )
+    whole, again, other = (study._asked_for(_FamiliesConfig(shuffled=seed)) for seed in (1, 1, 2))
     assert whole == again != other
     assert sorted(whole) == sorted(study._asked_for(_FamiliesConfig()))
     assert whole[:7] == study._asked_for(_FamiliesConfig(shuffled=1, first=7))

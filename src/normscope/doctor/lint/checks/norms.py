@@ -42,7 +42,9 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     beside = beside or stack.feeds_later
     # A tower that returns its stream leaves the norm to what reads it, as a projector may begin
     # with one; where a loss is taken of the stream itself, nothing comes after.
-    handed_on = stack.end_read_by == "output" and patient.measured and patient.observed.loss_is_stand_in
+    handed_on = (
+        stack.end_read_by == "output" and patient.measured and patient.observed.loss_is_stand_in
+    )
     beside = beside or handed_on
     yield Fault(
         severity=Severity.INFO if beside or _is_doubtful(stack, title) else Severity.WARNING,

@@ -4,11 +4,11 @@ Blocks of one set of weights, positions that are added in every block, blocks th
 has and the model has not, skips that are detached, and numbers that evaluation draws anew.
 """
 
-import os
 import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import torch
 from torch import Tensor, nn
@@ -67,7 +67,8 @@ def _is_a_librarys_loop(model: nn.Module, stack: Stack) -> bool:
     is its design, as in a hierarchical reasoning model.
     """
     parts = [one.name.split(".") for one in stack.sublayers]
-    common = os.path.commonprefix(parts)
+    # As many names at the beginning as all paths share.
+    common = [names[0] for names in takewhile(_is_one, zip(*parts, strict=False))]
     owner = model.get_submodule(".".join(common))
     while common and isinstance(owner, nn.ModuleList | nn.Sequential):
         common = common[:-1]
@@ -75,6 +76,10 @@ def _is_a_librarys_loop(model: nn.Module, stack: Stack) -> bool:
     source = getattr(sys.modules.get(type(owner).__module__), "__file__", None) or ""
     is_row = isinstance(owner, nn.ModuleList | nn.Sequential)
     return "site-packages" in source and not is_row and "forward" not in vars(owner)
+
+
+def _is_one(names: tuple[str, ...]) -> bool:
+    return len(set(names)) == 1
 
 
 def _shared_matrices(patient: Patient, stack: Stack) -> Iterator[Fault]:
