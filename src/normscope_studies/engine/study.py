@@ -82,6 +82,8 @@ class Study:
     planned: Callable[[Any, Pieces], StudyPlan] | None = None
     """What it would train, all of it; None where the first stage alone is known beforehand, which
     `run` shows."""
+    reads_checkpoints: bool = False
+    """Whether it looks at checkpoints of its trainings, and not at what they logged alone."""
     judged_again: Callable[[Any, Mapping[str, Any]], JudgedAgain] | None = None
     """Of a configuration and what its results.json holds; None of a study whose measurements are
     not all in there.
@@ -111,13 +113,20 @@ class Study:
         config = configured(self.scales[scale], settings)
         if dry_run:
             return [f"{self.title}, scale {scale}", *plan_lines(self.plan(config, out))]
-        pieces = Pieces(out, watch=watch, say=say, processes=processes, engine=engine)
+        pieces = Pieces(
+            out,
+            watch=watch,
+            say=say,
+            processes=processes,
+            reads_checkpoints=self.reads_checkpoints,
+            engine=engine,
+        )
         found, page = run_study(self, config, pieces, command=command, scale=scale)
         return [*_lines(self.title, found, _caution(scale)), f"page: {page}"]
 
     def plan(self, config: Any, out: Path) -> StudyPlan:
         """What the folder `out` lacks of the trainings. Raises UserError as `run`."""
-        pieces = Pieces(out, plan=[])
+        pieces = Pieces(out, plan=[], reads_checkpoints=self.reads_checkpoints)
         if self.planned is not None:
             return self.planned(config, pieces)
         ends = ""
