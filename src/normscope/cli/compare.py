@@ -203,7 +203,7 @@ def report(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GridOptions:
-    """How the runs of a grid are trained, whichever they are."""
+    """The options of how the runs of any grid are trained."""
 
     processes: int
     engine: "EngineSettings"

@@ -1,5 +1,5 @@
-"""What is too large or too small before training: the loss beside that of chance, and embeddings
-beside what blocks add.
+"""The sizes before training: the loss compared with that of chance, and embeddings compared with
+what blocks add.
 """
 
 import math
@@ -39,14 +39,16 @@ SURPRISE_NATS = 2.0
 width of 8192.
 """
 LEAK_NATS = 0.5
-"""How far below chance a model that knows nothing may come."""
+"""The distance in nats by which a model that knows nothing may come below chance."""
 LARGEST_DEVIATION = 4.0
-"""Of logits, where no loss was given: 8 nats above chance."""
+"""The largest standard deviation of logits where no loss was given: 8 nats above chance."""
 
 
 @rule("loss-far-from-chance", initial_weights, logits)
 def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
-    """Before training the loss is ln(classes), as in GPT-2 (0.1 above it), and logits are small."""
+    """Finds a loss far from ln(classes), or large logits, before training; GPT-2 starts 0.1 above
+    ln(classes).
+    """
     seen = patient.observed
     if seen.classes is None or seen.classes < 2:
         return
@@ -113,7 +115,9 @@ _SAME = 0.05
 
 
 def _is_no_mean(seen: ModelMeasurements) -> bool:
-    """Whether the loss is near chance at a token, and far from it because it is no mean of them."""
+    """Tells whether the loss of a single token is near chance, and the whole is far from it because
+    it is no mean.
+    """
     targets = seen.targets
     if targets is None or seen.loss_nats is None or seen.classes is None:
         return False
@@ -143,8 +147,8 @@ _ABOVE = 1.5
 
 
 def _because(patient: Patient, head: OutputMatrix | None) -> str:
-    """What makes logits large, as a sentence: the output matrix, or what it reads; "" where it is
-    neither.
+    """Returns the reason for large logits, as a sentence: the output matrix, or what it reads; ""
+    where it is neither.
     """
     if head is None:
         return ""
@@ -174,7 +178,7 @@ _SMALLER = (
 
 
 def _smaller(head: OutputMatrix | None) -> str:
-    """What makes logits smaller, with the matrix and its number where these are known."""
+    """Returns what makes logits smaller, with the matrix and its number where these are known."""
     if head is None:
         return _SMALLER
     wanted = head.inputs**-0.5
