@@ -122,8 +122,8 @@ _SCALED = "multiply q·k by 1/√d, d = {} the width of a head"
 _ODD = 1.2
 """Factor beyond which a scale is another than that of most blocks."""
 _MISSING = 0.7
-"""The smallest factor of q·k at which the division by √d counts as missing, where nothing else makes
-up for it.
+"""The smallest factor of q·k at which the division by √d counts as missing, where nothing else
+makes up for it.
 """
 _NARROW = 8
 """Heads of fewer features have no √d to speak of."""
