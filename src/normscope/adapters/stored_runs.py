@@ -17,7 +17,7 @@ class StoredRun:
     """One run of several in a store."""
 
     key: str
-    """As the store counts it."""
+    """The number by which the store knows it."""
     name: str
 
 
