@@ -22,7 +22,7 @@ from .summary import best_setting
 
 _TRIALS = 3
 _LONG_SECONDS = 2.0
-"""The seconds after which a single timed update is long enough."""
+"""The timed updates at most, and the seconds of one after which no further one is timed."""
 
 SecondsOf = Callable[[OpenedSearch, int], float]
 """Seconds of an update of so many rows."""
