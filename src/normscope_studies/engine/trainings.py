@@ -20,7 +20,7 @@ from .pieces import Pieces, processor_seconds
 from .planning import Corpora, PlanEnds, PlannedRuns, planned_cells
 
 LaterCells = Mapping[str, Sequence[Cell]]
-"""By stage: trainings that follow on others, at any of their rates, since which one the others
+"""The trainings, by stage, that follow on others, at any of their rates, since which one the others
 choose changes neither their number nor what an update costs.
 """
 NOTHING_LATER: LaterCells = {}
@@ -80,8 +80,8 @@ def train_all(
 
 
 def _cost_of(cells: Sequence[Cell], pieces: Pieces, engine: Engine) -> str:
-    """What the trainings that are not over take, in a sentence; empty where they are soon over.
-    Raises UserError where one cannot fit.
+    """Returns the cost of the trainings that are not over, in a sentence; empty where they are soon
+    over. Raises UserError where one cannot fit.
     """
     left = []
     for state in looked_at(cells, None, None):

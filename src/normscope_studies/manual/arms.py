@@ -1,5 +1,5 @@
-"""What the runs of a result say: best rates, who does without warm-up, and who ends lower than
-Pre-LN.
+"""The findings of a result's runs: best rates, which placements train without warm-up, and which
+end lower than Pre-LN.
 """
 
 import math
@@ -42,7 +42,7 @@ class MeasuredArm:
     def best_of(
         self, setting: evidence.EvidenceSetting, rates: Sequence[float]
     ) -> evidence.BestRate:
-        """As the best arm of a ladder of rates."""
+        """Returns the best rate, as the best arm of a learning-rate sweep."""
         return evidence.BestRate(
             placement=self.placement,
             optimizer=self.optimizer,
@@ -68,7 +68,7 @@ def measured_in(
     size: tuple[int, int] | None = None,
     part: str = "",
 ) -> evidence.EvidenceSetting:
-    """Where a result, or a part of it, was measured.
+    """Returns the setting in which a result, or a part of it, was measured.
 
     update_tokens: of one update, at most. text: the corpus's folder. size: blocks and width, where
     the result has none.
@@ -151,7 +151,7 @@ def unless_at_an_end(
 
 
 def _answer(question: evidence.QuestionName, low: float, high: float) -> evidence.Support:
-    """Whether a loss is lower than another, or a placement does without a warm-up, by a
+    """Tells whether a loss is lower than another, or a placement trains without a warm-up, by a
     difference's interval.
     """
     if math.isnan(low):

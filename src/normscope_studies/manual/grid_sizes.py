@@ -1,4 +1,4 @@
-"""What comparisons among the results were trained with, which their data say in words alone."""
+"""The sizes of comparisons among the results, which their data give in words alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

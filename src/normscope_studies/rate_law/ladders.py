@@ -27,7 +27,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "parameters": ("N", "parameters_without_embedding"),
     "tokens": ("D", "tokens"),
 }
-"""What each column is called in the published file, and in plain words."""
+"""The names of each column in the published file, and in plain words."""
 _FEWEST_RUNGS = 5
 
 
@@ -43,7 +43,7 @@ class PublishedSweep:
     batch_tokens: int
     updates: int
     tokens: float
-    """Of the whole training."""
+    """The tokens of the whole training."""
     rates: Sequence[float]
     losses: Sequence[float]
     """Nats per token at the end."""
