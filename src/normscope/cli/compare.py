@@ -249,7 +249,7 @@ def numbers(text: str, kind: Callable[[str], _Number], option: str) -> list[_Num
 
 
 def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
-    """Raises ValueError that says what is wrong with it."""
+    """Reads a grid of numbers. Raises ValueError that says what is wrong with it."""
     parts = text.split(":")
     if len(parts) != 3:
         raise ValueError(
