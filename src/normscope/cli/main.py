@@ -189,8 +189,8 @@ def _refuse_launched(verb: str = "") -> None:
 
 
 def _run() -> None:
-    """Raises UserError where a disk fails at a place that no narrower guard names: a look for a
-    folder, the output.
+    """Runs the verb. Raises UserError where a disk fails at a place that no narrower guard names: a
+    look for a folder, the output.
     """
     try:
         try:
