@@ -4,10 +4,9 @@ A product of two factors that are both 0 never leaves it, a weight that no group
 was drawn, and an update below half the step of its dtype rounds back to what was there.
 """
 
-import contextlib
 import copy
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,8 @@ from torch import Tensor, nn
 
 from ...measure.passes import euclidean_norm
 from ..observe.gradients import loss_of
-from ..trace.forward import tensors_in
 from .calm import calm_training
+from .cut_off import cut_off_weights
 from .trial import OutOfTime, Trial, Untried, said
 
 UPDATES = 4
@@ -28,20 +27,20 @@ _USUAL_RATE = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What became of a trainable parameter."""
+    """The changes of a trainable parameter."""
 
     rate: float | None
-    """Of the group that holds it, at its peak; None where none does."""
+    """The peak rate of the group that holds it; None where no group does."""
     first_gradient: float
     """Root mean square of its entries' gradients in the first update; NaN where the loss does not
     depend on it then.
     """
     got_gradient: bool
-    """Whether any gradient other than 0 came in any of the updates."""
+    """True where a gradient other than 0 came in any of the updates."""
     asked: float
     """Share of its entries with a gradient other than 0, in the first update with any."""
     share: float
-    """Of its entries that are other numbers after the updates."""
+    """The share of its entries that are other numbers after the updates."""
     size: float
     """Root mean square of the entries' moves in the first update, of those that were asked."""
 
@@ -51,20 +50,23 @@ class Movement:
     """A few updates of a copy of the model."""
 
     updates: int
-    """That were made: as many as it took until all had moved, at most `UPDATES`."""
+    """The number of updates that were made: as many as it took until all had moved, at most
+    `UPDATES`.
+    """
     rate_is_users: bool
-    """Whether the rate is one that the user gave."""
+    """True where the rate is one that the user gave."""
     by_name: Mapping[str, Moved]
-    """Of every trainable parameter."""
+    """The changes of every trainable parameter."""
     losses: tuple[float, ...]
-    """Before each update, and after the last."""
+    """The losses before each update, and after the last."""
     locked: tuple[str, ...] = ()
-    """Those whose gradient is 0 in every update because others of them are 0, and is not once
-    these are drawn: two factors of one product that are both 0, and what stands behind them."""
+    """The parameters whose gradient is 0 in every update because others of them are 0, and is not
+    once these are drawn: two factors of one product that are both 0, and what stands behind them.
+    """
     keys: tuple[str, ...] = ()
-    """Of `locked`, those that are 0."""
+    """The parameters of `locked` that are 0."""
     cut_off: tuple[str, ...] = ()
-    """Those without any gradient that the output changes with: something detaches them."""
+    """The parameters without any gradient on which the output depends: something detaches them."""
 
     @property
     def stuck(self) -> tuple[str, ...]:
@@ -80,8 +82,8 @@ _SHORTER = 0.9
 
 
 class _FirstUpdates:
-    """What an optimiser that is given by its name alone does in its first update, and here in every
-    one: SGD goes by the gradient, all others divide it by its own size.
+    """An optimiser for one that is given by its name alone; every update is like that optimiser's
+    first one: SGD goes by the gradient, all others divide it by its own size.
 
     torch's own would import its compiler, which takes as long as torch itself.
     """
@@ -143,7 +145,7 @@ class _Updates:
     first: dict[str, float]
     sizes: dict[str, float]
     heard: dict[str, float]
-    """Of those that got a gradient, the share of entries with one other than 0."""
+    """The share of entries with a gradient other than 0, for each parameter that got one."""
     losses: list[float]
 
 
@@ -258,7 +260,7 @@ def _as_movement(
         )
     silent = [name for name in weights if name not in updates.first and name not in updates.heard]
     stuck = [name for name in updates.first if name not in updates.heard]
-    cut_off = _cut_off(trial, {name: weights[name] for name in silent})
+    cut_off = cut_off_weights(trial, {name: weights[name] for name in silent})
     keys, locked = _locked(trial, {name: weights[name] for name in stuck})
     return Movement(
         updates=len(updates.losses) - 1,
@@ -277,8 +279,8 @@ _DRAWN = 0.02
 def _locked(
     trial: Trial, stuck: Mapping[str, nn.Parameter]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of weights whose gradient is always 0, those that are 0 and, once these are drawn, all that
-    get one.
+    """Returns, of weights whose gradient is always 0, those that are 0 and, once these are drawn,
+    all that get a gradient.
     """
     keys = [name for name, weight in stuck.items() if not bool(weight.detach().any())]
     if not keys:
@@ -291,116 +293,6 @@ def _locked(
     _, gradients = _gradients(trial, stuck)
     opened = tuple(name for name, gradient in gradients.items() if bool(gradient.any()))
     return tuple(name for name in keys if name in opened), opened
-
-
-_MOST_ASKED = 12
-"""Weights without a gradient that are asked one by one."""
-
-
-@torch.no_grad()
-def _cut_off(trial: Trial, silent: Mapping[str, nn.Parameter]) -> tuple[str, ...]:
-    """Of weights without a gradient, those that the output changes with."""
-    if silent and trial.loss is None:
-        silent = _out_of_reach(trial, silent)
-    before = trial.scores() if silent else None
-    again = trial.scores() if silent else None
-    if before is None or again is None or not torch.equal(before, again):
-        return ()
-    if not _changes(trial, [*silent.values()], before):
-        return ()
-    names = [name for name in [*silent][:_MOST_ASKED] if _changes(trial, [silent[name]], before)]
-    reached = _reached_now(trial, {name: silent[name] for name in names})
-    names = [name for name in names if name not in reached]
-    if trial.loss is None and _makes_whole_numbers(trial, [silent[name] for name in names]):
-        return ()
-    return tuple(names)
-
-
-@torch.enable_grad()
-def _reached_now(trial: Trial, weights: Mapping[str, nn.Parameter]) -> set[str]:
-    """Of weights, those that the loss depends on after the last update, which may have sent tokens
-    to another expert.
-    """
-    if not weights:
-        return set()
-    try:
-        value = loss_of(trial.run(), trial.loss)[0]
-        gradients = torch.autograd.grad(value, [*weights.values()], allow_unused=True)
-    except (RuntimeError, NotImplementedError):
-        return set()
-    pairs = zip(weights, gradients, strict=True)
-    return {name for name, gradient in pairs if gradient is not None and bool(gradient.any())}
-
-
-def _makes_whole_numbers(trial: Trial, weights: list[nn.Parameter]) -> bool:
-    """Whether these weights change whole numbers that the model returns, as the durations of sounds
-    are: rounded, they pass no gradient on, and a loss of their own trains what makes them.
-    """
-    if not weights or not loss_of(trial.output, None)[1]:
-        return False
-    before = _whole_numbers(trial.run())
-    with _moved(weights):
-        after = _whole_numbers(trial.run())
-    return any(
-        one.shape == other.shape and not torch.equal(one, other)
-        for one, other in zip(before, after, strict=False)
-    )
-
-
-def _whole_numbers(output: Any) -> list[Tensor]:
-    found = tensors_in(output, inside_objects=False)
-    return [one for one in found if not one.is_floating_point() and not one.is_complex()]
-
-
-@torch.enable_grad()
-def _out_of_reach(trial: Trial, silent: Mapping[str, nn.Parameter]) -> dict[str, nn.Parameter]:
-    """Of weights without a gradient, those that no loss of the output could give one; all of them
-    where the model takes its loss itself.
-
-    Random targets are for one tensor of the output alone. Of a detector's proposals the decoder
-    reads a detached copy, and a loss of their own trains them.
-    """
-    output = trial.run()
-    # Caches are no results that a loss is taken of.
-    results = [one for one in tensors_in(output, inside_objects=False) if one.requires_grad]
-    is_stand_in = loss_of(output, None)[1]
-    if not results or not is_stand_in:
-        return dict(silent)
-    try:
-        gradients = torch.autograd.grad(
-            results,
-            [*silent.values()],
-            [torch.ones_like(one) for one in results],
-            allow_unused=True,
-        )
-    except (RuntimeError, NotImplementedError):
-        # Something in the output has no derivative: which weights a loss reaches is not known.
-        return {}
-    pairs = zip(silent.items(), gradients, strict=True)
-    return {name: weight for (name, weight), gradient in pairs if gradient is None}
-
-
-def _changes(trial: Trial, weights: list[nn.Parameter], before: Tensor) -> bool:
-    """Whether the output is another one with these weights moved by a tenth of their size."""
-    with _moved(weights):
-        after = trial.scores()
-    return after is not None and (after.shape != before.shape or not torch.equal(after, before))
-
-
-@contextlib.contextmanager
-def _moved(weights: list[nn.Parameter]) -> Iterator[None]:
-    """Weights moved at random by a tenth of their size, or by 0.1 where they are 0."""
-    kept = [weight.detach().clone() for weight in weights]
-    generator = torch.Generator().manual_seed(0)
-    for weight in weights:
-        size = _root_mean_square(weight, weight.numel())
-        drawn = torch.randn(weight.shape, generator=generator).to(weight)
-        weight.add_(drawn, alpha=0.1 * size or 0.1)
-    try:
-        yield
-    finally:
-        for weight, value in zip(weights, kept, strict=True):
-            weight.copy_(value)
 
 
 def _optimizer_of(
