@@ -56,7 +56,7 @@ class QuestionAnswers:
     claims: Sequence[_PlacementEvidence]
 
     def of(self, group: known.Support) -> list[_PlacementEvidence]:
-        """The claims of a group, the strongest first."""
+        """Returns the claims of a group, the strongest first."""
         found = [claim for claim in self.claims if claim.group == group]
         return sorted(found, key=lambda claim: claim.findings[0].mean if claim.findings else 0.0)
 
@@ -88,7 +88,7 @@ class EvidenceForModel:
 def choose(
     case: ModelToTrain, placements: Sequence[str] = (), evidence: known.Evidence | None = None
 ) -> EvidenceForModel:
-    """The evidence for a case, about these placements or all that the model can have.
+    """Returns the evidence for a case, about these placements or all that the model can have.
 
     evidence: what the package holds, where none is given. Raises ValueError for an unknown
     placement or optimiser, and for a placement that is not defined for the kind of model.
@@ -189,9 +189,10 @@ def _placement_evidence(placement: str, findings: Sequence[EvidenceRow]) -> _Pla
 
 
 def _leaning(finding: EvidenceRow) -> known.Support | None:
-    """The side on which the mean lies, whatever its interval; None for what decides nothing
+    """Returns the side on which the mean lies, whatever its interval; None for what decides nothing
     whatever its mean, one seed and runs that have not learned, and for a gain from warm-up that is
-    there and small."""
+    there and small.
+    """
     if finding.half_width is None or not finding.learned:
         return None
     if finding.question == "lower-loss":
