@@ -190,10 +190,10 @@ def _placement_evidence(placement: str, findings: Sequence[EvidenceRow]) -> _Pla
 
 def _leaning(finding: EvidenceRow) -> known.Support | None:
     """Returns the side on which the mean lies, whatever its interval; None for what decides nothing
-    whatever its mean, one seed and runs that have not learned, and for a gain from warm-up that is
-    there and small.
+    whatever its mean (one seed, one rate, runs that have not learned) and for a gain from warm-up
+    that is there and small.
     """
-    if finding.half_width is None or not finding.learned:
+    if finding.half_width is None or not finding.learned or not finding.leans:
         return None
     if finding.question == "lower-loss":
         return "supported" if finding.mean < 0 else "contradicted"

@@ -106,6 +106,9 @@ class EvidenceRow:
     """False where no loss of either side is well below the unigram baseline: that decides
     nothing.
     """
+    leans: bool = True
+    """False where one rate was tried for both sides: another may be the better one for either, so
+    that the difference speaks for neither."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from ..report.comparison import contents
 from ..report.words import counted, learning_rate, number, short_name
 from ..train.record import UPDATE, RunRecord
 from ..train.run_folder import Event
+from .best_rates import with_best_rate
 from .grid import Arm, Cell
 
 _Runs = Sequence[tuple[Cell, RunRecord]]
@@ -324,7 +325,7 @@ def _rate_curve(
         seeds_replaced.append(
             [loss is not None and drawn[seed, rate] < loss for rate, loss in ended.items()]
         )
-    return contents.RateCurve(
+    of_rates = contents.RateCurve(
         name=name,
         peak_lrs=rates,
         seeds=seeds,
@@ -335,6 +336,7 @@ def _rate_curve(
         configurations=[names[arms[rate]] for rate in rates],
         summary=_in_words(found, shared) if found else f"no learning-rate sensitivity: {why_not}",
     )
+    return with_best_rate(of_rates, drawn)
 
 
 def _counted(loss: float, initial: float) -> float:

@@ -104,11 +104,7 @@ def rates_command(rate: float | None, *, compared: str = "", optimizer: str = "a
 
     compared: what `normscope compare` is given to train the model; "" where that is not known.
     """
-    rates = (
-        "LOW:HIGH:7"
-        if rate is None
-        else ",".join(learning_rate(factor * rate, 2) for factor in (0.5, 1, 2))
-    )
+    rates = "LOW:HIGH:7" if rate is None else f"around:{learning_rate(rate, 2)}"
     under = "" if optimizer == "adam" else f"--optimizers {optimizer} "
     if not compared:
         return f"`normscope compare` with `{under}--peak-lr {rates}`"

@@ -186,9 +186,7 @@ def _followed(
 
 
 def _refuse_norms_outside(paths: Sequence[str], norms: Sequence[Sequence[OldNorm]]) -> None:
-    """Raise TransplantRefused where a block reads a norm that is no module within it. norms: of the
-    block at each path.
-    """
+    """Raises TransplantRefused where a block at a path reads a norm that is no module within it."""
     for path, row in zip(paths, norms, strict=True):
         for norm in row:
             if norm.module and not _is_around(path, norm.module):

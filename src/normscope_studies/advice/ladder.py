@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from normscope.measure.vertex import lowest
+
 from ..engine.pieces import Pieces
 from .cases import AdviceCase, rate_of
 from .training import baselines_of, train_once
@@ -227,27 +229,3 @@ def ladder_from(
 
 def _best(outcomes: Mapping[int, _TrainingOutcome]) -> int:
     return min(outcomes, key=lambda step: (nats(outcomes[step]), step))
-
-
-def bottom(x: Sequence[float], y: Sequence[float]) -> float:
-    """Returns where the parabola through three points is lowest; the middle one's place where it
-    has no bottom.
-
-    x: rising. Beyond the outer points only where the middle one is not the lowest.
-    """
-    (a, b, c), (left, here, right) = x, y
-    rise, fall = (b - a) * (right - here), (c - b) * (left - here)
-    return b - 0.5 * ((b - a) * rise - (c - b) * fall) / (rise + fall) if rise + fall > 0 else b
-
-
-def lowest(x: Sequence[float], y: Sequence[float]) -> float:
-    """Returns where a curve is lowest, by the parabola through its lowest point and the neighbours
-    of that.
-
-    x: rising. That point itself where it is the first or the last, or where a neighbour is not
-    finite.
-    """
-    at = min(range(len(y)), key=y.__getitem__)
-    if not 0 < at < len(y) - 1 or not all(map(math.isfinite, y[at - 1 : at + 2])):
-        return x[at]
-    return bottom(x[at - 1 : at + 2], y[at - 1 : at + 2])

@@ -247,4 +247,5 @@ STUDY = Study(
     help="Who stays conditioned and ends as low as Post-LN?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
 )

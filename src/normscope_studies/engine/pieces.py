@@ -85,6 +85,9 @@ class Pieces:
     say: Callable[[str], None] = lambda line: None
     processes: int = 0
     """Trainings at a time; 0 for one a core, or one on a device."""
+    reads_checkpoints: bool = False
+    """Whether the study looks at checkpoints of its trainings, and not at what they logged alone.
+    """
     engine: EngineSettings = LOCAL
     """The engine on which trainings run; measurements beside them are made here."""
     made: list[str] = field(default_factory=list)

@@ -94,11 +94,19 @@ class Corpora:
         return self._opened[key]
 
 
-def planned_cells(stage: str, cells: Sequence[Cell], corpora: Corpora) -> PlannedRuns:
+def planned_cells(
+    stage: str,
+    cells: Sequence[Cell],
+    corpora: Corpora,
+    *,
+    is_kept: Callable[[Cell], bool] = lambda cell: False,
+) -> PlannedRuns:
     """Counts what is left of some runs.
 
-    corpora: those that the plan has opened so far. Raises UserError for one that is not there.
+    corpora: those that the plan has opened so far. is_kept: tells of a run without a folder that it
+    is finished all the same. Raises UserError for a corpus that is not there.
     """
+    over = 0
     updates = 0
     tokens = 0.0
     flops = 0.0
@@ -111,14 +119,16 @@ def planned_cells(stage: str, cells: Sequence[Cell], corpora: Corpora) -> Planne
         if alike not in known:
             corpus = corpora.of(config)
             known[alike] = tokens_per_update(config, corpus), flops_per_update(config, corpus)
-        left = 0 if state.over else max(0, (state.total_updates or 0) - state.update)
+        is_over = state.over or is_kept(state.cell)
+        over += is_over
+        left = 0 if is_over else max(0, (state.total_updates or 0) - state.update)
         updates += left
         tokens += left * known[alike][0]
         flops += left * known[alike][1]
     return PlannedRuns(
         stage=stage,
         runs=len(cells),
-        over=sum(state.over for state in states),
+        over=over,
         updates=updates,
         tokens=tokens,
         flops=flops,

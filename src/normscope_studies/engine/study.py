@@ -83,6 +83,8 @@ class Study:
     """The function that plans all that it would train; None where only the first stage is known
     beforehand, which `run` shows.
     """
+    reads_checkpoints: bool = False
+    """True where it looks at checkpoints of its trainings, and not at what they logged alone."""
     judged_again: Callable[[Any, Mapping[str, Any]], JudgedAgain] | None = None
     """The function that judges anew, from a configuration and what its results.json holds; None for
     a study whose measurements are not all in there.
@@ -112,13 +114,20 @@ class Study:
         config = configured(self.scales[scale], settings)
         if dry_run:
             return [f"{self.title}, scale {scale}", *plan_lines(self.plan(config, out))]
-        pieces = Pieces(out, watch=watch, say=say, processes=processes, engine=engine)
+        pieces = Pieces(
+            out,
+            watch=watch,
+            say=say,
+            processes=processes,
+            reads_checkpoints=self.reads_checkpoints,
+            engine=engine,
+        )
         found, page = run_study(self, config, pieces, command=command, scale=scale)
         return [*_lines(self.title, found, _caution(scale)), f"page: {page}"]
 
     def plan(self, config: Any, out: Path) -> StudyPlan:
         """Returns the trainings that the folder `out` lacks. Raises UserError as `run` does."""
-        pieces = Pieces(out, plan=[])
+        pieces = Pieces(out, plan=[], reads_checkpoints=self.reads_checkpoints)
         if self.planned is not None:
             return self.planned(config, pieces)
         ends = ""

@@ -332,5 +332,6 @@ STUDY = Study(
     help="The paper's Figure 3: where are gradients large?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
     judged_again=judged_again,
 )

@@ -224,5 +224,6 @@ STUDY = Study(
     help="The paper's Figure 5: is BERT faster with Pre-LN?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
     planned=planned,
 )

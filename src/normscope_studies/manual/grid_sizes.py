@@ -25,6 +25,9 @@ SIZES: Mapping[str, GridSize] = {
     "placements_cpu_newer": GridSize(
         blocks=6, width=64, updates=500, batch_tokens=1024, text="multi30k_deen"
     ),
+    "multi30k_tiny": GridSize(
+        blocks=4, width=64, updates=3000, batch_tokens=2048, text="multi30k_ende"
+    ),
     "multi30k_cpu": GridSize(
         blocks=6, width=96, updates=800, batch_tokens=2048, text="multi30k_deen"
     ),

@@ -283,6 +283,9 @@ def curve_of(cell: Cell) -> TranslationCurve:
     validations = [event for event in events if event["event"] == "validation"]
     sums = []
     for event in validations:
+        if "summed_lr" in event:  # of a kept training, whose updates have their loss alone
+            sums.append(event["summed_lr"])
+            continue
         until = [one["lr"] for one in updates if one["update"] <= event["update"]]
         sums.append(math.fsum(until))
     return TranslationCurve(

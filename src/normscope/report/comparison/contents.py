@@ -2,6 +2,7 @@
 draws and writes.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -187,7 +188,15 @@ class RateCurve:
     """
     sensitivity: RateSensitivity | None
     summary: str
-    """One sentence with the sensitivity, or why there is none."""
+    """One sentence with the sensitivity, or why there is none, and with the best rate."""
+    vertex_lr: float = math.nan
+    """The best rate by a parabola through the mean losses; NaN where the lowest is at an end, or
+    there are fewer than three rates."""
+    vertex_low: float = math.nan
+    """Ends of its 95 % interval over resamples of the seeds; NaN for one seed."""
+    vertex_high: float = math.nan
+    further_lr: float = math.nan
+    """The rate to train next, where the lowest loss is at an end; NaN elsewhere."""
     configurations: Sequence[Name] = ()
     """The configuration at each rate; empty where that is not known."""
 

@@ -44,6 +44,14 @@ LARGEST_DEVIATION = 4.0
 """The largest standard deviation of logits where no loss was given: 8 nats above chance."""
 
 
+def _answers_its_own_row(seen: ModelMeasurements, head: OutputMatrix) -> bool:
+    """Tells whether each token's own row of a usual embedding, tied to the output, answers it."""
+    tied = any(table.name == head.name for table in seen.tables)
+    # Logits are large where a token's own row reads what it wrote, and nowhere else.
+    small = head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
+    return tied and small and (seen.logit_deviation or math.inf) < 2
+
+
 @rule("loss-far-from-chance", initial_weights, logits)
 def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
     """Finds a loss far from ln(classes), or large logits, before training; GPT-2 starts 0.1 above
@@ -86,10 +94,7 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
                 else "; where logits are small, see that the loss is a mean over tokens and not a "
                 "sum"
             )
-            tied = head is not None and any(table.name == head.name for table in seen.tables)
-            # Logits are large where a token's own row reads what it wrote, and nowhere else.
-            small = head and head.size <= 1.2 * head.inputs**-0.5 and head.reads_size <= _ABOVE
-            if head and tied and small and (seen.logit_deviation or math.inf) < 2:
+            if head and _answers_its_own_row(seen, head):
                 severity, fix = (
                     Severity.INFO,
                     "nothing: the first updates make it answer with other tokens",
@@ -105,7 +110,8 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
             )
             fix = _LEAK
     if message:
-        yield Fault(severity=severity, where=head.name if head else "", message=message, fix=fix)
+        where = head.name if head else ""
+        yield Fault(severity=severity, where=where, message=message, fix=fix)
 
 
 _MEAN = "take the mean over the tokens that count (reduction='mean'), and no sum of parts of it"
