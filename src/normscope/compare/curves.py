@@ -37,9 +37,7 @@ _MOST_FORESEEN = 1000
 def curve(
     name: contents.Name, runs: _Runs, kind: str, quantity: str = "nll_nats"
 ) -> contents.RunCurve:
-    """Returns a quantity of every event of this kind, "update" or "validation", each at its own
-    update.
-    """
+    """Returns a quantity of every "update" or "validation" event, each at its own update."""
     measured = [_known(record, kind, [UPDATE, quantity]) for _, record in runs]
     union = _union([at for at, _ in measured])
     updates = list(map(int, union))
@@ -187,9 +185,7 @@ def _place(stack: str) -> tuple[int, str]:
 
 
 def block_squares(norms: Mapping[str, float]) -> dict[contents.BlockPlace, float]:
-    """Returns the squares of the gradient norms of each block's parameters, summed, in order of
-    depth.
-    """
+    """Returns the summed squared gradient norms of each block's parameters, in order of depth."""
     squares: dict[contents.BlockPlace, float] = defaultdict(float)
     for name, norm in norms.items():
         if (found := _BLOCK.match(name)) is not None:

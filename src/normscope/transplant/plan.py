@@ -162,9 +162,7 @@ def plan(
 
 
 def _placed(found: Stack, target: type[Placement], shape: StackShape) -> Placement:
-    """Returns the placement of a stack of that shape. Raises TransplantRefused where it is none for
-    it.
-    """
+    """Returns the placement of such a stack. Raises TransplantRefused where it is none for it."""
     try:
         return target(shape)
     except ValueError as error:
