@@ -102,7 +102,9 @@ def _of_unseen_batches(finding: Finding) -> Finding:
 
 
 def in_order_of_cost(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings, given in the order of `RULES`, with what ends a training first and notes last."""
+    """Returns the findings, given in the order of `RULES`, with what ends a training first and
+    notes last.
+    """
     return tuple(sorted(findings, key=_cost))
 
 
@@ -137,8 +139,8 @@ def check_silenced(silenced: Collection[str]) -> None:
 
 
 def silenced_in(start: Path) -> tuple[str, ...]:
-    """Ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml, from `start`
-    upwards; () without.
+    """Returns the ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml,
+    from `start` upwards; () without.
 
     Raises ValueError with file and key where that is no list of rules.
     """
