@@ -73,7 +73,10 @@ def test_weights_whose_product_is_normed_at_once_need_no_norm_before(begins, tol
 
 def test_a_tower_may_leave_its_norm_to_what_reads_it_and_a_head_needs_one():
     rule = "missing-final-norm"
-    assert severities(rule, tower(), IDS, laws=False) == ["info"]
+    published = tower()
+    published.config = object()
+    assert severities(rule, published, IDS, laws=False) == ["info"]
+    assert severities(rule, tower(), IDS, laws=False) == ["warning"]
     assert severities(rule, tower(nn.Linear(WIDTH, 5)), IDS, laws=False) == ["warning"]
     squares = {"loss": lambda output: output.square().mean()}
     assert severities(rule, tower(), IDS, laws=False, **squares) == ["warning"]

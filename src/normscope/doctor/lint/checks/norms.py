@@ -40,10 +40,14 @@ def missing_final_norm(patient: Patient, stack: Stack) -> Iterator[Fault]:
     # What hands on to another stack, as stages and skips that are put side by side do, is no end of
     # the model.
     beside = beside or stack.feeds_later
-    # A tower that returns its stream leaves the norm to what reads it, as a projector may begin
-    # with one; where a loss is taken of the stream itself, nothing comes after.
+    # A library's tower that returns its stream leaves the norm to what reads it, as a projector may
+    # begin with one. Of a model of the user's, as torch's encoder without its `norm`, nobody says
+    # that; and where a loss is taken of the stream itself, nothing comes after.
     handed_on = (
-        stack.end_read_by == "output" and patient.measured and patient.observed.loss_is_stand_in
+        stack.end_read_by == "output"
+        and patient.measured
+        and patient.observed.loss_is_stand_in
+        and getattr(patient.model, "config", None) is not None
     )
     beside = beside or handed_on
     yield Fault(
