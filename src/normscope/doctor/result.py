@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from .learned import Learned
 from .measured import ModelMeasurements
 from .record import Stack, plain
 from .trace.code_places import CodePlace
@@ -209,6 +210,10 @@ class Record:
     """Every rule of the linter, whether it was asked, and why not."""
     advice: Advice | None = None
     """None where it was not asked for, or no loss can be taken."""
+    learned: Learned | None = None
+    """What a trial by training found; None where it was not asked for, or not made."""
+    unlearned: str = field(default="", metadata={"json": False})
+    """Why one that was asked for was not made, as a clause; "" for others."""
     compared: str = field(default="", compare=False, metadata={"json": False})
     """What `normscope compare` is given to train the same model; "" where it takes it from no file
     as it is.

@@ -29,6 +29,8 @@ _NOT_FINITE = ("nonfinite-weights", "nonfinite-update", "nonfinite-gradient")
 _LEARNS_NOTHING = (
     "no-gradient",
     "stuck-weights",
+    "answers-known",
+    "does-not-learn",
     "reads-ahead",
     "targets-misplaced",
     "dead-gate",

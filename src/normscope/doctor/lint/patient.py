@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ...optim.courses import RateCourse
 from ...placement.printing import ranges
 from ..laws.tried import UNTRIED, Tried
+from ..learned import NOT_TRIED, LearningAnswer
 from ..measured import ModelMeasurements
 from ..observe.parameters import size_of
 from ..record import Stack, Sublayer
@@ -72,6 +73,8 @@ class Patient:
     """On its learning rate; None where it was not asked for."""
     tried: Tried = UNTRIED
     """What the laws found."""
+    learning: LearningAnswer = NOT_TRIED
+    """What a trial by training found."""
     places: CodePlaces = NO_PLACES
     """Where in the user's code its modules are built and called."""
     measured: bool = True
@@ -294,3 +297,8 @@ def a_judged_rate(patient: Patient) -> str:
 def a_law(name: str) -> Callable[[Patient], str]:
     """That the model was tried by a law, a field of `Tried`."""
     return lambda patient: patient.tried.lacking(name)
+
+
+def a_training(patient: Patient) -> str:
+    """That a copy was trained."""
+    return patient.learning.reason
