@@ -57,6 +57,9 @@ class LearningTask:
     left out of the user's own targets."""
     reference: Callable[[Any], nn.Module]
     """Our model of a `ReferenceSize`."""
+    is_usual: bool = False
+    """Whether healthy models of its kind are known to learn it: of others, one that does not is no
+    finding."""
     own_loss: Callable[[Any, Inputs], Tensor] | None = None
     """The user's loss of an output and its inputs, where it takes the targets from these."""
 

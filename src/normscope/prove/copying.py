@@ -70,6 +70,7 @@ def copying(of: Learner, name: str, classes: int) -> LearningTask:
         chance_nats=math.log(len(alphabet.tokens)),
         draw=draw,
         reference=reference,
+        is_usual=True,
         own_loss=own,
     )
 

@@ -37,6 +37,8 @@ NOT_LEARNED = 0.3
 """Of the same: from this it is not, where two references have learned it, ..."""
 TENFOLD = 10.0
 """... and where it is as many times theirs."""
+IN_TIME = 0.8
+"""Of its updates, in which a reference must have learned to be held against a model."""
 MOST_SECONDS_OF_UPDATE = 0.2
 _ALL_SECONDS = 60.0
 """Of all attempts of a model that does not learn at the first."""
@@ -151,8 +153,8 @@ def _seconds(of: Learner, task: LearningTask) -> float:
         raise Untried(f"a copy cannot be trained on the task ({said(error)})") from error
     if seconds > MOST_SECONDS_OF_UPDATE:
         raise Untried(
-            f"an update takes {seconds:.2g} s, and {_UPDATES} of them more than 30 s: too large for "
-            "a trial by training; ask a smaller version of it"
+            f"an update takes {seconds:.2g} s, and {_UPDATES} of them more than 30 s: too large "
+            "for a trial by training; ask a smaller version of it"
         )
     return seconds
 
@@ -222,6 +224,9 @@ def _failed(trial: _Trial, failed: list[LearningRun], beside: LearningRun | None
         else:
             why = f"neither has a reference under {size.placement}; one under Pre-LN has"
         return _as_learned(trial, best, failed[:-1], "undecided", None, why)
+    if not trial.task.is_usual:
+        why = "a reference has learned it, but not all healthy models do in so few updates"
+        return _as_learned(trial, best, failed[:-1], "undecided", beside, why)
     if trial.left_out:
         why = f"it has not learned at {len(failed)} of {len(failed) + trial.left_out} rates, and "
         why += "for the others there is no time: ask a smaller version of it"
@@ -233,6 +238,9 @@ def _failed(trial: _Trial, failed: list[LearningRun], beside: LearningRun | None
         return _as_learned(trial, best, failed[:-1], "undecided", beside, why)
     if not apart or best.nats < NOT_LEARNED * trial.task.chance_nats:
         why = "it has learned less than the reference, and not so much less that it is certain"
+        return _as_learned(trial, best, failed[:-1], "undecided", beside, why)
+    if max(beside.updates, second.updates) > IN_TIME * beside.attempt.updates:
+        why = "a reference has learned it only just in as many updates"
         return _as_learned(trial, best, failed[:-1], "undecided", beside, why)
     eased = trial.own(best.attempt, calm=True)
     if trial.has_learned(eased):
