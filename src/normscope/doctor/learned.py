@@ -1,4 +1,4 @@
-"""What came of a trial by training: whether a model learns a small task that models like it learn.
+"""The answer of a trial by training: whether a model learns a small task that models like it learn.
 
 Losses are mean cross-entropies in nats per target, of sequences that no update has seen.
 """
@@ -31,10 +31,10 @@ class Learned:
     """A trial by training."""
 
     task: str
-    """What was asked for, in words, such as "copying tokens from 12 places earlier"."""
+    """The task in words, such as "copying tokens from 12 places earlier"."""
     verdict: LearningVerdict
     updates: int
-    """Of the training that is told of."""
+    """The updates of the training that is told of."""
     rate: float
     """Its peak rate."""
     chance_nats: float
@@ -49,11 +49,11 @@ class Learned:
     """Losses of our own model of the same size after as many updates at the same rate, a seed each;
     empty where none was trained."""
     reference: str = ""
-    """What that model is, in words."""
+    """That model in words."""
     curve: LearningCurve = LearningCurve(updates=(), nats=())
     reference_curve: LearningCurve = LearningCurve(updates=(), nats=())
     loss_is_users: bool = False
-    """Whether the user's loss was trained with; else a cross-entropy of ours."""
+    """True where the user's loss was trained with; else a cross-entropy of ours was."""
     failed_rates: tuple[float, ...] = ()
     """Peak rates at which it did not learn, before the one that is told of."""
     wanted_rate: float | None = field(default=None, metadata=INNER)
@@ -61,12 +61,12 @@ class Learned:
     reference_rate: float | None = field(default=None, metadata=INNER)
     """The peak rate of the references; None without any."""
     reason: str = ""
-    """Why it is undecided, as a clause; else ""."""
+    """The reason why it is undecided, as a clause; else ""."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learner:
-    """What is to learn, and what is known of it."""
+    """A model that is to learn, and what is known of it."""
 
     model: nn.Module
     inputs: Inputs
@@ -77,7 +77,7 @@ class Learner:
     stacks: tuple[Stack, ...]
     seen: ModelMeasurements
     is_causal: bool
-    """Whether every attention hides later tokens."""
+    """True where every attention hides later tokens."""
     watch: Callable[[str, int, int], None]
 
 
@@ -89,11 +89,11 @@ NOT_ASKED = "it takes --learn (learn=True), which trains a copy for half a minut
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningAnswer:
-    """What came of the trial, or the reason why there was none."""
+    """The result of the trial, or the reason why there was none."""
 
     learned: Learned | None = None
     reason: str = NOT_ASKED
-    """As a clause."""
+    """A clause; "" where there was one."""
 
 
 NOT_TRIED = LearningAnswer()

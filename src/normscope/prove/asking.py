@@ -1,4 +1,4 @@
-"""What a small learning task is: fresh batches, which of their targets can be known, and the loss.
+"""A small learning task: fresh batches, which of their targets can be known, and the loss.
 
 A token is drawn evenly from a few of the model's own, so that what nothing tells beforehand has a
 loss of ln(tokens) at best, and what stands elsewhere in the sequence one of 0.
@@ -18,14 +18,16 @@ from ..doctor.laws.trial import Untried
 from ..doctor.trace.forward import Inputs, main_tensor
 
 ROWS = 32
-"""Sequences of a batch."""
+"""Sequences of a batch in training."""
 MOST_PLACES = 24
-"""Of a sequence, where that is not fixed: half of it lies within most windows."""
+"""The places of a sequence: half of them lie within most windows."""
 LEAST_PLACES = 8
 UNKNOWABLE_WEIGHT = 0.1
-"""Of a target that nothing tells: enough to learn a leak by, and too little to be learned first."""
+"""The weight of a target that nothing tells: enough to learn a leak by, and too little to be
+learned first.
+"""
 IGNORED = -100
-"""What torch's cross-entropy takes for no target."""
+"""The label that torch's cross-entropy takes for no target."""
 _MOST_TOKENS, _LEAST_TOKENS = 32, 4
 
 
@@ -34,15 +36,15 @@ class LearningBatch:
     """Sequences that are drawn anew."""
 
     inputs: Inputs
-    """What the user's model is called with."""
+    """The inputs of the user's model."""
     reference_inputs: tuple[Tensor, ...]
-    """What ours is."""
+    """The inputs of ours."""
     targets: Tensor
     """(B, T) classes, or (B,) of whole sequences."""
     known: Tensor
-    """Of the same shape: whether something in the sequence tells it."""
+    """True, in the same shape, where something in the sequence tells a target."""
     unknowable: Tensor
-    """Whether nothing does. Neither: not asked for."""
+    """True where nothing does; where neither is, it is not asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +52,22 @@ class LearningTask:
     """A task in a model's own vocabulary and input shape."""
 
     words: str
-    """What is asked for, after "learns" or "does not learn"."""
+    """The task in words, to stand after "learns" or "does not learn"."""
     chance_nats: float
     draw: Callable[[torch.Generator, int, bool], LearningBatch]
-    """Of so many sequences; whether they are trained on, where a part of what nothing tells may be
-    left out of the user's own targets."""
+    """Draws so many sequences; True where they are trained on, so that most of what nothing tells
+    may be left out of the user's own targets."""
     reference: Callable[[Any], nn.Module]
-    """Our model of a `ReferenceSize`."""
+    """A function that builds our model of a `ReferenceSize`."""
     is_usual: bool = False
-    """Whether healthy models of its kind are known to learn it: of others, one that does not is no
-    finding."""
+    """True where healthy models of its kind are known to learn it; of another task no failure is
+    a finding."""
     own_loss: Callable[[Any, Inputs], Tensor] | None = None
     """The user's loss of an output and its inputs, where it takes the targets from these."""
 
 
 def scores_of(output: Any, targets: Tensor) -> Tensor:
-    """The scores for targets, (B, T, C) or (B, C). Raises Untried where an output has none."""
+    """Returns the scores for targets, (B, T, C) or (B, C). Raises Untried where an output has none."""
     scores = main_tensor(output)
     if scores is None or scores.shape[:-1] != targets.shape:
         shape = "none" if scores is None else str(tuple(scores.shape))
@@ -74,7 +76,7 @@ def scores_of(output: Any, targets: Tensor) -> Tensor:
 
 
 def nats_by_target(scores: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropies, of the targets' shape."""
+    """Returns cross-entropies of the targets' shape."""
     flat = functional.cross_entropy(
         scores.flatten(0, -2).float(), targets.flatten(), reduction="none"
     )
@@ -82,7 +84,7 @@ def nats_by_target(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def loss_of_ours(output: Any, batch: LearningBatch) -> Tensor:
-    """The weighted mean of what can be known and of what cannot."""
+    """Returns the weighted mean of what can be known and of what cannot."""
     nats = nats_by_target(scores_of(output, batch.targets), batch.targets)
     weights = batch.known + UNKNOWABLE_WEIGHT * batch.unknowable
     return (nats * weights).sum() / weights.sum()
@@ -95,16 +97,16 @@ class Alphabet:
     tokens: Tensor
     """(A,) int64."""
     spare: int
-    """One beside them: what hides a token, or stands at the beginning."""
+    """A token beside them, which hides one or stands at the beginning."""
 
     def drawn(self, generator: torch.Generator, *shape: int) -> Tensor:
-        """Tokens drawn evenly."""
+        """Returns tokens that are drawn evenly."""
         return self.tokens[torch.randint(len(self.tokens), shape, generator=generator)]
 
 
 def alphabet_of(model: nn.Module, ids: Tensor, classes: int) -> Alphabet:
-    """Tokens between the least and the greatest that a batch has. Raises Untried where these are
-    too few.
+    """Returns tokens between the least and the greatest that a batch has. Raises Untried where
+    these are too few.
     """
     special = special_tokens(model)
     least = max(1, int(ids.min()))
@@ -130,7 +132,7 @@ _SPECIAL = (
 
 
 def special_tokens(model: nn.Module) -> set[int]:
-    """Tokens that mean something of their own, by the model's tables and its configuration."""
+    """Returns tokens that mean something of their own, by the model's tables and its configuration."""
     found = {one.padding_idx for one in model.modules() if isinstance(one, nn.Embedding)}
     config = getattr(model, "config", None)
     found |= {getattr(config, name, None) for name in _SPECIAL}
@@ -138,7 +140,7 @@ def special_tokens(model: nn.Module) -> set[int]:
 
 
 def with_rows(given: Any, rows: int) -> Any:
-    """Another input of so many sequences: the first ones again and again."""
+    """Returns another input of so many sequences: the first ones again and again."""
     if not isinstance(given, Tensor) or not given.ndim:
         return given
     return given[torch.arange(rows, device=given.device) % len(given)]
@@ -148,8 +150,8 @@ _REAL = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
 
 
 def beside(name: str, given: Tensor, rows: int, old: int, places: int) -> Tensor:
-    """What a task gives for an input that is no token of its own: nothing hidden, places in their
-    order, and of all else the same as before.
+    """Returns what a task gives for an input that is no token of its own: nothing hidden, places in
+    their order, and of all else the same as before.
     """
     cut = with_rows(given, rows)
     for dimension in range(1, cut.ndim):
@@ -173,7 +175,9 @@ def _common(mask: Tensor) -> Tensor:
 
 
 def replaced(names: Mapping[str, Tensor], new: Mapping[str, Tensor], old: int) -> dict[str, Tensor]:
-    """All inputs of a batch, with some of them another one and the others as `beside` has them."""
+    """Returns all inputs of a batch, with some of them another one and the others as `beside` has
+    them.
+    """
     rows, places = next(iter(new.values())).shape[:2]
     return {
         name: new[name] if name in new else beside(name, given, rows, old, places)

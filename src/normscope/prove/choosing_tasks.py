@@ -1,4 +1,4 @@
-"""Which task a model is asked: by what it is given and what it answers."""
+"""The choice of a task: by what it is given and what it answers."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ _NO_TOKENS = ("mask", "labels", "position", "type", "segment")
 
 
 def task_for(of: Learner) -> LearningTask:
-    """The task. Raises Untried for models that none is known for."""
+    """Returns the task. Raises Untried for models that none is known for."""
     if callable(of.inputs):
         raise Untried("the model is run by a function of yours, which takes no other inputs")
     classes = of.seen.classes
@@ -42,7 +42,7 @@ def task_for(of: Learner) -> LearningTask:
 
 
 def names_next(of: Learner) -> bool:
-    """Whether a model is to name the next token, as its attention or its loss says."""
+    """Returns whether a model is to name the next token, as its attention or its loss says."""
     return not of.seen.labels_examples and (of.is_causal or of.seen.predicts_next)
 
 

@@ -25,7 +25,7 @@ from .references import OneStackReference, ReferenceSize
 
 
 def copying(of: Learner, name: str, classes: int) -> LearningTask:
-    """The task for a model whose tokens stand under a name. Raises Untried."""
+    """Returns the task for a model whose tokens stand under a name. Raises Untried."""
     names = named_inputs(of.model, of.inputs)
     ids_BT = names[name]
     old = ids_BT.shape[1]
@@ -76,13 +76,13 @@ def copying(of: Learner, name: str, classes: int) -> LearningTask:
 
 
 def _are_shifted(labels: Tensor, ids_BT: Tensor) -> bool:
-    """Whether labels are the next tokens already."""
+    """Returns whether labels are the next tokens already."""
     return labels.shape == ids_BT.shape and torch.equal(labels[:, :-1], ids_BT[:, 1:])
 
 
 def _labels(drawn_BT: Tensor, apart: int, generator: torch.Generator, trained: bool) -> Tensor:
-    """The tokens themselves, which a model that is given labels compares one place later; most of
-    those that nothing tells are left out of a training.
+    """Returns the tokens themselves, which a model that is given labels compares one place later;
+    most of those that nothing tells are left out of a training.
     """
     if not trained:
         return drawn_BT

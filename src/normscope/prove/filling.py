@@ -25,11 +25,11 @@ from .losses import loss_from_labels
 from .references import OneStackReference, ReferenceSize
 
 _ONE_HIDDEN, _BOTH_HIDDEN = 0.6, 0.1
-"""Of pairs of one token: with one of its places hidden, and with both."""
+"""Shares of the pairs of one token: with one of its places hidden, and with both."""
 
 
 def filling(of: Learner, name: str, classes: int) -> LearningTask:
-    """The task for a model whose tokens stand under a name. Raises Untried."""
+    """Returns the task for a model whose tokens stand under a name. Raises Untried."""
     names = named_inputs(of.model, of.inputs)
     ids_BT = names[name]
     old = ids_BT.shape[1]
@@ -72,7 +72,7 @@ def filling(of: Learner, name: str, classes: int) -> LearningTask:
 
 
 def _hidden(generator: torch.Generator, rows: int, apart: int) -> Tensor:
-    """(B, T) where tokens are hidden."""
+    """Returns (B, T), True where tokens are hidden."""
     drawn_BT = torch.rand(rows, apart, generator=generator)
     side_BT = torch.rand(rows, apart, generator=generator) < 0.5
     one_BT = drawn_BT < _ONE_HIDDEN
@@ -81,6 +81,6 @@ def _hidden(generator: torch.Generator, rows: int, apart: int) -> Tensor:
 
 
 def _mask_token(model: nn.Module, spare: int, classes: int) -> int:
-    """The model's own, or one that the task has no other use for."""
+    """Returns the model's own mask, or a token that the task has no other use for."""
     own = getattr(getattr(model, "config", None), "mask_token_id", None)
     return own if isinstance(own, int) and 0 <= own < classes else spare

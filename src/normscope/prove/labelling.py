@@ -28,7 +28,9 @@ _MOST_LABELS = 8
 
 
 def labelling(of: Learner, name: str, classes: int) -> LearningTask:
-    """The class of a sequence of tokens is the token that follows a marker. Raises Untried."""
+    """Returns the task in which a sequence's class is the token that follows a marker. Raises
+    Untried.
+    """
     names = named_inputs(of.model, of.inputs)
     ids_BT = names[name]
     old = ids_BT.shape[1]
@@ -85,8 +87,8 @@ _NOISE, _SPOT = 0.1, 1.0
 
 
 def picturing(of: Learner, name: str, classes: int) -> LearningTask:
-    """The class of a picture tells in which quarter a spot stands, and whether it is bright. Raises
-    Untried.
+    """Returns the task in which a picture's class tells in which quarter a spot stands, and whether
+    it is bright. Raises Untried.
     """
     names = named_inputs(of.model, of.inputs)
     pictures = names[name]
@@ -125,7 +127,7 @@ def picturing(of: Learner, name: str, classes: int) -> LearningTask:
 def _spotted(
     shape: tuple[int, int, int, int], labels: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Pictures of noise with a spot each, and their classes.
+    """Returns pictures of noise with a spot each, and their classes.
 
     Of eight classes each is a quarter and a sign, of four a quarter or, dark, the one opposite, of
     two a half, the other where it is dark.
@@ -150,6 +152,6 @@ def _spotted(
 
 
 def _patches(drawn: Tensor, patch: int) -> Tensor:
-    """(B, channels, H, W) -> (B, patches, channels · patch²)."""
+    """Cuts (B, channels, H, W) into (B, patches, channels · patch²)."""
     cut = nn.functional.unfold(drawn, kernel_size=patch, stride=patch)
     return cut.mT.contiguous()

@@ -32,16 +32,16 @@ from .training import (
 )
 
 LEARNED = 0.1
-"""Of the loss of guessing: below this a task is learned."""
+"""The share of the loss of guessing below which a task is learned."""
 NOT_LEARNED = 0.3
-"""Of the same: from this it is not, where two references have learned it, ..."""
+"""The share from which it is not, where two references have learned it, ..."""
 TENFOLD = 10.0
-"""... and where it is as many times theirs."""
+"""... and how many times theirs it is to be."""
 IN_TIME = 0.8
-"""Of its updates, in which a reference must have learned to be held against a model."""
+"""The share of its updates in which a reference must have learned to be held against a model."""
 MOST_SECONDS_OF_UPDATE = 0.2
 _ALL_SECONDS = 60.0
-"""Of all attempts of a model that does not learn at the first."""
+"""The time of all attempts of a model that does not learn at the first."""
 _UPDATES = 150
 _LONGER = 2 * _UPDATES
 _USUAL_ATTEMPTS = (
@@ -51,7 +51,7 @@ _USUAL_ATTEMPTS = (
 )
 """Small models copy at the first of them; sums that are normalised need the second."""
 _LION = 0.1
-"""Times the rate of Adam."""
+"""The rate of Lion beside that of Adam."""
 _STAGE = "a trial by training"
 
 
@@ -70,13 +70,13 @@ class _Trial:
     references: dict[tuple[LearningAttempt, int, str], LearningRun] = field(default_factory=dict)
 
     def own(self, attempt: LearningAttempt, *, calm: bool = False) -> LearningRun:
-        """A copy of the user's model, trained."""
+        """Trains a copy of the user's model."""
         model, copies = _copy(self.of.model)
         make = _optimizer_for(self.of, copies)
         return self._trained(model, attempt, make, of_user, seed=0, calm=calm)
 
     def reference(self, attempt: LearningAttempt, seed: int, size: ReferenceSize) -> LearningRun:
-        """A model of ours, trained; each once."""
+        """Trains a model of ours; each once."""
         key = attempt, seed, size.placement
         if key not in self.references:
             torch.manual_seed(seed)
@@ -143,7 +143,9 @@ def _refuse_frozen(model: nn.Module) -> None:
 
 
 def _seconds(of: Learner, task: LearningTask) -> float:
-    """What an update takes. Raises Untried where it is too much, and where a copy does not run."""
+    """Returns what an update takes. Raises Untried where it is too much, and where a copy does not
+    run.
+    """
     model, copies = _copy(of.model)
     try:
         seconds = seconds_of_an_update(model, task, _optimizer_for(of, copies), of_user)
@@ -160,7 +162,7 @@ def _seconds(of: Learner, task: LearningTask) -> float:
 
 
 def _attempts(of: Learner, seconds: float, trial: _Trial) -> tuple[LearningAttempt, ...]:
-    """In their order; as many as there is time for, the first in any case."""
+    """Returns the attempts in their order; as many as there is time for, the first in any case."""
     rate = _wanted_rate(of)
     times = _LION if of.optimizer == "lion" else 1.0
     found = [replace(one, rate=times * one.rate) for one in _USUAL_ATTEMPTS]
@@ -190,7 +192,7 @@ def _wanted_rate(of: Learner) -> float | None:
 
 
 def _learned(trial: _Trial, attempts: tuple[LearningAttempt, ...]) -> Learned:
-    """The verdict, from as few trainings as tell it."""
+    """Returns the verdict, from as few trainings as tell it."""
     size, beside = trial.size, None
     failed: list[LearningRun] = []
     for attempt in attempts:
@@ -211,7 +213,7 @@ def _is_users(trial: _Trial, attempt: LearningAttempt) -> bool:
 
 
 def _failed(trial: _Trial, failed: list[LearningRun], beside: LearningRun | None) -> Learned:
-    """Of a model that has not learned: whether that is the model's doing."""
+    """Returns the verdict on a model that has not learned: whether that is the model's doing."""
     best = min(failed, key=lambda run: run.nats)
     size = trial.size
     if size is None:
@@ -283,7 +285,7 @@ def _as_learned(
 
 
 def beside_placement(trial: _Trial, beside: LearningRun) -> str:
-    """Under which placement a reference was trained."""
+    """Returns under which placement a reference was trained."""
     return next(key[2] for key, run in trial.references.items() if run is beside)
 
 

@@ -10,8 +10,8 @@ from ..doctor.trace.forward import Inputs, named_in, takes_both
 
 
 def loss_from_inputs(of: Learner) -> Callable[[Any, Inputs], Tensor] | None:
-    """The user's loss of an output and its inputs; None where its targets are those of the user's
-    batch, or there is none.
+    """Returns the user's loss of an output and its inputs; None where its targets are those of the
+    user's batch, or there is none.
     """
     given = of.inputs
     if of.loss is not None and takes_both(of.loss):
@@ -29,8 +29,8 @@ def _own(output: Any, inputs: Inputs) -> Tensor:
 
 
 def loss_from_labels(of: Learner) -> Callable[[Any, Inputs], Tensor] | None:
-    """The model's own loss, where it is given labels; None for others, whose targets may be made of
-    anything.
+    """Returns the model's own loss, where it is given labels; None for others, whose targets may be
+    made of anything.
     """
     given = of.inputs
     return _own if isinstance(given, Mapping) and "labels" in given else None

@@ -1,4 +1,4 @@
-"""Models of ours that are known to learn: what a user's model is held against.
+"""Models of ours that are known to learn, which a user's model is held against.
 
 One stack, or an encoder and a decoder, of the same placement, width, depth and heads, between a
 table or a projection and a plain head.
@@ -37,7 +37,7 @@ class ReferenceSize:
 
     @property
     def words(self) -> str:
-        """What the model is, for a sentence."""
+        """Returns the model in words, for a sentence."""
         blocks = self.encoder_blocks or self.decoder_blocks
         depth = f"{blocks} block" if blocks == 1 else f"{blocks} blocks"
         if self.encoder_blocks and self.decoder_blocks:
@@ -56,8 +56,8 @@ class ReferenceSize:
 
 
 def reference_size(stacks: Sequence[ReadStack], *, causal: bool) -> ReferenceSize | None:
-    """The size of a twin of what the doctor has found; None where our models have no sub-layers of
-    its kinds.
+    """Returns the size of a twin of what the doctor has found; None where our models have no
+    sub-layers of its kinds.
     """
     kinds = {one.kind for stack in stacks for one in stack.sublayers}
     if not stacks or not kinds <= _TWINNED or "attention" not in kinds:
@@ -81,7 +81,7 @@ def reference_size(stacks: Sequence[ReadStack], *, causal: bool) -> ReferenceSiz
 
 
 def _heads(stacks: Sequence[ReadStack], width: int) -> int:
-    """As many as the model has, where they go with the width; else one."""
+    """Returns as many heads as the model has, where they go with the width; else one."""
     seen = [one.measured.attention for stack in stacks for one in stack.sublayers]
     widths = [one.head_width for one in seen if one is not None and one.head_width > 0]
     heads = max(1, round(width / widths[0])) if widths else 4
@@ -89,7 +89,7 @@ def _heads(stacks: Sequence[ReadStack], width: int) -> int:
 
 
 def usual(size: ReferenceSize) -> ReferenceSize:
-    """The same size under Pre-LN, which learns without warm-up at any depth that fits here."""
+    """Returns the same size under Pre-LN, which learns without warm-up at any depth that fits here."""
     return ReferenceSize(
         placement=_USUAL,
         width=size.width,
@@ -121,7 +121,7 @@ class _Reader(nn.Module):
         nn.init.normal_(self.places, std=deviation)
 
     def forward(self, given: Tensor) -> Tensor:
-        """(B, T) or (B, T, F) -> (B, T, D)."""
+        """Maps (B, T) or (B, T, F) to (B, T, D)."""
         read: Tensor = self.table(given) + self.places[: given.shape[1]]
         return read
 
@@ -166,7 +166,7 @@ class OneStackReference(nn.Module):
         nn.init.normal_(self.head.weight, std=1 / math.sqrt(size.width))
 
     def forward(self, given: Tensor) -> Tensor:
-        """(B, T) tokens or (B, T, F) vectors -> (B, T, C) scores, or (B, C) of the whole."""
+        """Maps (B, T) tokens or (B, T, F) vectors to (B, T, C) scores, or (B, C) of the whole."""
         x_BTD = self.reader(given)
         x_ND, layout = _packed(x_BTD)
         y_ND = self.stack(x_ND, Context(layout=layout, causal=self.causal))
@@ -191,7 +191,7 @@ class TwoStackReference(nn.Module):
         nn.init.normal_(self.head.weight, std=1 / math.sqrt(size.width))
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Tokens of both -> (B, T, C)."""
+        """Maps tokens of both to (B, T, C)."""
         memory_MD, memory_layout = _packed(self.source(source_BS))
         memory_MD = self.encoder(memory_MD, Context(layout=memory_layout))
         x_BTD = self.target(target_BT)

@@ -20,13 +20,13 @@ from ..optim import OptimizerConfig, make_optimizer
 from .asking import ROWS, LearningBatch, LearningTask, loss_of_ours, nats_by_target, scores_of
 
 JUDGED_ROWS = 128
-"""Fresh sequences by which a model is judged."""
+"""Fresh sequences, by which a model is judged."""
 _LEARNED_SHARE = 0.02
-"""Of chance: a training that is below ends."""
+"""The share of chance below which a training ends."""
 _MEANED = 5
 """Updates that a point of the curve is the mean of."""
 _LAST_SHARE = 0.1
-"""Of the peak rate, at the last update."""
+"""The share of the peak rate at the last update."""
 _DRAWS = 20_000
 """Added to a seed for sequences that a model is judged by."""
 
@@ -39,7 +39,7 @@ class LearningAttempt:
     updates: int
 
     def factor(self, update: int) -> float:
-        """Of the peak rate in an update, from 1."""
+        """Returns the share of the peak rate in an update, counted from 1."""
         warmup = max(1, self.updates // 15) if self.updates <= 150 else self.updates // 5
         if update <= warmup:
             return update / warmup
@@ -49,20 +49,20 @@ class LearningAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRun:
-    """What came of a training."""
+    """The result of a training."""
 
     attempt: LearningAttempt
     updates: int
-    """That were made."""
+    """The updates that were made."""
     nats: float
-    """Of what can be known, in evaluation mode; infinite where it is not finite."""
+    """The loss at what can be known, in evaluation mode; infinite where it is not finite."""
     training_nats: float
     unknowable_nats: float | None
     curve: LearningCurve
 
 
 MakeOptimizer = Callable[[nn.Module, float], torch.optim.Optimizer]
-"""A model and a peak rate -> an optimiser over it."""
+"""A function of a model and a peak rate that makes an optimiser over it."""
 
 
 def named_optimizer(name: str) -> MakeOptimizer:
@@ -109,7 +109,7 @@ def _peak(group: dict[str, Any]) -> float:
 
 
 Forward = Callable[[nn.Module, LearningBatch], Any]
-"""How a model is run on a batch."""
+"""A function that runs a model on a batch."""
 
 
 def of_user(model: nn.Module, batch: LearningBatch) -> Any:
@@ -228,7 +228,7 @@ def _or_infinite(nats: float) -> float:
 
 
 def curve_of(losses: list[float]) -> LearningCurve:
-    """Means of a few updates each, the last of them fewer."""
+    """Returns means of a few updates each, the last of them fewer."""
     starts = range(0, len(losses), _MEANED)
     parts = [losses[start : start + _MEANED] for start in starts]
     means = [sum(part) / len(part) for part in parts]
@@ -241,8 +241,8 @@ def curve_of(losses: list[float]) -> LearningCurve:
 def seconds_of_an_update(
     model: nn.Module, task: LearningTask, make: MakeOptimizer, run: Forward
 ) -> float:
-    """Seconds of the processor that an update takes, the less of two after the first; the model is
-    another one afterwards.
+    """Returns the seconds of the processor that an update takes, the less of two after the first;
+    the model is another one afterwards.
     """
     generator = torch.Generator().manual_seed(0)
     optimizer = make(model, _HARMLESS_RATE)

@@ -29,7 +29,7 @@ _SOURCES = ("input_ids", "src", "source")
 
 
 def translating(of: Learner, tokens: list[str], classes: int) -> LearningTask:
-    """The task for a model with two inputs of tokens, or one and labels. Raises Untried."""
+    """Returns the task for a model with two inputs of tokens, or one and labels. Raises Untried."""
     names = named_inputs(of.model, of.inputs)
     source = next((name for name in _SOURCES if name in tokens), tokens[0])
     others = [name for name in tokens if name != source]
@@ -76,8 +76,8 @@ def translating(of: Learner, tokens: list[str], classes: int) -> LearningTask:
 
 
 def _labels(target_BT: Tensor, copied: int, generator: torch.Generator, trained: bool) -> Tensor:
-    """The targets; of a training, most that nothing tells are left out where the decoder does not
-    read the labels themselves.
+    """Returns the targets; of a training, most that nothing tells are left out where the decoder
+    does not read the labels themselves.
     """
     if not trained:
         return target_BT
@@ -89,7 +89,7 @@ def _labels(target_BT: Tensor, copied: int, generator: torch.Generator, trained:
 def _all(
     names: dict[str, Tensor], new: dict[str, Tensor], source: str, others: list[str]
 ) -> dict[str, Tensor]:
-    """Every input: those of the decoder are as long as the target, others as the source."""
+    """Returns every input: those of the decoder are as long as the target, others as the source."""
     target = others[0] if others else "labels"
     rows = len(new[source])
     made = {}

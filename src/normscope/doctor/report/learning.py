@@ -1,4 +1,4 @@
-"""What a trial by training came to, in words, in letters and as a picture."""
+"""The answer of a trial by training, in words, in letters and as a picture."""
 
 from ...report.chart import Panel, Series
 from ...report.words import learning_rate, significant, sparkline
@@ -7,7 +7,7 @@ from ..result import Record
 
 
 def learning_words(diagnosis: Record) -> str:
-    """The answer in a sentence; "" where a trial was not asked for."""
+    """Returns the answer in a sentence; "" where a trial was not asked for."""
     if diagnosis.learned is not None:
         return _answer(diagnosis.learned)
     return f"not tried: {diagnosis.unlearned}" if diagnosis.unlearned else ""
@@ -29,12 +29,12 @@ def _answer(found: Learned) -> str:
 
 
 _LETTERS = 30
-"""Of a curve in letters at most."""
+"""The letters of a curve at most."""
 
 
 def learning_lines(diagnosis: Record, *, ascii_only: bool) -> list[str]:
-    """The loss of the copy, and of the reference, over the updates, in letters; none without a
-    trial.
+    """Returns the loss of the copy, and of the reference, over the updates, in letters; none
+    without a trial.
     """
     found = diagnosis.learned
     if found is None:
@@ -50,7 +50,7 @@ def learning_lines(diagnosis: Record, *, ascii_only: bool) -> list[str]:
 
 
 def _letters(curve: LearningCurve, longest: int, ascii_only: bool) -> str:
-    """A letter for each thirtieth of the longer training."""
+    """Returns a letter for each thirtieth of the longer training."""
     count = max(1, round(_LETTERS * curve.updates[-1] / longest))
     places = [round(at * (len(curve.nats) - 1) / max(1, count - 1)) for at in range(count)]
     nats = [curve.nats[place] for place in places]
@@ -66,7 +66,7 @@ def _ends(curve: LearningCurve) -> tuple[str, str]:
 
 
 def learning_panel(found: Learned) -> Panel:
-    """Both losses over the updates, and that of guessing."""
+    """Returns both losses over the updates, and that of guessing."""
     series = [Series(label="the model", hue=0, x=found.curve.updates, y=found.curve.nats)]
     if found.reference_curve.updates:
         beside = found.reference_curve

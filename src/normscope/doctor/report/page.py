@@ -64,9 +64,9 @@ class HistorySection:
     episodes: tuple[EpisodeWords, ...]
     pictures: tuple[Picture, ...]
     first: str = ""
-    """What is to be done, after a loss that did not come back; else ""."""
+    """The first step, after a loss that did not come back; else ""."""
     command: str = ""
-    """What to type for it, where there is a command; else ""."""
+    """The command for that step, where there is one; else ""."""
 
 
 def render_doctor(
@@ -122,7 +122,7 @@ def render_doctor(
 
 
 def _learning_picture(diagnosis: Record) -> Picture | None:
-    """The losses of the trial by training; None without one."""
+    """Returns a picture of the losses of the trial by training; None without one."""
     found = diagnosis.learned
     if found is None:
         return None
@@ -216,8 +216,8 @@ def _row(stack: Stack, group: Sequence[int]) -> dict[str, Any]:
 
 
 def _cell(stack: Stack, of: str, group: Sequence[int]) -> tuple[str, str]:
-    """What was measured of sub-layers, and what theory says of one; "" of several, and where it
-    says nothing.
+    """Returns the measurement of sub-layers as words, and theory's value for one; "" for several,
+    and where theory says nothing.
     """
     seen, theory = values_of(stack, of)
     told = "" if theory is None or len(group) > 1 else f"theory {words.figures(theory[group[0]])}"

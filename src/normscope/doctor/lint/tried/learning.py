@@ -11,11 +11,11 @@ from ..patient import Patient, a_training
 from ..rule import Fault, rule
 
 _KNOWN = 0.7
-"""Of the loss of guessing: what is below, at targets that nothing tells, is no chance: 128
+"""The share of the loss of guessing below which targets that nothing tells are known: 128
 sequences have hundreds of them, over which a guess varies by a hundredth."""
 _LEARNED = 0.1
 _NOT_LEARNED = 0.3
-"""Of the loss of guessing, as the trial has them."""
+"""Shares of the loss of guessing, as the trial has them."""
 
 
 def _learned(patient: Patient) -> Learned:
@@ -27,7 +27,7 @@ def _learned(patient: Patient) -> Learned:
 
 @rule("answers-known", a_training)
 def answers_known(patient: Patient) -> Iterator[Fault]:
-    """A loss below that of guessing at targets that were drawn by chance."""
+    """Yields a loss below that of guessing at targets that were drawn by chance."""
     seen = _learned(patient)
     if seen.unknowable_nats is None or not seen.unknowable_nats < _KNOWN * seen.chance_nats:
         return
@@ -43,7 +43,7 @@ def answers_known(patient: Patient) -> Iterator[Fault]:
 
 @rule("does-not-learn", a_training)
 def does_not_learn(patient: Patient) -> Iterator[Fault]:
-    """A task that two references learn and the model does not, at any rate that was tried."""
+    """Yields a task that two references learn and the model does not, at any rate that was tried."""
     seen = _learned(patient)
     if seen.verdict != "does not" or _in_training_alone(seen):
         return
@@ -65,7 +65,7 @@ def _in_training_alone(seen: Learned) -> bool:
 
 @rule("learned-in-training-alone", a_training)
 def learned_in_training_alone(patient: Patient) -> Iterator[Fault]:
-    """A task that is learned in training mode and not known in evaluation mode."""
+    """Yields a task that is learned in training mode and not known in evaluation mode."""
     seen = _learned(patient)
     if not _in_training_alone(seen):
         return
@@ -82,7 +82,7 @@ def learned_in_training_alone(patient: Patient) -> Iterator[Fault]:
 
 @rule("learns-at-another-rate", a_training)
 def learns_at_another_rate(patient: Patient) -> Iterator[Fault]:
-    """A task that is not learned at the user's rate, at which the reference learns it."""
+    """Yields a task that is not learned at the user's rate, at which the reference learns it."""
     seen = _learned(patient)
     wanted = seen.wanted_rate
     if seen.verdict != "learns" or wanted not in seen.failed_rates or wanted is None:
