@@ -67,7 +67,7 @@ class LearningTask:
 
 
 def scores_of(output: Any, targets: Tensor) -> Tensor:
-    """Returns the scores for targets, (B, T, C) or (B, C). Raises Untried where an output has none."""
+    """Returns the scores for targets, (B, T, C) or (B, C). Raises Untried where there are none."""
     scores = main_tensor(output)
     if scores is None or scores.shape[:-1] != targets.shape:
         shape = "none" if scores is None else str(tuple(scores.shape))
@@ -132,7 +132,7 @@ _SPECIAL = (
 
 
 def special_tokens(model: nn.Module) -> set[int]:
-    """Returns tokens that mean something of their own, by the model's tables and its configuration."""
+    """Returns tokens that mean something of their own, by the model's tables and configuration."""
     found = {one.padding_idx for one in model.modules() if isinstance(one, nn.Embedding)}
     config = getattr(model, "config", None)
     found |= {getattr(config, name, None) for name in _SPECIAL}

@@ -89,7 +89,7 @@ def _heads(stacks: Sequence[ReadStack], width: int) -> int:
 
 
 def usual(size: ReferenceSize) -> ReferenceSize:
-    """Returns the same size under Pre-LN, which learns without warm-up at any depth that fits here."""
+    """Returns the same size under Pre-LN, which learns without warm-up at any depth here."""
     return ReferenceSize(
         placement=_USUAL,
         width=size.width,

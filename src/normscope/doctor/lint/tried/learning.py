@@ -43,7 +43,7 @@ def answers_known(patient: Patient) -> Iterator[Fault]:
 
 @rule("does-not-learn", a_training)
 def does_not_learn(patient: Patient) -> Iterator[Fault]:
-    """Yields a task that two references learn and the model does not, at any rate that was tried."""
+    """Yields a task that two references learn and the model does not, at any rate tried."""
     seen = _learned(patient)
     if seen.verdict != "does not" or _in_training_alone(seen):
         return
