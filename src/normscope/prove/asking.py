@@ -167,7 +167,8 @@ def beside(name: str, given: Tensor, rows: int, old: int, places: int) -> Tensor
         # What a mask says of a batch whose padding is the lesser part, it says of all of it here.
         common = given.flatten().mode().values if given.dtype != torch.bool else _common(given)
         return torch.full_like(cut, common.item())
-    return cut
+    unchanged: Tensor = cut
+    return unchanged
 
 
 def _common(mask: Tensor) -> Tensor:

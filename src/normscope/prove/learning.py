@@ -171,7 +171,8 @@ def _attempts(of: Learner, seconds: float, trial: _Trial) -> tuple[LearningAttem
     most = max(_UPDATES, int(_ALL_SECONDS / seconds))
     if found[0].updates > most:
         found[0] = replace(found[0], updates=_UPDATES)
-    kept, total = [], 0
+    kept: list[LearningAttempt] = []
+    total = 0
     for one in found:
         total += one.updates
         if not kept or total <= most:

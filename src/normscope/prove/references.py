@@ -18,7 +18,7 @@ from ..doctor.record import Stack as ReadStack
 from ..model.context import Context
 from ..model.layout import Layout
 from ..model.stack import Stack, StackConfig
-from ..placement import StackShape, named
+from ..placement import StackShape, SublayerKind, named
 
 _TWINNED = frozenset({"attention", "cross_attention", "feed_forward"})
 _HIDDEN_TIMES = 4
@@ -117,7 +117,7 @@ class _Reader(nn.Module):
         )
         self.places = nn.Parameter(torch.empty(places, size.width))
         if vocabulary:
-            nn.init.normal_(self.table.weight, std=deviation)  # type: ignore[arg-type]
+            nn.init.normal_(self.table.weight, std=deviation)
         nn.init.normal_(self.places, std=deviation)
 
     def forward(self, given: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class OneStackReference(nn.Module):
             size, places, vocabulary=vocabulary, features=features, deviation=deviation
         )
         shape = size.shape("decoder" if self.causal else "encoder")
-        kinds = ("attention", "feed_forward")
+        kinds: tuple[SublayerKind, ...] = ("attention", "feed_forward")
         self.stack = Stack(named(size.placement)(shape), StackConfig(), kinds)
         self.head = nn.Linear(size.width, classes)
         nn.init.normal_(self.head.weight, std=1 / math.sqrt(size.width))
