@@ -184,8 +184,8 @@ def outcome(row: JudgedRuns, seed: SeedResult, unigram_nats: float, most_nats: f
 
 
 def verdict(one: ConfigurationOutcome) -> TonedWords:
-    """A configuration's verdict: the outcome that all its seeds share, or how many of them had
-    which.
+    """Returns a configuration's verdict: the outcome that all its seeds share, or how many of them
+    had which.
     """
     kinds = list(dict.fromkeys(one.outcomes))
     if len(kinds) == 1:
@@ -208,7 +208,9 @@ def verdict(one: ConfigurationOutcome) -> TonedWords:
 
 
 def summary(one: ConfigurationOutcome, unigram_nats: float) -> str:
-    """The configuration in a sentence, with how far it came in numbers and from how many seeds."""
+    """Returns the configuration in a sentence, with how far it came in numbers and from how many
+    seeds.
+    """
     row, loss = one.row, one.row.mean_loss
     if not row.losses:
         return f"{row.name} ({_seeds(row)})"

@@ -202,8 +202,8 @@ def _step(
 def _gradients(
     trial: Trial, weights: Mapping[str, nn.Parameter]
 ) -> tuple[float, dict[str, Tensor]]:
-    """The loss and its gradients. Raises Untried where the copy computes with the original's
-    weights, and _Unusable where the pass cannot be made.
+    """Returns the loss and its gradients. Raises Untried where the copy computes with the
+    original's weights, and _Unusable where the pass cannot be made.
     """
     shared = {id(weight) for weight in weights.values()}
     others = [w for w in trial.original.parameters() if w.requires_grad and id(w) not in shared]
@@ -229,7 +229,7 @@ def _loss(trial: Trial) -> float:
 
 
 def _distance(weight: Tensor, start: Tensor) -> float:
-    """Root mean square of an entry's move."""
+    """Returns the root mean square of an entry's move."""
     step = weight.detach().float() - start.detach().float()
     return _root_mean_square(step, step.numel())
 
@@ -362,7 +362,7 @@ def _optimizer_of(
     rate: float | None,
     peaks: Sequence[float],
 ) -> _Updater:
-    """The user's optimiser over the copy, at its peak rates. Raises Untried."""
+    """Returns the user's optimiser over the copy, at its peak rates. Raises Untried."""
     if isinstance(optimizer, str):
         trained = [weight for weight in trial.model.parameters() if weight.requires_grad]
         return _FirstUpdates(trained, optimizer, rate or _USUAL_RATE)

@@ -86,7 +86,9 @@ def lint(patient: Patient, silenced: Collection[str] = ()) -> tuple[Finding, ...
 
 
 def in_order_of_cost(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings, given in the order of `RULES`, with what ends a training first and notes last."""
+    """Returns the findings, given in the order of `RULES`, with what ends a training first and
+    notes last.
+    """
     return tuple(sorted(findings, key=_cost))
 
 
@@ -121,8 +123,8 @@ def check_silenced(silenced: Collection[str]) -> None:
 
 
 def silenced_in(start: Path) -> tuple[str, ...]:
-    """Ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml, from `start`
-    upwards; () without.
+    """Returns the ids in `silence` under [tool.normscope.doctor] of the nearest pyproject.toml,
+    from `start` upwards; () without.
 
     Raises ValueError with file and key where that is no list of rules.
     """

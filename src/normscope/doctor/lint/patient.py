@@ -97,7 +97,8 @@ class Patient:
         object.__setattr__(self, "trained", self.loading is not None or are_trained(self.model))
 
     def size_of(self, weight: Tensor) -> float:
-        """Root mean square of the entries of one of the model's parameters, as `size_of` has it.
+        """Returns the root mean square of the entries of one of the model's parameters, as
+        `size_of` has it.
 
         Several rules ask, and each time all entries would be gone through.
         """
@@ -205,7 +206,7 @@ def _is_trained_zero(parameter: nn.Parameter) -> bool:
 
 
 def named(of: Iterable[Any]) -> list[str]:
-    """The names, or those of what has one, each once."""
+    """Returns the names, or those of what has one, each once."""
     return list(dict.fromkeys(one if isinstance(one, str) else one.name for one in of))
 
 

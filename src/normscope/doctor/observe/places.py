@@ -30,7 +30,7 @@ PROBED = 3
 
 
 def probed(stack: Stack) -> set[int]:
-    """The blocks whose attention is computed again."""
+    """Returns the blocks whose attention is computed again."""
     return {*range(1, PROBED + 1), stack.blocks}
 
 
@@ -40,8 +40,8 @@ def places_of(
     values: int | None,
     logits_of: Callable[[dict[int, Tensor]], Tensor],
 ) -> dict[str, Any]:
-    """The fields on what attention knows of places; none where queries and keys are made in a way
-    not understood.
+    """Returns the fields on what attention knows of places; none where queries and keys are made in
+    a way not understood.
 
     operands: numbers of the queries and keys. logits_of: gives (..., Q, K) with other values for
     some numbers.
@@ -91,8 +91,8 @@ def _is_given_more(graph: Graph) -> bool:
 
 
 def made_by(graph: Graph, number: int) -> int | None:
-    """The product with weights that a value is made by, with its shift, behind a norm too; None of
-    anything else.
+    """Returns the product with weights that a value is made by, with its shift, behind a norm too;
+    None of anything else.
     """
     shifted: int | None = None
     while not graph.is_weight_product(value := graph.values[number]):

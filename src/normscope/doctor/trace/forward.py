@@ -24,7 +24,7 @@ or a function that runs the model and returns its output.
 
 
 def call_with(model: nn.Module, inputs: Inputs) -> Any:
-    """The model's output for these inputs."""
+    """Returns the model's output for these inputs."""
     with as_asked_around():
         if callable(inputs):
             return inputs(model)
@@ -64,8 +64,8 @@ def takes_more(model: nn.Module, inputs: Inputs) -> bool:
 def loss_of_output(
     loss: Callable[..., Tensor] | None, inputs: Inputs
 ) -> Callable[[Any], Tensor] | None:
-    """The loss as a function of the output alone; one with two arguments is given these inputs as
-    well.
+    """Returns the loss as a function of the output alone; one with two arguments is given these
+    inputs as well.
     """
     if loss is None or not takes_both(loss):
         return loss
@@ -129,7 +129,7 @@ def amiss_with(model: nn.Module, inputs: Inputs) -> str:
 
 
 def main_tensor(output: Any) -> Tensor | None:
-    """The logits where the output names some, else its first floating-point tensor with two
+    """Returns the logits where the output names some, else its first floating-point tensor with two
     dimensions or more.
 
     None where there is no such tensor with any entries.
@@ -189,7 +189,9 @@ def is_finite(weight: torch.Tensor) -> bool:
 
 
 def tokens_in(inputs: Inputs) -> list[Tensor]:
-    """The tensors of an input that hold whole numbers for the tokens of several sequences."""
+    """Returns the tensors of an input that hold whole numbers for the tokens of several
+    sequences.
+    """
     leaves = (
         []
         if callable(inputs)
@@ -281,7 +283,7 @@ def _marks_one_id(inputs: Inputs) -> Tensor | None:
 
 
 def norm_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Gains and shifts of norms, gates, and other vectors that stand alone, by name.
+    """Returns the gains and shifts of norms, gates, and other vectors that stand alone, by name.
 
     They are the parameters of modules none of whose own parameters is a matrix: every norm is such
     a module, whatever its class is called. Biases of linear layers stand beside a matrix and are

@@ -16,7 +16,7 @@ _FEW_KEYS = 6
 
 
 def attending(stack: Stack) -> list[AttentionSite]:
-    """The attention of its blocks that was understood."""
+    """Returns the attention of its blocks that was understood."""
     return [
         (sublayer, seen)
         for sublayer in stack.sublayers
@@ -35,8 +35,8 @@ def counted(places: Sequence[AttentionSite], of: Sequence[AttentionSite]) -> str
 
 
 def _freezing(keys: float) -> float:
-    """Deviation of independent Gaussian logits beyond which a few of many keys get all the weight:
-    √(2 ln keys).
+    """Returns the deviation of independent Gaussian logits beyond which a few of many keys get all
+    the weight: √(2 ln keys).
     """
     return math.sqrt(2 * math.log(max(keys, 2.0)))
 

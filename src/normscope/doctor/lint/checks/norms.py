@@ -335,8 +335,8 @@ _LARGER = (
 
 
 def _normed_square(sublayer: Sublayer) -> float | None:
-    """Mean square of what the sub-layer's norm on the stream reads; None where none is certain to
-    read the stream.
+    """Returns the mean square of what the sub-layer's norm on the stream reads; None where none is
+    certain to read the stream.
     """
     if sublayer.formula.sum_is_normed:
         return sublayer.measured.sum_square

@@ -83,7 +83,7 @@ def _shared_matrices(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 def _sharing(likes: Sequence[Sublayer], weights: Mapping[str, Tensor]) -> list[list[Sublayer]]:
-    """Sub-layers by what they are computed with, where each has matrices at all."""
+    """Returns the sub-layers by what they are computed with, where each has matrices at all."""
     groups: defaultdict[tuple[int, ...], list[Sublayer]] = defaultdict(list)
     for one in likes:
         used = tuple(
@@ -192,7 +192,9 @@ def depth_unlike_configuration(patient: Patient) -> Iterator[Fault]:
 
 
 def _row(model: nn.Module, stack: Stack) -> str | None:
-    """Path of the row of modules that are a stack's blocks one by one; None where no row is."""
+    """Returns the path of the row of modules that are a stack's blocks one by one; None where no
+    row is.
+    """
     for likes in by_kind(stack):
         parts = [one.name.split(".") for one in likes]
         for place in range(min(map(len, parts))):
@@ -212,8 +214,8 @@ def _row(model: nn.Module, stack: Stack) -> str | None:
 
 
 def _configured(model: nn.Module, row: str, keys: Sequence[str]) -> tuple[str, int] | None:
-    """The key and number of blocks in the configuration of the innermost module around a row that
-    has one.
+    """Returns the key and number of blocks in the configuration of the innermost module around a
+    row that has one.
     """
     parts = row.split(".")
     for end in range(len(parts), -1, -1):
@@ -311,8 +313,8 @@ def random_in_evaluation(patient: Patient) -> Iterator[Fault]:
 
 
 def _at(patient: Patient, number: int) -> tuple[Sublayer | None, int]:
-    """The last sub-layer that was added before a value was made, and the block in which that
-    was.
+    """Returns the last sub-layer that was added before a value was made, and the block in which
+    that was.
     """
     sites = [
         (one.measured.place.addend, one)

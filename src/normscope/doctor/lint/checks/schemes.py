@@ -290,8 +290,8 @@ def _inner_divided(
 def _divided_base(
     patient: Patient, stack: Stack, inner: Sequence[DrawnAlike], outer: Sequence[DrawnAlike]
 ) -> tuple[str, float] | None:
-    """The law of width that all matrices follow once each is multiplied by √(2L), with its size for
-    the first.
+    """Returns the law of width that all matrices follow once each is multiplied by √(2L), with its
+    size for the first.
     """
     root = math.sqrt(2 * stack.blocks)
     tables = [
@@ -311,8 +311,8 @@ def _divided_base(
 
 
 def _other_depth(stack: Stack, law: WidthLaw, outer: Sequence[DrawnAlike]) -> int | None:
-    """The number of blocks for which these weights would be divided by √(2L); None where it is
-    none, or their own.
+    """Returns the number of blocks for which these weights would be divided by √(2L); None where it
+    is none, or their own.
     """
     sums = sum(sublayer.block > 0 and not sublayer.parallel for sublayer in stack.sublayers)
     known = {laws.depth_factor(group, law, stack) for group in outer} - {f"√{stack.blocks}", ""}
