@@ -30,7 +30,6 @@ _LEARNS_NOTHING = (
     "no-gradient",
     "stuck-weights",
     "answers-known",
-    "does-not-learn",
     "reads-ahead",
     "targets-misplaced",
     "dead-gate",

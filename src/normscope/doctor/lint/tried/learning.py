@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from ....report.words import learning_rate, significant
 from ...learned import Learned
-from ...result import Severity
 from ..patient import Patient, a_training
 from ..rule import Fault, rule
 
@@ -91,7 +90,6 @@ def learns_at_another_rate(patient: Patient) -> Iterator[Fault]:
         return
     yield Fault(
         where="",
-        severity=Severity.WARNING,
         message=(
             f"does not learn {seen.task} at your rate {learning_rate(wanted, 2)}, at which the "
             f"reference ({seen.reference}) does; it learns at {learning_rate(seen.rate, 2)}"
