@@ -47,6 +47,8 @@ MAY_IMPORT = {
     "doctor": {"choosing", "files", "measure", "theory", "placement", "optim", "report"},
     # What is followed is what the doctor found, and what is added is what our own models have.
     "transplant": {"doctor", "files", "measure", "model", "placement"},
+    # A copy of the user's model beside one of ours.
+    "prove": {"doctor", "measure", "model", "optim", "placement", "transplant"},
     "train": {"files", "measure", "processes", "provenance", "signals", "optim", "settings"},
     # A search is long, and asks between two of its steps whether it is still wanted.
     "decode": {"data", "model", "signals"},
@@ -149,7 +151,7 @@ MAY_IMPORT = {
         "targets",
         "tasks",
     }
-    | {"compare", "engines", "finetune", "theory", "train", "transplant"},
+    | {"compare", "engines", "finetune", "prove", "theory", "train", "transplant"},
     # What agents and editors ask is our own commands, as processes.
     "agents": {"processes", "settings"},
     "cli": {
@@ -177,7 +179,7 @@ MAY_IMPORT = {
         "tasks",
         "theory",
     }
-    | {"compare", "engines", "finetune", "history", "monitor", "train", "transplant"},
+    | {"compare", "engines", "finetune", "history", "monitor", "prove", "train", "transplant"},
 }
 """Room or file of the package's root -> what it may import; `errors` apart."""
 WITHOUT_ERRORS = {

@@ -39,6 +39,7 @@ from doctor import (
 from normscope.doctor.lint import around, checks, peers, routed, told, tried
 from normscope.doctor.lint.linter import RULES
 from normscope.doctor.lint.rule import Rule
+from prove import test_learning
 
 BUG_FILES = (bugs, bugs_blocks, bugs_values, bugs_skip_path, bugs_starts)
 REBUILT = {bug.rule for file in BUG_FILES for bug in file.BUGS.values()}
@@ -88,6 +89,18 @@ NEED_MORE_THAN_A_MODEL: dict[str, Callable[..., None]] = {
         test_laws_movement.test_a_rate_that_makes_the_loss_infinite_is_an_error_unless_it_is_warmed_up
     ),
     "modes-differ": test_laws_modes.test_what_one_mode_leaves_out_is_named,
+    "answers-known": (
+        test_learning.test_a_model_that_sees_what_it_is_asked_for_is_an_error_that_comes_first
+    ),
+    "does-not-learn": (
+        test_learning.test_a_model_that_hears_no_other_token_does_not_learn_what_two_references_learn
+    ),
+    "learned-in-training-alone": (
+        test_learning.test_what_is_learned_in_training_and_gone_in_evaluation_is_told
+    ),
+    "learns-at-another-rate": (
+        test_learning.test_a_rate_at_which_the_reference_alone_learns_is_told
+    ),
     "adapters-open": test_laws_starts.test_adapters_whose_factors_are_both_drawn_start_open,
     "condition-gate-open": test_laws_starts.test_gates_from_a_condition_that_start_open,
     "input-unread": test_laws_uses.test_an_input_that_nothing_reads_is_named,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from normscope.doctor.diagnose import Diagnosis
+from normscope.doctor.learned import Learned, LearningCurve
 from normscope.doctor.measured import ModelMeasurements, SublayerMeasurements
 from normscope.doctor.record import Stack, StackTheory, StreamConnection, StreamWeights, Sublayer
 from normscope.doctor.result import (
@@ -278,7 +279,7 @@ def encoder_decoder() -> Diagnosis:
         **shape,
     )
     decoder = made("decoder.block", kinds=tuple(_SHARES), gradient_slope=0.35, **shape)
-    return diagnosis(
+    found = diagnosis(
         "T5ForConditionalGeneration",
         encoder,
         decoder,
@@ -287,6 +288,24 @@ def encoder_decoder() -> Diagnosis:
         advice=advice(wanted=6e-3, batch_tokens=None),
         silenced=("untied-embedding",),
     )
+    return replace(found, learned=LEARNED)
+
+
+LEARNED = Learned(
+    task="to copy the 12 tokens of a source",
+    verdict="learns",
+    updates=150,
+    rate=3e-3,
+    chance_nats=3.4657,
+    nats=0.0423,
+    training_nats=0.0471,
+    unknowable_nats=3.61,
+    references=(0.0312,),
+    reference="pre-ln, 6 + 6 blocks, width 512",
+    curve=LearningCurve(updates=(50, 100, 150), nats=(3.41, 1.2, 0.05)),
+    reference_curve=LearningCurve(updates=(50, 100), nats=(3.2, 0.031)),
+    reference_rate=3e-3,
+)
 
 
 def streams() -> Diagnosis:

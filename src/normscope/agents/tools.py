@@ -51,6 +51,9 @@ class Tools:
         rate: Annotated[float | None, Field(description="The peak learning rate planned.")] = None,
         optimizer: Annotated[str, Field(description="Such as adam or sgd.")] = "",
         settings: _Settings = [],  # noqa: B006
+        learn: Annotated[
+            bool, Field(description="Also train a copy for half a minute: can it learn at all?")
+        ] = False,
     ) -> str:
         """Find what is wrong with a PyTorch Transformer: placements of its norms, faults with file
         and line, a learning rate. With the log of a training that failed, what to do about it.
@@ -63,6 +66,8 @@ class Tools:
             words.append(f"--log={self.root.log('log', log)}")
         if rate is not None:
             words.append(f"--rate={rate!r}")
+        if learn:
+            words.append("--learn")
         if optimizer:
             words.append(f"--optimizer={optimizer}")
         return await answer(self.root, [*words, "--", self.root.target(target)])

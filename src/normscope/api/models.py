@@ -17,6 +17,7 @@ from ..doctor.trace.forward import Inputs
 from ..errors import UserError
 from ..optim.optimizers import OptimizerName
 from ..placement import beside, named
+from ..prove.learning import can_learn
 from ..settings.validation import checked
 from ..targets.target import (
     SampleSettings,
@@ -46,6 +47,7 @@ def diagnose(
     target: str = "",
     advise: bool = True,
     laws: bool = True,
+    learn: bool = False,
     watch: Callable[[str, int, int], None] = lambda stage, done, total: None,
     tokens: int = 128,
     sequences: int = 4,
@@ -83,6 +85,8 @@ def diagnose(
     What is asked:
         advise: whether its usual learning rate is looked up.
         laws: whether a copy of it is tried.
+        learn: whether a copy is trained for half a minute on a small task, beside a model of ours
+            that learns it.
         silenced: the id of a rule to leave out, or several.
 
     What is told:
@@ -112,6 +116,7 @@ def diagnose(
         target=target,
         advise=advise,
         laws=laws,
+        learn=can_learn if learn else None,
         watch=watch,
     )
 

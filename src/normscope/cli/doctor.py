@@ -38,7 +38,7 @@ def doctor(asked: DoctorOptions) -> None:
         log, baseline
 
     What is asked:
-        structure_only, no_laws, no_advice, silence, fail_on, rules
+        structure_only, no_laws, learn, no_advice, silence, fail_on, rules
 
     What is written:
         html, as_json, card, annotate, brief

@@ -16,6 +16,7 @@ from .shared import run_imports
 if TYPE_CHECKING:
     from ..choosing.rates import BestOfSmaller
     from ..doctor.diagnose import Diagnosis
+    from ..doctor.learned import LearningTrial
     from ..history.explain import Explanation
     from ..targets import Target
 
@@ -80,6 +81,7 @@ def examined(asked: DoctorOptions, target: str, watch: _Watch) -> ExaminedTarget
         wanted_rate=rate,
         advise=not asked.no_advice,
         laws=not asked.no_laws,
+        learn=_trial() if asked.learn else None,
         smaller=_best_of_smaller(asked, target, taken),
     )
     if history is not None:
@@ -89,6 +91,13 @@ def examined(asked: DoctorOptions, target: str, watch: _Watch) -> ExaminedTarget
         history = beside_model(history, classes=diagnosis.measured.classes, counting=None)
         history = beside_rate(history, diagnosis)
     return ExaminedTarget(target=target, diagnosis=diagnosis, history=history)
+
+
+def _trial() -> "LearningTrial":
+    """Returns the trial by training, whose models take a while to import."""
+    from ..prove.learning import can_learn
+
+    return can_learn
 
 
 def _beside_its_training(

@@ -79,6 +79,10 @@ class DoctorOptions:
     """Look at the model without trying it: no copy of it is updated, put into both modes, or asked
     with other inputs.
     """
+    learn: bool = False
+    """Can it learn at all? Train a copy for half a minute on a small task that models like it
+    learn, beside one of ours of the same size.
+    """
     structure_only: bool = False
     """Build the model without weights, and tell its streams, placements and formulas alone: a model
     of any size in seconds.
@@ -193,6 +197,7 @@ def target_of(asked: DoctorOptions) -> str:
             ("--html", asked.html),
             ("--log", asked.log),
             ("--optimizer", asked.optimizer),
+            ("--learn", asked.learn or None),
         ):
             if value is not None:
                 raise UserError(

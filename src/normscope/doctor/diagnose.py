@@ -16,7 +16,9 @@ from ..optim.courses import RateCourse, course_of
 from .advise import advise as advised, wanted_rate_of
 from .identify.stacks import as_stacks, streams_in
 from .laws.meant import places_meant
+from .laws.trial import Untried
 from .laws.tried import LEFT_OUT, UNTRIED, Tried, tried
+from .learned import NOT_TRIED, Learner, LearningAnswer, LearningTrial
 from .lint.linter import asked_rules, lint, reasons
 from .lint.patient import Loading, Patient
 from .measured import ModelMeasurements
@@ -92,6 +94,7 @@ def diagnose(
     target: str = "",
     advise: bool = True,
     laws: bool = True,
+    learn: LearningTrial | None = None,
     smaller: BestOfSmaller | None = None,
     batch_tokens: float | None = None,
     built: CodePlaces = NO_PLACES,
@@ -108,9 +111,8 @@ def diagnose(
     trained = loading is not None or are_trained(model)
     told = _told(scheduler, optimizer, wanted_rate, wanted_warmup_updates)
     seen = _seen(model, batch, loss, built, trained=trained)
-    asked = advise and seen.learns
     advice = None
-    if asked:
+    if advise and seen.learns:
         advice = _advice(seen, optimizer, told, smaller, batch_tokens, trained=trained)
     watch("prediction", 0, 1)
     patient = Patient(
@@ -131,6 +133,7 @@ def diagnose(
         told_warmup_updates=wanted_warmup_updates,
         logged_warmup_updates=logged_warmup_updates,
         tried=_tried(seen, model, batch, loss, optimizer, told, watch, laws),
+        learning=_learning(seen, model, batch, loss, optimizer, told, watch, learn),
     )
     watch("rules", 0, 1)
     return _linted(patient, silenced, target, trained=trained)
@@ -240,6 +243,38 @@ def _tried(
     )
 
 
+def _learning(
+    seen: _Seen,
+    model: nn.Module,
+    batch: Inputs,
+    loss: Callable[..., Tensor] | None,
+    optimizer: str | torch.optim.Optimizer,
+    told: _Told,
+    watch: Callable[[str, int, int], None],
+    trial: LearningTrial | None,
+) -> LearningAnswer:
+    """Returns the answer of a trial by training, where it is asked of a model that can learn."""
+    if trial is None:
+        return NOT_TRIED
+    if not seen.learns:
+        return LearningAnswer(reason=seen.no_gradient or "some weights are infinite or NaN")
+    learner = Learner(
+        model=model,
+        inputs=batch,
+        loss=loss,
+        optimizer=optimizer,
+        rate=told.rate,
+        stacks=seen.stacks,
+        seen=seen.measured,
+        is_causal=_is_causal(seen.stacks),
+        watch=watch,
+    )
+    try:
+        return LearningAnswer(learned=trial(learner), reason="")
+    except Untried as error:
+        return LearningAnswer(reason=str(error))
+
+
 def _is_causal(stacks: tuple[Stack, ...]) -> bool:
     """Tells whether every sub-layer that looks at other tokens looks at earlier ones, and at no
     later ones.
@@ -333,4 +368,6 @@ def _linted(
         silenced=tuple(silenced),
         trained=trained,
         rules=asked_rules(patient, silenced),
+        learned=patient.learning.learned,
+        unlearned="" if patient.learning == NOT_TRIED else patient.learning.reason,
     )

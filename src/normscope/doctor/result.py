@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from .learned import Learned
 from .measured import ModelMeasurements
 from .record import Stack, plain
 from .trace.code_places import CodePlace
@@ -216,6 +217,10 @@ class Record:
     """The rules of the linter: whether each was checked, and why not."""
     advice: Advice | None = None
     """The advice on the learning rate; None where it was not asked for, or no loss can be taken."""
+    learned: Learned | None = None
+    """The answer of a trial by training; None where it was not asked for, or not made."""
+    unlearned: str = field(default="", metadata={"json": False})
+    """The reason why one that was asked for was not made, as a clause; "" for others."""
     compared: str = field(default="", compare=False, metadata={"json": False})
     """The argument with which `normscope compare` trains the same model; "" where no file describes
     it as it is.

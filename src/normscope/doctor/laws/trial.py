@@ -121,8 +121,8 @@ def trial_of(
     """A trial; random generators are at the end what they were. Raises Untried where there is no
     room or no time, and where the model cannot be copied or its copy not be run.
     """
-    _refuse_without_room(model, limits)
-    with random_state_kept(), uncompiled(), _step_by_step():
+    refuse_without_room(model, limits)
+    with random_state_kept(), uncompiled(), step_by_step():
         copies: dict[int, Any] = {}
         try:
             twin = copy.deepcopy(model, copies)
@@ -158,7 +158,7 @@ def _size(inputs: Inputs) -> int:
 
 
 @contextlib.contextmanager
-def _step_by_step() -> Iterator[None]:
+def step_by_step() -> Iterator[None]:
     """torch's encoder layers compute in evaluation as in training: their short cut leaves out
     padding.
     """
@@ -170,7 +170,8 @@ def _step_by_step() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def _refuse_without_room(model: nn.Module, limits: TrialLimits) -> None:
+def refuse_without_room(model: nn.Module, limits: TrialLimits) -> None:
+    """Raises Untried where a copy that is updated takes more memory than is free."""
     needed = WEIGHTS_BESIDE * sum(
         weight.numel() * weight.element_size() for weight in model.parameters()
     )

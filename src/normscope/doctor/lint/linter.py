@@ -30,6 +30,7 @@ _NOT_FINITE = ("nonfinite-weights", "nonfinite-update", "nonfinite-gradient")
 _LEARNS_NOTHING = (
     "no-gradient",
     "stuck-weights",
+    "answers-known",
     "reads-ahead",
     "targets-misplaced",
     "dead-gate",

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ...optim.courses import RateCourse
 from ...placement.printing import ranges
 from ..laws.tried import UNTRIED, Tried
+from ..learned import NOT_TRIED, LearningAnswer
 from ..measured import ModelMeasurements
 from ..observe.parameters import size_of
 from ..record import Stack, Sublayer
@@ -74,6 +75,8 @@ class Patient:
     """The advice on its learning rate; None where it was not asked for."""
     tried: Tried = UNTRIED
     """The findings of the laws."""
+    learning: LearningAnswer = NOT_TRIED
+    """The answer of a trial by training."""
     places: CodePlaces = NO_PLACES
     """The places in the user's code where its modules are built and called."""
     measured: bool = True
@@ -316,3 +319,8 @@ def a_judged_rate(patient: Patient) -> str:
 def a_law(name: str) -> Callable[[Patient], str]:
     """Returns the need of a rule that a law, a field of `Tried`, was tried on the model."""
     return lambda patient: patient.tried.lacking(name)
+
+
+def a_training(patient: Patient) -> str:
+    """Returns why no copy was trained; "" where one was."""
+    return patient.learning.reason

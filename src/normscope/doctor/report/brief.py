@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...report.words import counted, printable
 from ..result import Finding, Record
+from .learning import learning_words
 from .words import first_step, headline, rules_words, summary, verdict_words
 
 MOST_LINES = 40
@@ -29,6 +30,9 @@ def brief(diagnosis: Record, training: Sequence[tuple[str, str]] = ()) -> list[s
     lines.append(f"wiring: {summary(diagnosis)}")
     if rate:
         lines.append(f"rate: {rate}")
+    learning = learning_words(diagnosis)
+    if learning:
+        lines.append(f"learning: {learning}")
     last = [f"rules: {rules_words(diagnosis)}"] if diagnosis.rules else []
     room = (MOST_LINES - len(lines) - len(last)) // _OF_EACH
     shown = diagnosis.findings

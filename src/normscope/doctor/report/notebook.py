@@ -14,6 +14,7 @@ from ..result import Record
 from . import words
 from .advice_words import advice_rows, source, surer
 from .depth import depth_panels
+from .learning import learning_words
 
 
 def diagnosis_html(found: Record) -> str:
@@ -47,6 +48,9 @@ def _pieces(found: Record) -> Iterator[str]:
         yield notebook.table(("", "", "what it means"), rows)
         yield notebook.paragraph(f"to check: {surer(found.advice, found.compared)}")
         yield from (notebook.paragraph(f"note: {note}") for note in found.advice.notes)
+    learning = learning_words(found)
+    if learning:
+        yield notebook.paragraph(f"learning: {learning}")
     if found.findings:
         heads = ("severity", "finding", "where", "what", "fix")
         listed = [

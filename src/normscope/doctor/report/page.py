@@ -16,6 +16,7 @@ from ..result import Record, Severity
 from . import words
 from .advice_words import TERMS
 from .depth import depth_panels, values_of
+from .learning import learning_panel, learning_words
 from .rates import advised
 
 _TONES: dict[Severity | None, Tone] = {
@@ -114,7 +115,22 @@ def render_doctor(
         rules={rule.id: rule for rule in rules},
         found={finding.id for finding in diagnosis.findings},
         facts=_facts(diagnosis),
+        learning=learning_words(diagnosis),
+        learning_picture=_learning_picture(diagnosis),
         history=history,
+    )
+
+
+def _learning_picture(diagnosis: Record) -> Picture | None:
+    """Returns a picture of the losses of the trial by training; None without one."""
+    found = diagnosis.learned
+    if found is None:
+        return None
+    svg = panels_svg([learning_panel(found)], title="Loss of the trial by training", columns=1)
+    return Picture(
+        svg=inlined(svg, "learning"),
+        caption=f"A copy learns {found.task}, on fresh sequences in each update.",
+        name="learning",
     )
 
 

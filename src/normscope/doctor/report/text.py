@@ -17,6 +17,7 @@ from ..result import Finding, Record, Severity
 from . import words
 from .advice_words import advice_rows, source, surer
 from .depth import depth_rows, finite, places, positive
+from .learning import learning_lines, learning_words
 
 _LEAST_BARS, _MOST_BARS = 6, 16
 _LEAST_RATIO = 4.0
@@ -178,6 +179,7 @@ class _TerminalPage:
             above += [*gap, self._grid(rows)]
         if leading:
             above += advice
+        above += self._learning()
         details = Text.assemble(
             self._say("details  ", "bold"), self._say(words.facts(self.d), "dim")
         )
@@ -218,6 +220,16 @@ class _TerminalPage:
             *([self._say(what)] if rate else []),
             *([self._say(unasked, "dim")] if unasked else []),
         )
+
+    def _learning(self) -> list[RenderableType]:
+        """Returns the answer of a trial by training, with its curves."""
+        told = learning_words(self.d)
+        if not told:
+            return []
+        head = Text.assemble(self._say("learning  ", "bold"), self._say(told))
+        lines = learning_lines(self.d, ascii_only=self.options.ascii_only)
+        curves = [Padding(self._say(line), (0, 0, 0, _INDENT)) for line in lines]
+        return [Text(""), head, *curves]
 
     def _last(self) -> Iterator[RenderableType]:
         """The verdict, and what to do, once more; not the latter where a log asks for something

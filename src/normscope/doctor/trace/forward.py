@@ -67,10 +67,15 @@ def loss_of_output(
     """Returns the loss as a function of the output alone; one with two arguments is given these
     inputs as well.
     """
-    if loss is None or _positional(loss) < 2:
+    if loss is None or not takes_both(loss):
         return loss
     of_both = loss
     return lambda output: of_both(output, inputs)
+
+
+def takes_both(loss: Callable[..., Tensor]) -> bool:
+    """Returns whether a loss is given the inputs beside the output."""
+    return _positional(loss) >= 2
 
 
 def _positional(function: Callable[..., Any]) -> int:
