@@ -16,6 +16,7 @@ from ..doctor.learned import Learned, Learner, LearningCurve
 from ..measure.unchanged import random_state_kept, uncompiled
 from .asking import LearningTask
 from .choosing_tasks import names_next, task_for
+from .redrawing import redraw
 from .references import ReferenceSize, reference_size, usual
 from .training import (
     Forward,
@@ -69,9 +70,13 @@ class _Trial:
     """Attempts that there is no time for."""
     references: dict[tuple[LearningAttempt, int, str], LearningRun] = field(default_factory=dict)
 
-    def own(self, attempt: LearningAttempt, *, calm: bool = False) -> LearningRun:
-        """Trains a copy of the user's model."""
+    def own(
+        self, attempt: LearningAttempt, *, calm: bool = False, redrawn: bool = False
+    ) -> LearningRun:
+        """Trains a copy of the user's model. redrawn: with matrices of usual sizes."""
         model, copies = _copy(self.of.model)
+        if redrawn:
+            redraw(model, seed=0)
         make = _optimizer_for(self.of, copies)
         return self._trained(model, attempt, make, of_user, seed=0, calm=calm)
 
@@ -248,6 +253,11 @@ def _failed(trial: _Trial, failed: list[LearningRun], beside: LearningRun | None
     eased = trial.own(best.attempt, calm=True)
     if trial.has_learned(eased):
         why = "it learns as soon as nothing is dropped or drawn in training"
+        return _as_learned(trial, best, failed[:-1], "undecided", beside, why)
+    # What learns with other weights is wired well: small ones only learn late.
+    redrawn = trial.own(beside.attempt, calm=True, redrawn=True)
+    if redrawn.nats < NOT_LEARNED * trial.task.chance_nats:
+        why = "it learns as soon as its matrices are drawn anew, by Glorot and Bengio (2010)"
         return _as_learned(trial, best, failed[:-1], "undecided", beside, why)
     return _as_learned(trial, best, failed[:-1], "does not", beside)
 
