@@ -24,25 +24,25 @@ from .sublayers import Map, gradient_square
 
 
 class Arrived(NamedTuple):
-    """Gradients at one F."""
+    """Holds the gradients at one F."""
 
     output: Products
     projections: tuple[Products, ...]
     """At the output of each, in the order of the map."""
     input: Products
-    """Of what comes back through F to what it reads."""
+    """The gradient that comes back through F to what it reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackGradients:
-    """Of the mean loss per target token, in nats."""
+    """Holds the gradients of the mean loss per target token, in nats."""
 
     weights: dict[str, list[float]]
     """Frobenius norm of each matrix's gradient by its name, block by block."""
     memory: Products
     """At an encoder's output, of all cross-attention together."""
     arrived: list[Arrived]
-    """In the order in which sub-layers were applied."""
+    """Gradients at every F, in the order in which sub-layers were applied."""
     learnt: list[Products]
     """At the parts of the stream that trained numbers of the formula bring, in their order."""
 
@@ -50,13 +50,14 @@ class StackGradients:
 def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> StackGradients:
     """Follows gradients back through a stack that has run forward.
 
-    A path through a sub-layer is independent of any other, since its matrices are its own: squared
-    gradients add up over sub-layers, but for what lies along the output (`crossing.py`). Paths
-    beside the sub-layers have added up in the coefficients, signs and all. Paths through one
-    sub-layer in two passes have a covariance, and its matrices the sum of what its passes bring.
+    A path through a sub-layer is independent of every path elsewhere, since its matrices are its
+    own: squared gradients add up over sub-layers, but for what lies along the output
+    (`crossing.py`). Paths past the sub-layers have added up in the coefficients, signs and all.
+    Paths through one sub-layer in two passes have a covariance, and its matrices' gradients are
+    sums over passes.
 
-    at_output: of the loss's gradient at the output tokens. along: what of its E‖g‖² lies along the
-    output itself.
+    at_output: moments of the loss's gradient at the output tokens. along: the part of its E‖g‖²
+    that lies along the output itself.
 
     Equation T12.
     """
@@ -65,8 +66,8 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
     flow.add(stack.output, at_output)
     sublayers = _Sublayers(stack)
     crossing = Crossing(stack, along) if np.any(along) else None
-    # Of what comes through F: the norm below takes the mean over features off, which what comes
-    # past F does not have.
+    # The norm below takes the mean over features off what comes through F; what comes past F has
+    # none.
     left = 1 - 1 / stack.atoms.scatter_width if stack.setting.norm in CENTRING else 1.0
     kept = 1 / (1 - stack.setting.dropout)
     remainders = list(stack.atoms.remainders)
@@ -108,17 +109,20 @@ class _Sublayers:
         self.memory = NOTHING
         """At an encoder's output, of all cross-attention so far."""
         self._squares: dict[tuple[str, bool], list[float]] = defaultdict(list)
-        """Of a matrix's gradient, by its name and whether it belongs to cross-attention; from the
-        last block to the first.
+        """‖·‖² of a matrix's gradient, by its name and whether it belongs to cross-attention; from
+        the last block to the first.
         """
 
     def through(
         self, applied: Applied, made: Map, g: Products, along_output: Sequence[Products] = ()
     ) -> tuple[Products, tuple[Products, ...]]:
-        """Returns the gradient at F's input, of one g at its output, and those at the outputs of
-        its projections; what cross-attention sends to the memory is kept.
+        """Returns the gradient at F's input, of a gradient g at its output, and those at the
+        outputs of its projections; what cross-attention sends to the memory is kept.
 
-        along_output: what those at the projections have beside, of each, where anything is known.
+        along_output: what gradients at each projection have in addition, because they lie along the
+        output; empty where nothing does.
+
+        Equations T6, T9 and T15.
         """
         crosses = applied.site.kind == "cross_attention"
         at_input = NOTHING
@@ -145,7 +149,12 @@ class _Sublayers:
         *,
         times: int,
     ) -> None:
-        """Adds ‖Σ_i g_i x_iᵀ‖² of each matrix of an F, so many times."""
+        """Adds ‖Σ_i g_i x_iᵀ‖² of each matrix of an F.
+
+        times: 2 of two passes, whose product stands twice in the square of their sum.
+
+        Equation T11.
+        """
         width, sequences = self.stack.atoms.width, self.stack.setting.sequences
         for projection, h in zip(made.projections, at_projections, strict=True):
             squares[projection.name] += times * gradient_square(
@@ -158,13 +167,17 @@ class _Sublayers:
         )
 
     def keep(self, applied: Applied, squares: dict[str, float]) -> None:
-        """Notes the squares of one sub-layer, which stands before those that were noted."""
+        """Notes the squares of one sub-layer, which stands before those that were noted. Equation
+        T11.
+        """
         crosses = applied.site.kind == "cross_attention"
         for name, square in squares.items():
             self._squares[name, crosses].append(square)
 
     def norms(self) -> dict[str, list[float]]:
-        """Returns the Frobenius norms of the matrices' gradients, block by block."""
+        """Returns the Frobenius norms of the matrices' gradients, block by block: a matrix's
+        gradient is the sum over passes. Equations T11 and T18.
+        """
         loops = self.stack.placement.stack.loops
         found = {}
         for (name, crosses), squares in self._squares.items():
@@ -177,8 +190,8 @@ class _Sublayers:
 def _at_learnt(
     flow: GradientFlow, remainders: list[Remainder], uses: list[Use], above: int
 ) -> list[Products]:
-    """Gradients at parts that trained numbers brought after that atom, the last first; they are
-    taken off the list.
+    """Returns gradients at the parts that trained numbers brought after that atom, the last first;
+    these parts are taken off the list. Equations T12 and T24.
     """
     found = []
     while uses and uses[-1].atom > above:
@@ -189,8 +202,8 @@ def _at_learnt(
 
 
 def _through_squashing(flow: GradientFlow, remainders: list[Remainder], above: int) -> None:
-    """Back through the squashing norms that came after that atom, the last one first; they are
-    taken off the list.
+    """Follows gradients back through the squashing norms that came after that atom, the last one
+    first; these norms are taken off the list. Equations T12 and T16.
     """
     while remainders and remainders[-1].atom > above:
         squashed = remainders.pop()

@@ -25,7 +25,7 @@ from .sublayers import Map, _InsideF, attention, feed_forward
 
 
 class Part(NamedTuple):
-    """Of an embedding, independent of its other parts."""
+    """Holds a part of an embedding, independent of its other parts."""
 
     products: Products
     centred: bool = True
@@ -35,16 +35,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSetting:
-    """What a prediction needs beside the placement."""
+    """Holds what a prediction needs in addition to the placement."""
 
     tokens: int
-    """Of each sequence."""
+    """Tokens of each sequence."""
     weight_std: Callable[[str, Site], float]
     """Standard deviation of the entries of a matrix (query, key, value, output, ffn_in, ffn_out) at
     a site.
     """
     sequences: int = 1
-    """Of the batch that the loss is a mean over."""
+    """Sequences of the batch that the loss is a mean over."""
     dropout: float = 0.0
     """On the embedding and on every F(x)."""
     activation: Activation = "relu"
@@ -52,11 +52,11 @@ class StreamSetting:
     scatter: bool = True
     """False for the limit of infinite width."""
     angles: tuple[float, ...] = ()
-    """Of rotary positions: by how much attention turns each pair of a head's features from one
-    token to the next. Empty where it does not.
+    """The angles of rotary positions, by which attention turns each pair of a head's features from
+    one token to the next. Empty where it does not.
     """
     memory: Products | None = None
-    """Of an encoder's output, for cross-attention."""
+    """The moments of an encoder's output, for cross-attention."""
     memory_tokens: int = 0
     memory_differing: Differing = RANDOM
 
@@ -70,14 +70,16 @@ class Applied:
     map: Map
     atom: int
     steady: bool
-    """Whether queries are normed within F."""
+    """True where queries are normed within F."""
     normed_values: bool
     normed_hidden: bool
-    """Whether what the last matrix reads is normed within F."""
+    """True where what the last matrix reads is normed within F."""
 
 
 class MomentEnd:
-    """An end of a stack."""
+    """Stands for an end of a stack in a formula: where the embedding comes in, and where the output
+    leaves.
+    """
 
     def __init__(self, norm: MomentNorms | SquashingNorms) -> None:
         self.norm = norm
@@ -85,9 +87,11 @@ class MomentEnd:
     def parameter(
         self, name: str, *, initial: Initial, **spec: Any
     ) -> InitialNumber | tuple[Any, ...]:
+        """Returns a parameter at its initial value. Equation T1."""
         return first_values(initial, **spec)
 
     def scheduled(self, name: str, *, initial: float) -> float:
+        """Returns a number that follows a schedule, where it starts. Equation T1."""
         return initial
 
 
@@ -102,11 +106,15 @@ class _MomentSublayer(MomentEnd):
         self.stack = stack
 
     def __call__(self, x: Moments, /, **inside: Callable[[Moments], Moments]) -> Moments:
+        """Returns F(x). Equation T4."""
         return self.stack.apply(self.site, x, inside)
 
     def parameter(
         self, name: str, *, initial: Initial, shared_by_block: bool = False, **spec: Any
     ) -> InitialNumber | tuple[Any, ...]:
+        """Returns a parameter at its initial value; one whose updates are followed is known by its
+        name and where it stands. Equation T24.
+        """
         value = first_values(self.stack.profiled(name, initial), **spec)
         if not self.stack.follows or not isinstance(value, InitialNumber):
             return value
@@ -121,10 +129,10 @@ class MomentStack:
     setting: StreamSetting
     atoms: Atoms = field(init=False)
     follows: bool = False
-    """Whether updates of the formula's own numbers are followed, which takes parts of their own."""
+    """True where updates of the formula's own numbers are followed, by parts of their own."""
     applied: list[Applied] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
-    """Of every branch so far, over all its elements: its mean over features is 0."""
+    """The variance of every branch so far, over all its elements: its mean over features is 0."""
     profile: list[float] = field(default_factory=list)
     """The variances that initial values are taken from, of a pass with first values, where the
     placement has one.
@@ -132,7 +140,7 @@ class MomentStack:
     input_variance: float = 1.0
     """The same of the embedding."""
     depths: list[Products] = field(default_factory=list)
-    """Of the stream that `Placement.hidden` shows after so many blocks, from the embedding on."""
+    """Moments of the stream that `Placement.hidden` shows, from the embedding on."""
     streams: dict[str, list[Products]] = field(default_factory=dict)
     """The same of every stream under the name that the formula gives it; of a history, its newest
     value.
@@ -153,11 +161,13 @@ class MomentStack:
 
     @property
     def tokens(self) -> int | Places:
-        """Returns how many each sequence has, and where they stand if that matters."""
+        """Returns how many tokens each sequence has, and where they stand if that matters."""
         return self.setting.tokens if self.atoms.places is None else self.atoms.places
 
     def forward(self, parts: Sequence[Part]) -> Moments:
-        """The stack's output for an embedding that is a sum of these parts."""
+        """Returns the stack's output for an embedding that is a sum of these parts. A placement
+        that sets its initial values from a profile is passed twice. Equation T1.
+        """
         if self.placement.is_profiled() and not self.placement.profiling.in_order:
             first = MomentStack(self.placement, self.setting)
             first._pass(parts)
@@ -165,6 +175,9 @@ class MomentStack:
         return self._pass(parts)
 
     def _pass(self, parts: Sequence[Part]) -> Moments:
+        """Runs the formula once: the embedding, every block, the end. Dropout leaves 1 / (1 −
+        dropout) of a square, and products of two tokens as they are. Equation T1.
+        """
         kept = 1 / (1 - self.setting.dropout)
         places = self.atoms.places
         for products, centred, differing in parts:
@@ -192,7 +205,9 @@ class MomentStack:
         return self.output
 
     def _input_variance(self, parts: Sequence[Part]) -> float:
-        """Returns the variance of an embedding over all its elements."""
+        """Returns the variance of an embedding over all its elements: its mean square less its
+        squared mean over features and tokens. Equation T22.
+        """
         n = self.setting.tokens
         square = math.fsum(part.products.one for part in parts)
         # A part that is the same in every feature is the mean that a variance leaves out.
@@ -201,6 +216,7 @@ class MomentStack:
         return square * self._measured - squared_mean
 
     def _record(self, state: State) -> None:
+        """Notes the stream, and every stream by its name, after a block. Equation T1."""
         self.states.append(self.placement.hidden(state))
         self.depths.append(self.states[-1].mean)
         parts = state if isinstance(state, tuple) else (state,)
@@ -210,7 +226,7 @@ class MomentStack:
 
     def shares(self) -> dict[str, Array]:
         """Returns what each part is of the last stream's q: by kind of sub-layer and block, and
-        "embedding".
+        "embedding". Equation T1.
         """
         places = self.atoms.places
         squares = self.atoms.shares(self.last.coefficients)
@@ -225,6 +241,9 @@ class MomentStack:
         return shares
 
     def apply(self, site: Site, x: Moments, inside: _InsideF) -> Moments:
+        """Applies F to x: F(x) is a part of its own. Its spread is F's own, and what x hands on in
+        proportion, spread(x) (q_F / q_x)². Equations T1 and T4.
+        """
         made = self.map(site, x.products, x.differing, inside)
         one, two, apart = made.output
         spread = made.spread
@@ -248,7 +267,9 @@ class MomentStack:
         return single(self.atoms, atom)
 
     def profiled(self, name: str, initial: Initial) -> Initial:
-        """A parameter that the placement sets from the variances of the branches before it."""
+        """Returns an initial value that the placement sets from the variances of the branches
+        before it. Equation T1.
+        """
         source = self.variances if self.placement.profiling.in_order else self.profile
         before = source[: len(self.applied)]
         if not before:
@@ -257,22 +278,27 @@ class MomentStack:
 
     @property
     def _measured(self) -> float:
-        """Returns what a profile finds of a mean square of 1, which dropout makes larger."""
+        """Returns what a profile finds of a mean square of 1, which dropout makes larger. Equation
+        T1.
+        """
         return 1 / (1 - self.setting.dropout) if self.placement.profiling.dropout else 1.0
 
     def maps(self, applied: Applied) -> list[tuple[int, Map]]:
-        """Returns what F makes of moments, by its atom, and of covariances with those of later
-        passes through it.
+        """Returns F's map of moments, by F's atom, and of covariances with those of later passes
+        through it. Equation T18.
         """
         return [(applied.atom, applied.map)]
 
     def map(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
-        """F at an input with these moments, or with a covariance in the place of them."""
+        """Returns F's map of an input with these moments, or of a covariance in the place of them.
+        Equations T5 and T7.
+        """
         if site.kind == "feed_forward":
             return self._feed_forward(site, x, differing, inside)
         return self._attention(site, x, differing, inside)
 
     def _feed_forward(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
+        """Returns the map of a feed-forward. Equations T5 and T6."""
         std = self.setting.weight_std
         shape = site.stack
         setting = self.setting
@@ -290,6 +316,9 @@ class MomentStack:
         )
 
     def _attention(self, site: Site, x: Products, differing: Differing, inside: _InsideF) -> Map:
+        """Returns the map of attention, or of cross-attention over the memory. Equations T7 and
+        T9.
+        """
         setting = self.setting
         crosses = site.kind == "cross_attention"
         places = self.atoms.places
@@ -321,7 +350,7 @@ class MomentStack:
 
 def _square_to_divide_by(x: Moments) -> Entry:
     """Returns E‖x‖² / d, infinite where it is 0: a norm over equal entries is nought, and nothing
-    spreads in proportion to it.
+    spreads in proportion to it. Equation T4.
     """
     if isinstance(x.one, np.ndarray):
         return np.where(x.one == 0, np.inf, x.one)

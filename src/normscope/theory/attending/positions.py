@@ -11,12 +11,14 @@ from ..mixing import Array, Entry, LinearMap, Products
 from ..places import ByPlace, GradientMap, Places, whole_of
 
 BASE = 10_000.0
-"""Of the angles, as in Su et al. 2021, section 3.2.2."""
+"""The base of the angles, as in Su et al. 2021, section 3.2.2."""
 
 
 @lru_cache(maxsize=32)
 def angles_of(width_of_head: int) -> tuple[float, ...]:
-    """Returns by what angle each pair of a head's features is turned from one token to the next."""
+    """Returns the angle by which each pair of a head's features is turned from one token to the
+    next, θ_c = 10000^(−2c / head): of a head of 4 features 1 and 0.01. Equation T21.
+    """
     pairs = np.arange(0, width_of_head, 2) / width_of_head
     return tuple((BASE**-pairs).tolist())
 

@@ -40,8 +40,8 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateChange:
-    """What one update moves, to first order in its rate: mean squares over tokens, features and
-    draws of the model.
+    """Holds what one update moves, to first order in its rate: mean squares over tokens, features
+    and draws of the model.
 
     Curves are (L+1,) by completed blocks for the stream, whose embedding stays, and (L,) by block
     for sub-layers.
@@ -58,23 +58,24 @@ class UpdateChange:
     amplified: dict[str, Array]
     """The same of what F makes of the change at its input."""
     total: dict[str, Array]
-    """Of both together, which are not independent: both go down the loss."""
+    """The same of both together, which are not independent: both go down the loss."""
     output: float
     """E‖δy‖² / d of the stack's output."""
     output_two: float
     """E⟨δy_s, δy_t⟩ / d of two tokens."""
     loss: float
-    """What the update takes off the loss to first order, in nats: Σ_t E⟨g_t, δy_t⟩, which is
-    negative.
-    """
+    """The change of the loss to first order, in nats: Σ_t E⟨g_t, δy_t⟩, which is negative."""
 
 
 def change_of(
     placement: Placement, model: ModelSetting, setting: StreamSetting, update: Update
 ) -> UpdateChange:
-    """Of one stack, read anew with updates of the formula's own numbers.
+    """Returns the change of one stack, which is read anew with updates of the formula's own
+    numbers.
 
     Raises Unpredictable where theory does not follow.
+
+    Equations T19 and T20.
     """
     _refuse(model)
     stack = MomentStack(placement, setting, follows=True)
@@ -103,6 +104,7 @@ def change_of(
 
 
 def _refuse(model: ModelSetting) -> None:
+    """Raises Unpredictable for a model through which no update is followed. Equation T19."""
     if model.sequences > 1:
         raise Unpredictable(f"theory follows an update by one sequence, not by {model.sequences}")
     if model.stack == "decoder" and model.tokens > MOST:
@@ -122,6 +124,7 @@ def _refuse(model: ModelSetting) -> None:
 
 
 def _by_kind(stack: MomentStack, values: list[float]) -> dict[str, Array]:
+    """Sorts values of sub-layers by their kind."""
     found: dict[str, list[float]] = {}
     for applied, value in zip(stack.applied, values, strict=True):
         found.setdefault(applied.site.kind, []).append(value)

@@ -44,24 +44,26 @@ from .tokens import (
 )
 
 _TAKEN_OFF_BY_NORMS = 2
-"""Directions of d: a norm takes off what lies along its input, and LayerNorm the mean."""
+"""Directions of d that a norm takes off: what lies along its input, and of LayerNorm the mean.
+Equation T20.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _SublayerChange:
-    """A sub-layer's output after an update at a rate of 1: Gram matrices of its change over
+    """Holds the change of a sub-layer's output by an update at a rate of 1: Gram matrices over
     tokens.
     """
 
     own: Tokens
-    """By its own matrices, its input as it was."""
+    """The change by its own matrices, its input as it was."""
     amplified: Tokens
-    """What it makes of the change at its input."""
+    """The change that it makes of the change at its input."""
     total: Tokens
 
 
 class Carried:
-    """Changes of all parts of a stack's values, sub-layer after sub-layer."""
+    """Carries the changes of all parts of a stack's values, sub-layer after sub-layer."""
 
     def __init__(
         self,
@@ -89,18 +91,21 @@ class Carried:
             self.moved.append(self._move(len(self.moved), applied, at))
 
     def gram(self, value: Moments) -> Tokens:
-        """E⟨δx_s, δx_t⟩ / d of a value of the stack, once every sub-layer below it has moved."""
+        """Returns E⟨δx_s, δx_t⟩ / d of a value of the stack, once every sub-layer below it has
+        moved. Equation T20.
+        """
         row = _change_coefficients(value)
         return self._ledger.gram(row, self._ledger.along(row))
 
     def downhill(self, g: Tokens) -> float:
-        """-Σ_t E⟨g_t, δy_t⟩ over all tokens: how much the loss falls, to first order. g: at the
-        output.
+        """Returns −Σ_t E⟨g_t, δy_t⟩ over all tokens: how much the loss falls, to first order. g: at
+        the output. Equation T20.
         """
         along = self._ledger.along(_change_coefficients(self.stack.output))
         return trace(g, self._ledger.at(along, -1), self.tokens)
 
     def _learnt(self, gradients: StackGradients) -> list[MatrixStep]:
+        """Puts the steps of the formula's own numbers into the ledger. Equation T24."""
         uses = self.stack.atoms.learnt
         steps = learnt_steps(self.rule, uses, gradients.learnt, self.width, self.tokens)
         for use, step in zip(uses, steps, strict=True):
@@ -108,6 +113,9 @@ class Carried:
         return steps
 
     def _move(self, number: int, applied: Applied, at: Arrived) -> _SublayerChange:
+        """Moves one sub-layer: by its own matrices, by the change at its input, and by both
+        together. Equation T20.
+        """
         row = _change_coefficients(applied.input)
         along = self._ledger.along(row)
         gram = self._ledger.gram(row, along)
@@ -125,6 +133,7 @@ class Carried:
         g = over_tokens(at.output)
 
         def square(step: MatrixStep) -> Tokens:
+            """Returns the Gram matrix of a step. Equation T20."""
             return square_of(step, g, self.width, self.tokens)
 
         return _SublayerChange(
@@ -134,6 +143,9 @@ class Carried:
         )
 
     def _owns(self, applied: Applied, at: Arrived) -> list[InnerChange]:
+        """Returns what the own updates of F's first matrices move at their outputs. Equation
+        T19.
+        """
         activates = applied.site.kind == "feed_forward"
         return [
             own(
@@ -148,7 +160,9 @@ class Carried:
         ]
 
     def _last(self, applied: Applied, at: Arrived) -> MatrixStep:
-        """Returns the step of F's last matrix."""
+        """Returns the step of F's last matrix, which stands still where it is not drawn. Equation
+        T19.
+        """
         is_feed_forward = applied.site.kind == "feed_forward"
         if not is_feed_forward and not self.last_is_drawn:
             return STILL
@@ -163,7 +177,7 @@ class Carried:
         return first_step(self.rule, matrix, self.tokens)
 
     def _hidden(self, applied: Applied) -> Hidden:
-        """Returns what the last matrix of a feed-forward reads."""
+        """Returns what the last matrix of a feed-forward reads. Equation T19."""
         made = applied.map
         x = applied.input
         return Hidden(
@@ -174,7 +188,7 @@ class Carried:
         )
 
     def _through(self, applied: Applied, at: Arrived, moved: list[InnerChange]) -> MatrixStep:
-        """Carries what moves at the outputs of F's first matrices to F's output."""
+        """Carries what moves at the outputs of F's first matrices to F's output. Equation T20."""
         outputs = self._outputs(applied)
         total = STILL
         for projection, one, g in zip(applied.map.projections, moved, at.projections, strict=True):
@@ -203,15 +217,17 @@ class Carried:
         return total
 
     def _outputs(self, applied: Applied) -> int:
-        """Returns the fan-out of F's first matrices."""
+        """Returns the fan-out of F's first matrices. Equation T19."""
         return applied.site.stack.ffn_width if applied.site.kind == "feed_forward" else self.width
 
 
 def _change_coefficients(x: Moments) -> Array:
-    """Returns those of a value's change: those of gradients, since a norm divides both by the size
-    that was drawn.
+    """Returns the coefficients of a value's change, which are those of gradients: a norm divides
+    both by the size that was drawn.
 
-    What no gradient passes, a change does pass.
+    Where no gradient passes, a change does, with the coefficient of the value.
+
+    Equation T20.
     """
     back = x.gradient_coefficients
     if back.all():
