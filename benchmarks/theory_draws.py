@@ -191,8 +191,11 @@ SETTINGS: dict[str, Drawn] = {
     ),
     "tied-sandwich-4": Drawn(placement="sandwich", model=_narrow(blocks=4)),
     "tied-pre-ln-1-head": Drawn(placement="pre-ln", model=_tied(blocks=1, heads=1), draws=40),
-    # Two that nobody had looked at.
+    # Three that nobody had looked at.
     "pair-deepnorm": Drawn(placement="deepnorm", model=_paired(), draws=40),
+    "pair-deepnorm-xavier": Drawn(
+        placement="deepnorm", model=_paired(setting="xavier-normal"), draws=40
+    ),
     "hyper-connections": Drawn(placement="hyper-connections", model=_narrow(), draws=40),
 }
 
@@ -244,6 +247,8 @@ class Off(NamedTuple):
     """Counted from 1; of the stream the number of completed blocks."""
     doubted: bool
     """True where the prediction itself doubts this curve at this block."""
+    stack: str = ""
+    """The stack, where a model has two."""
 
     @property
     def surely(self) -> float:
@@ -253,7 +258,8 @@ class Off(NamedTuple):
     @property
     def words(self) -> str:
         doubt = ", doubted" if self.doubted else ""
-        return f"{self.error:+.1f} ± {self.standard:.1f} ({self.matrix} {self.block}{doubt})"
+        where = f"{self.stack} {self.matrix} {self.block}".strip()
+        return f"{self.error:+.1f} ± {self.standard:.1f} ({where}{doubt})"
 
 
 def errors_of(prediction: StackPrediction, measured: dict[str, Any]) -> Iterator[Off]:
@@ -302,7 +308,9 @@ def compared(held: dict[str, Any]) -> dict[str, list[Off]]:
         stacks = predict(setting.placement, setting.model)
         found[name] = []
         for stack, curves in measured.items():
-            found[name] += errors_of(stacks[stack], curves)
+            of_two = stack if len(measured) > 1 else ""
+            for off in errors_of(stacks[stack], curves):
+                found[name].append(off._replace(stack=of_two))
     return found
 
 
