@@ -68,7 +68,10 @@ variable. Equation T23.
 
 
 def _weight_curves(stack: MomentStack, kind: str, attends: list[Applied]) -> _AttentionWeights:
-    """Returns the curves of one kind of attention, which stands at each of these places.
+    """Returns the curves of one kind of attention over the blocks that have it.
+
+    attends: its sub-layers as they were applied, block by block.
+
     Equation T23.
     """
     places = stack.atoms.places

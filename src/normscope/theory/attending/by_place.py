@@ -158,8 +158,11 @@ class _AtPlaces:
         return every - less_first - less_second + values.of_both * keys.of_both
 
     def _centred_with_scatter(self, values: "_Averaged") -> Array:
-        """Returns `_centred` of values, or of keys, and the keys in models of finite width: both
-        are made of the same tokens, of which inner products scatter by narrow / d of their squares.
+        """Returns `_centred` of these values and the keys, and what a finite width d adds to it.
+
+        Values and keys are made of the same tokens, whose inner products scatter by narrow / d of
+        their squares, so that even centred products do not average out.
+
         Equation T10.
         """
         wide = self._keys_by_keys if values is self._keys else self._values_by_keys
