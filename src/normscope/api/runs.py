@@ -290,7 +290,7 @@ def configuration(config: Configuration | GivenConfig, settings: Mapping[str, An
 
 
 def _losses(record: RunRecord, kind: str) -> RunLosses:
-    """Those that are known."""
+    """Returns the losses of a run's log that are finite, with their updates."""
     updates, nats = record.column(kind, UPDATE), record.column(kind, "nll_nats")
     known = np.isfinite(nats)
     return RunLosses(updates=updates[known].astype(np.int64), nats=nats[known])
