@@ -63,6 +63,7 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
     """
     looped = bool(stack.atoms.related[0])
     flow = LoopedGradientFlow(stack.atoms) if looped else GradientFlow(stack.atoms)
+    # Everything below gets its gradient from here.
     flow.add(stack.output, at_output)
     sublayers = _Sublayers(stack)
     crossing = Crossing(stack, along) if np.any(along) else None
@@ -74,11 +75,14 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
     uses = list(stack.atoms.learnt)
     arrived: list[Arrived] = []
     learnt: list[Products] = []
+    # From the last F to the first: what arrives at F(x) is complete once all later values are
+    # done.
     for applied in reversed(stack.applied):
         learnt += _at_learnt(flow, remainders, uses, applied.atom)
         _through_squashing(flow, remainders, applied.atom)
         through = left if applied.input.normed else 1.0
         squares: dict[str, float] = defaultdict(float)
+        # A pass with itself, and its covariances with later passes through the same matrices.
         for later, made in stack.maps(applied):
             own = later == applied.atom
             one, two, apart = flow.at(applied.atom, later)
@@ -87,6 +91,7 @@ def backward(stack: MomentStack, at_output: Products, along: Entry = 0.0) -> Sta
             if crossing is not None:
                 g = crossing.less_own(applied, later, g)
                 along_output = crossing.at_projections(applied, later)
+            # Through F's transpose, and past it by the coefficients of the stream.
             at_input, at_projections = sublayers.through(applied, made, g, along_output)
             sublayers.add_squares(squares, made, g, at_projections, times=1 if own else 2)
             if crossing is not None and own:
@@ -128,6 +133,7 @@ class _Sublayers:
         at_input = NOTHING
         at_projections = []
         for number, projection in enumerate(made.projections):
+            # At the matrix's outputs, then at its inputs by its gain.
             h = projection.back(g)
             if along_output:
                 h = h.plus(along_output[number])
@@ -181,6 +187,7 @@ class _Sublayers:
         loops = self.stack.placement.stack.loops
         found = {}
         for (name, crosses), squares in self._squares.items():
+            # Noted from the last pass of the last block on.
             by_pass = np.array(squares[::-1]).reshape(loops, -1)
             norms = np.sqrt(np.maximum(0.0, by_pass.sum(0)))
             found[f"cross_{name}" if crosses else name] = norms.tolist()

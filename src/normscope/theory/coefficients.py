@@ -103,6 +103,7 @@ def stretch_with_branch(stream: Coefficients, branch: Coefficients) -> Stretch:
     lane = stream.lane
     index = branch.size - 1
     if lane is not None and divides(stream.scale, stream.back):
+        # Appended so that the lane's common factor gives the branch its own coefficient.
         forward = branch.scale / stream.scale
         backward = branch.back / stream.back
         # Streams that start alike stay so for long: the others find what the first of them has
@@ -113,6 +114,7 @@ def stretch_with_branch(stream: Coefficients, branch: Coefficients) -> Stretch:
             found = True
         if found:
             return Stretch(lane, branch.size, stream.scale, stream.back)
+    # The lane has gone on elsewhere: what was appended to it is no part of this sum.
     copy = Lane(*stream.both())
     copy.append(index, branch.scale, branch.back)
     return Stretch(copy, branch.size)

@@ -69,6 +69,7 @@ class Crossing:
         made = applied.map
         if applied.normed_hidden or self.taken_off(applied):
             return [NOTHING] * len(made.projections)
+        # d over the fan-in of the last matrix: of Wᵀ W u beside a random vector.
         wide = self.stack.atoms.width / made.last_width
         if applied.site.kind != "feed_forward":
             own = self._along_own(applied, later).scaled(wide)
@@ -78,6 +79,7 @@ class Crossing:
             # Heads that read one head of values bring back the same thing, which adds up.
             values = values.scaled(shape.heads / shape.heads_of_keys)
             return [values, *(at_logits.scaled(by_values_too) for at_logits in rest)]
+        # (d σ²)² of u, times φ'(z) φ(z) of the unit itself.
         gain = mean_of(made.output.one / made.last_inputs.one)
         x = applied.input
         kernels = kernel_of_own(
@@ -92,6 +94,7 @@ class Crossing:
         """
         x = applied.input
         output = self.stack.output
+        # How much of what F reads stands in the output, and in F's input itself.
         of_input, input_back = output.at(x.size - 1)
         own, own_back = x.at(x.size - 1)
         reaches = np.all(own) and np.all(own_back) and np.all(of_input)
@@ -99,12 +102,15 @@ class Crossing:
         if crosses or not reaches or self.taken_off(applied):
             return NOTHING
         ratio = of_input / own
+        # The gradient past F lies along −y, of which x is a part.
         past = self.size * input_back / own_back
         kept = self.grown * ratio
         projection = applied.map.projections[0]
         # Its own pass alone is counted: what the rest of a loop's passes put into the output is as
         # large, but with it the covariance was overstated in every loop that was drawn.
         of_branch, _ = output.at(applied.atom)
+        # What lies along F(x) at F's output, sent back through F: F's transpose makes its gain
+        # times x.
         at_branch = Products(self._share(applied, of_branch), 0.0 * x.two)
         back = projection.back(at_branch).scaled(projection.onward)
         # A norm between takes off what lies along its input.
@@ -115,6 +121,7 @@ class Crossing:
             found, whole, off = _crossed_by_place(x, back, with_x, normed)
         else:
             found, whole, off = _crossed(x, back, with_x, normed, self.stack.setting.tokens)
+        # Further down both parts stand in the gradient.
         self.grown = self.grown + (whole - off) / (past * ratio)
         return found
 
@@ -168,8 +175,10 @@ def _crossed(
     Equation T15.
     """
     one, two = with_x.one, with_x.two
+    # Every token sends back a part of x: its own, and each of the remaining ones.
     whole = back.one + (tokens - 1) * back.two
     off = (back.one + (tokens - 1) * back.two * x.two / x.one) * normed
+    # T15's two lines.
     of_one = (back.one - off) * one + (tokens - 1) * back.two * two
     of_two = (back.one - off) * two + back.two * (one + (tokens - 2) * two)
     return Products(-2 * of_one, -2 * of_two), whole, off

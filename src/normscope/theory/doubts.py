@@ -180,6 +180,7 @@ def _of_attention(stack: MomentStack, matrices: tuple[str, ...]) -> Iterator[Dou
         shared = (
             np.array([_in_common(stack, applied) for applied in attends]).reshape(loops, -1).max(0)
         )
+        # Region 0 is below all bounds, and not doubted.
         regions = np.searchsorted([least for least, *_ in _ALIKE], shared)
         for region, first, last in _runs(regions):
             if region:

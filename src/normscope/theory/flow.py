@@ -50,13 +50,17 @@ class GradientFlow:
 
         Equation T12.
         """
+        # b_x² of one token, and b_s b_t of two.
         square, pair = squared(x.back)
         square = square * factor
         pair = pair * factor
         arrived = make(Products, (g.one * square, g.two * pair, g.apart * pair))
+        # A value that is one part alone hands all of it to that part.
         if x.lane is None:
             for total, part in zip(self._spread, arrived, strict=True):
                 total[x.size - 1] += part
+        # A value that reaches the atom asked for last counts at once, a shorter one once that is
+        # passed.
         elif x.size >= self._next:
             self._pour(x.lane, arrived)
         else:
@@ -70,13 +74,17 @@ class GradientFlow:
         Equation T12.
         """
         self._next = atom
+        # Values that end here join in.
         reached = [size for size in self._later if size > atom]
         for size in reached:
             for lane, arrived in self._later.pop(size):
                 self._pour(lane, arrived)
+        # Below its start a lane's coefficients are fixed, and can be spread over all atoms at
+        # once.
         used_up = [lane for lane in self._open if atom < lane.start]
         for lane in used_up:
             self._close(lane)
+        # What was spread already, and what runs along the lanes that are still open.
         one, two, apart = (total[atom] for total in self._spread)
         for lane, running in self._open.items():
             square, pair = squared(lane.back[atom])
@@ -144,6 +152,7 @@ class LoopedGradientFlow(GradientFlow):
         """
         g = g.scaled(factor)
         here, later = ends
+        # Of two passes through one matrix: no gradient of its own, but a covariance of two.
         if here != later:
             in_later = self._parts[later]
             covariance = scaled(g, x.back, in_later.value.back, self._arrived.places)

@@ -107,8 +107,10 @@ def _held(entries: Array) -> Any:
 
 def _appended(held: Any, index: int, entry: Entry) -> Any:
     """Appends to held coefficients; the first entry by place turns all of them into arrays."""
+    # The first place that differs: numbers become rows of places.
     if isinstance(held, array) and isinstance(entry, np.ndarray):
         held = _held(np.outer(np.frombuffer(held), np.ones_like(entry)))
+    # Parts between, which the value does not have.
     for _ in range(index - len(held)):
         held.append(0.0)
     held.append(entry)
@@ -155,6 +157,7 @@ def weighed(left: Array, right: Array, held: tuple[Any, Any, Any]) -> Products:
         return Products(float(both @ one), float(both @ two), float(both @ apart))
     if left.ndim == 1:
         return Products(*(np.tensordot(left * right, part, 1) for part in (one, two, apart)))
+    # Coefficients of place i and place j of each part a.
     by_pair = "ai,aij,aj->ij"
     return Products(
         (left * right * one).sum(0),

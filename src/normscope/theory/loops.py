@@ -67,6 +67,7 @@ class _LoopedStack(MomentStack):
                 f"{which}, which is followed through blocks that are run once: loops must be 1"
             )
         made = super().apply(site, x, inside)
+        # Every earlier pass through these matrices has a covariance with this one.
         *earlier, last = [one for one in self.applied if one.site is site]
         for before in earlier:
             self.common[before.atom, last.atom] = common = self._between(site, before.input, x)
@@ -77,6 +78,7 @@ class _LoopedStack(MomentStack):
         """Returns F's map of the covariance of two inputs: F's map of two tokens, since to an
         activation one token in two passes is as two tokens are. Equation T18.
         """
+        # F's map, asked for a covariance in the place of moments.
         x = first.covariance(second)
         if site.kind == "attention":
             return self.map(site, x, first.differing, NOTHING_INSIDE)

@@ -49,9 +49,7 @@ _TOKENS_TWICE = (
 
 
 class Atoms(SecondMoments):
-    """Holds all parts of a stack's values so far, and what has been made of values that are asked
-    for again.
-    """
+    """Holds all parts of a stack's values so far, and what was made of values that come again."""
 
     def __init__(
         self, width: int, *, scatter_width: float | None = None, places: Places | None = None
@@ -104,9 +102,7 @@ class _LastTotal(NamedTuple):
     total: "Moments"
 
     def sum_before(self, keys: tuple[Any, ...]) -> "Moments | None":
-        """Returns the sum of all terms but the last, where it is known: a history grows by one
-        value at a time, or its last value does.
-        """
+        """Returns the sum of all terms but the last, where the history that was summed had them."""
         if self.keys == keys[:-1]:
             return self.total
         return self.all_but_last if self.keys[:-1] == keys[:-1] else None
@@ -277,6 +273,7 @@ def _sum(left: Moments, right: Moments) -> Moments:
         return right
     if left.lane is None:
         left, right = right, left
+    # The usual sum of a stream and F(x), which came later than all of the stream.
     meets = left.lane is not None and right.lane is None and right.size > left.size
     if meets and not left.atoms.related[0]:
         return _sum_with_branch(left, right)
@@ -334,6 +331,7 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
 
 def _sum_of_multiples(left: Moments, right: Moments) -> Moments:
     """Adds a x and b x, which is (a + b) x. Equations T1 and T4."""
+    # (a + b) x; its gradient comes back by the sum as well.
     scale = left.scale + right.scale
     square, pair = squared(scale / left.scale)
     products = Products(left.one * square, left.two * pair, left.apart * pair)
@@ -382,6 +380,7 @@ class Followed(float):
         update of the number makes grow. Equation T24.
         """
         atoms = x.atoms
+        # Of size 0 now: an update of the number gives it x times the step.
         part = single(atoms, atoms.add(0.0, 0.0, 0.0, spread=0.0))
         atoms.learnt.append(Use(x, part.size - 1, self.number, self.entries))
         made = x * float(self) + part

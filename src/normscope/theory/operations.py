@@ -130,6 +130,7 @@ def _connect(
     rows, *_, width = weight.shape
     if isinstance(x, Moments) and (weight.std or weight):
         most = x.one.max() if isinstance(x.one, np.ndarray) else x.one
+        # The standard deviation of a logit over draws of its weights.
         scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
         if scatter > SMALL:
             raise Unpredictable(
@@ -189,6 +190,7 @@ def without_mean(x: Moments) -> Moments:
         return x
     if x.lane is None:
         return x if x.size - 1 not in x.atoms.constant else x * 0.0
+    # Taken off part by part, so that the value stays on its lane.
     one = x.one
     two = x.two
     apart = x.apart
@@ -321,6 +323,7 @@ def _beside(x: Moments, *others: Moments) -> Moments:
     mean = sum(part.one for part in (x, *others)) / (1 + len(others))
     if vanishes(x.one):
         return x
+    # As large as the root mean square of all.
     factor = root(mean / x.one)
     return x.times(factor, factor, normed=x.normed)
 

@@ -81,6 +81,7 @@ class Places:
         have the same ones. Equations T17 and T22.
         """
         n = self.tokens
+        # Sums over the tokens of a place, then means.
         first = np.cumsum(n).astype(int) - n.astype(int)
         sums = np.add.reduceat(np.add.reduceat(gram, first, 0), first, 1)
         apart = sums / np.outer(n, n)
@@ -97,6 +98,7 @@ class Places:
         tokens q / n + (1 − 1/n) p. Equation T17.
         """
         found: Array = two.copy()
+        # A mean over n tokens meets itself in one of n.
         found.reshape(-1)[:: self.count + 1] += (one - two.diagonal()) / self.tokens
         return found
 
@@ -144,6 +146,7 @@ def causal(tokens: int) -> Places:
         # The narrowest step, by its share, goes.
         ends = np.delete(ends, 1 + np.argmin(ends[2:] / ends[:-2]))
     counts = np.diff(ends, prepend=0.0)
+    # A query in the middle of its place sees half of that place, itself included.
     own = (counts + 1) / 2
     seen = np.tril(np.broadcast_to(counts, (len(counts), len(counts))), -1) + np.diag(own)
     return Places(counts, seen / seen.sum(1, keepdims=True))
@@ -243,6 +246,8 @@ class Differing(NamedTuple):
 
         Equation T10.
         """
+        # What slopes let through keeps its directions; the matrices and the still units add
+        # theirs.
         past = min(1.0, share) * math.sqrt(self.narrow)
         narrow = past * past + _LAST_MATRIX + _FIRST_MATRIX / hidden
         return make(Differing, (narrow, self.wider, past))
@@ -282,8 +287,11 @@ def summed(left: Differences, right: Differences) -> Differing:
         return left.differing if left.gap else right.differing
     narrow, wider, past = left.differing
     other_narrow, other_wider, other_past = right.differing
+    # Shares of what tokens differ by.
     share = left.gap / (left.gap + right.gap)
     rest = 1 - share
+    # Products of both differences: a d-th of two random vectors, and more along common
+    # directions.
     between_both = 2 * share * rest * (1 + past * other_past)
     narrow = share * share * narrow + rest * rest * other_narrow + between_both
     return make(Differing, (narrow, share * wider + rest * other_wider, math.sqrt(narrow)))
@@ -308,6 +316,7 @@ def of_tokens(x: Array) -> Differing:
     Equation T10.
     """
     n, width = x.shape
+    # x̃, a token less what tokens share.
     x = x - x.mean(0)
     size = float((x * x).sum())
     squares = float(((x @ x.T) ** 2).sum())
@@ -353,10 +362,12 @@ def spread_in_common(left: Scatter, right: Scatter, total: Entry) -> Entry:
     (one, spread), (other, other_spread) = left, right
     if vanishes(one) or vanishes(other):
         return spread + other_spread
+    # q_(a+b) = q_a + q_b + 2 covariance.
     covariance = (total - one - other) / 2
     common = between(0.0, covariance * covariance / (one * other), 1.0)
     # Both spreads as parts of a Gaussian's, which is 2 q².
     missing = 2 * one * one - spread + 2 * other * other - other_spread
+    # As parts of 2 q², at either end of what is known.
     if_independent = 1 - missing / (2 * (one + other) ** 2)
     if_the_same = (spread / (one * one) + other_spread / (other * other)) / 4
     found = 2 * total * total * ((1 - common) * if_independent + common * if_the_same)

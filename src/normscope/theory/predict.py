@@ -228,6 +228,7 @@ def predict(
     if update is not None:
         raise Unpredictable(ONE_STACK)
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
+    # The encoder runs first: its output is what cross-attention reads.
     encoder = _forward(
         made(model.shape("encoder")),
         replace(model, tokens=source_tokens),
@@ -276,6 +277,7 @@ def _forward(
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
     stack = stack_of(placement, setting)
+    # With W_Q = W_K = 0 nothing asks how tokens differ, which is half of the work.
     stack.atoms.draws = SCHEMES[initial.scheme].draws["query"].of != "zeros"
     sinusoidal = model.position_encoding == "sinusoidal"
     stack.forward(initial.parts(stack.tokens, text, sinusoidal=sinusoidal))

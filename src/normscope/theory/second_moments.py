@@ -64,6 +64,7 @@ class SecondMoments:
         Equations T1 and T4.
         """
         self.differing.append(differing if self.draws else RANDOM)
+        # By place, all moments are arrays.
         if self.places is not None:
             q, p, apart = self.places.filled(Products(q, p, apart))
         one, two, three = self._products
@@ -117,7 +118,9 @@ class SecondMoments:
         if left.ndim != right.ndim:
             left, right = left.reshape(len(left), -1), right.reshape(len(right), -1)
         left, right = self._filled(left), self._filled(right)
+        # Σ_a c_a c'_a of the parts' own moments,
         found = weighed(left, right, self._products)
+        # and of pairs that one matrix has made, either way round.
         pairs = [np.frombuffer(each, np.int64) for each in self.related]
         for first, second in (pairs, pairs[::-1]):
             found = found.plus(weighed(left[first], right[second], self._covariances))
@@ -142,6 +145,7 @@ class SecondMoments:
         first, second = (np.frombuffer(each, np.int64) for each in self.related)
         covariances = first_of(self._covariances[0], len(first))
         common = coefficients[first] * coefficients[second] * covariances
+        # Half of 2 c_a c_b E⟨a, b⟩ for either.
         for part in (first, second):
             np.add.at(squares, part, common)
         return squares

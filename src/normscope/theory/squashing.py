@@ -66,6 +66,7 @@ class Erf:
         """Returns E φ² = (2/π) arcsin(2a²v / (1 + 2a²v)) and its like, a the slope at 0. Equation
         T16.
         """
+        # Williams' kernel of erf(a x): 2a²v against 1 + 2a²v.
         twice = 2 * SQUASHING_SLOPE**2 * variance
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
         wide = root(1 + 2 * twice)
@@ -100,6 +101,7 @@ class Tanh:
         if isinstance(variance, np.ndarray):
             return _Squashed(*np.array([self.single(float(entry)) for entry in variance]).T)
         sigma = math.sqrt(variance)
+        # φ(σz) over a standard normal z.
         z, weights = _nodes(_steps(sigma))
         value = np.tanh(SQUASHING_SLOPE * sigma * z)
         slope = SQUASHING_SLOPE * (1 - value**2)
@@ -138,6 +140,7 @@ class Tanh:
         correlated = rho * z[:, None] + math.sqrt(1 - rho**2) * z[None, :]
         first = np.tanh(SQUASHING_SLOPE * sigma * z)
         second = np.tanh(SQUASHING_SLOPE * sigma * correlated)
+        # Means over the second feature, given the first.
         given_first = second @ weights
         square_given_first = second**2 @ weights
         slope = weights * SQUASHING_SLOPE**2 * (1 - first**2)
@@ -195,6 +198,7 @@ class SquashingNorms:
         T16.
         """
         _refuse_bent(x)
+        # φ(x) = (E φ') x + rest, by parts E x φ(x) = v E φ'.
         alone = self.squash.single(x.one)
         square, pair = squared(alone.slope)
         two = self._of_two(x.one, x.two, pair)
@@ -205,6 +209,7 @@ class SquashingNorms:
             apart.two - pair * x.apart,
         )
         back: GradientMap
+        # Gradients at the rest: what of φ'² is beyond the square of its mean.
         of_one = alone.slope_one - square
         of_two = two.slope_two - pair
         of_apart = apart.slope_two - pair
@@ -233,6 +238,7 @@ def _refuse_bent(x: Moments) -> None:
     bent = [remainder.atom for remainder in x.atoms.remainders if remainder.atom < x.size]
     if not bent:
         return
+    # Squares of shares add up, as excess kurtosis does over independent parts.
     shares = x.coefficients[bent] ** 2 * x.atoms.squares[bent] / x.one
     share = math.sqrt(float(np.max((shares**2).sum(0))))
     x.atoms.bent = max(x.atoms.bent, share)

@@ -169,6 +169,7 @@ class MomentStack:
         that sets its initial values from a profile is passed twice. Equation T1.
         """
         if self.placement.is_profiled() and not self.placement.profiling.in_order:
+            # The first pass is for its variances alone, and leaves no trace in this stack.
             first = MomentStack(self.placement, self.setting)
             first._pass(parts)
             self.profile = first.variances
@@ -178,6 +179,8 @@ class MomentStack:
         """Runs the formula once: the embedding, every block, the end. Dropout leaves 1 / (1 −
         dropout) of a square, and products of two tokens as they are. Equation T1.
         """
+        # Of what dropout keeps, features are 1 / (1 − dropout) as large: their mean square grows
+        # by that factor, and products of two tokens, dropped independently, do not.
         kept = 1 / (1 - self.setting.dropout)
         places = self.atoms.places
         for products, centred, differing in parts:
@@ -190,6 +193,7 @@ class MomentStack:
             )
         if places is not None:
             parts = [part._replace(products=places.mean(part.products)) for part in parts]
+        # From here on the placement's own formula runs, on moments in the place of tensors.
         embedding = Moments.sum_of(self.atoms)
         self.input_variance = self._input_variance(parts)
         placement, shape = self.placement, self.placement.stack
@@ -197,6 +201,7 @@ class MomentStack:
         end = MomentEnd(norm)
         state = placement.start(embedding, end)
         self._record(state)
+        # A loop runs the same sites again, which is how passes through one matrix are known.
         for sites in _sites(shape) * shape.loops:
             state = placement.block(state, [_MomentSublayer(norm, site, self) for site in sites])
             self._record(state)
@@ -219,6 +224,7 @@ class MomentStack:
         """Notes the stream, and every stream by its name, after a block. Equation T1."""
         self.states.append(self.placement.hidden(state))
         self.depths.append(self.states[-1].mean)
+        # A state is a stream or a tuple of streams and of histories.
         parts = state if isinstance(state, tuple) else (state,)
         for name, part in zip(self.placement.streams, parts, strict=True):
             newest = part[-1] if isinstance(part, tuple) else part
@@ -229,6 +235,7 @@ class MomentStack:
         "embedding". Equation T1.
         """
         places = self.atoms.places
+        # c_a² q_a of every part a, by place where there are places.
         squares = self.atoms.shares(self.last.coefficients)
         parts = squares if places is None else squares @ places.tokens
         parts = parts / parts.sum()
@@ -244,11 +251,13 @@ class MomentStack:
         """Applies F to x: F(x) is a part of its own. Its spread is F's own, and what x hands on in
         proportion, spread(x) (q_F / q_x)². Equations T1 and T4.
         """
+        # What F makes of these moments; then F(x) joins the stack as a part of its own.
         made = self.map(site, x.products, x.differing, inside)
         one, two, apart = made.output
         spread = made.spread
         if not vanishes(x.spread):
             spread = spread + x.spread * (one / _square_to_divide_by(x)) ** 2
+        # Dropout on F(x), as on the embedding.
         dropped = one / (1 - self.setting.dropout)
         atom = self.atoms.add(dropped, two, apart, spread=spread, differing=made.differing)
         places = self.atoms.places
@@ -270,6 +279,7 @@ class MomentStack:
         """Returns an initial value that the placement sets from the variances of the branches
         before it. Equation T1.
         """
+        # A profile in order knows the branches before this one; else a whole pass has been made.
         source = self.variances if self.placement.profiling.in_order else self.profile
         before = source[: len(self.applied)]
         if not before:
@@ -325,6 +335,7 @@ class MomentStack:
         source = setting.memory if crosses else x
         if source is None:
             raise ValueError("cross-attention needs the moments of a memory")
+        # Queries are the stream's tokens, keys those of the memory or the same.
         keys: int | Places = setting.memory_tokens if crosses else setting.tokens
         if places is not None:
             keys = alike(setting.memory_tokens, places.count) if crosses else places

@@ -38,10 +38,13 @@ class _AtPlaces:
 
     def forward(self) -> Products:
         """Returns the products of what queries at places have mixed. Equations T7 and T17."""
+        # Uniform weights first: products of means over the keys that two queries see.
         uniform = self._values.of_both
         far = self.keys.seen @ self.value.apart @ self.keys.seen.T
         if not self.draws:
             return Products(uniform.diagonal(), uniform, far)
+        # Logits move weights by ⟨q, k_j − k̄⟩, so that what they add is the product of centred
+        # keys and centred values, times that of the queries.
         more = self._centred_with_scatter(self._values)
         beyond = self._beyond_first_order
         one = uniform.diagonal() + self.query.one * beyond.one * more.diagonal()
@@ -60,11 +63,13 @@ class _AtPlaces:
 
     def _to_value(self, factor: float, g: Products) -> Products:
         """Returns gradients at values, of gradients at what is mixed. Equations T9 and T17."""
+        # The transpose of the uniform weights, summed over all queries.
         shares = _shares_of_keys(self.queries, self.keys)
         uniform = shares.T @ self.queries.means(g.one, g.two) @ shares
         apart = shares.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ shares
         if not self.draws:
             return Products(uniform.diagonal(), uniform, apart).scaled(factor)
+        # And the transpose of what logits add, scaled to the total that its forward side has.
         at_weights = _times(g, self.query, self._beyond_first_order)
         total = self._over_queries(at_weights, self._centred_with_scatter(self._keys))
         more = self._centred_back(at_weights, self._keys, total)
@@ -84,6 +89,7 @@ class _AtPlaces:
 
     def _to_query(self, factor: float, g: Products) -> Products:
         """Returns gradients at queries, of gradients at what is mixed. Equations T9 and T17."""
+        # Two queries pass on what their gradients have in common, times U₂.
         passing = self._passing
         return Products(factor * g.one * passing.one, factor * g.two * passing.two)
 
@@ -94,6 +100,7 @@ class _AtPlaces:
     def _to_key(self, factor: float, g: Products) -> Products:
         """Returns gradients at keys, of gradients at what is mixed. Equations T9 and T17."""
         at_logits = _times(g, self.query)
+        # Keys get in all what queries pass on.
         total = self._over_queries(_times(at_logits, self._passing), 1.0)
         found = self._centred_back(_times(at_logits, self._passed), self._values, total)
         return found.scaled(factor)
@@ -133,12 +140,14 @@ class _AtPlaces:
         """
         seen = self.keys.seen
         products = x if isinstance(x, Products) else Products(x.diagonal(), x)
+        # Within a place a token meets itself once in as many as stand there.
         means = self.keys.means(products.one, products.two)
         of_first = seen @ means
         of_both = of_first @ seen.T
         if products is not x:
             # A change is never asked for its gap.
             return _Averaged(products, of_first, means @ seen.T, of_both, gap=of_first)
+        # Σ_j w_j ‖x_j‖² less the squared mean: what keys differ by.
         gap = np.maximum(seen @ products.one - (of_first * seen).sum(1), 0.0)
         return _Averaged(products, of_first, of_first.T, of_both, gap)
 
@@ -150,6 +159,7 @@ class _AtPlaces:
         Equations T9 and T17.
         """
         seen = self.keys.seen
+        # Of wide models ⟨v, v'⟩ ⟨k, k'⟩ is the product of both means.
         one = values.moments.one * keys.moments.one
         two = values.moments.two * keys.moments.two
         every: Array = seen @ self.keys.means(one, two) @ seen.T
@@ -166,6 +176,7 @@ class _AtPlaces:
         Equation T10.
         """
         wide = self._keys_by_keys if values is self._keys else self._values_by_keys
+        # Inner products of finite vectors scatter by a share of both squares (T10).
         gaps = np.sqrt(values.gap * self._keys.gap)
         return wide + np.outer(gaps, gaps) * self.differing.narrow / self.width
 
@@ -179,6 +190,7 @@ class _AtPlaces:
         """
         shares = _shares_of_keys(self.queries, self.keys)
         gram = self.queries.means(g.one, g.two)
+        # The three terms of `_centred`, transposed: every pair, less each mean, plus both means.
         own = gram @ shares
         every = shares.T @ own
         one_sided = shares.T @ (x.of_first * own)
@@ -187,6 +199,7 @@ class _AtPlaces:
         two = every * x.moments.two + rest
         n = self.queries.tokens
         centred = self._keys_by_keys if x is self._keys else self._values_by_keys
+        # So that the adjoint gives back what the forward side has in all, scatter included.
         wide = float(n @ (gram * centred) @ n)
         return Products(one, two).scaled(total / wide if wide else 1.0)
 
@@ -202,6 +215,7 @@ class _AtPlaces:
         """Returns how far logits take the weights of one query, and of two, from uniform ones.
         Equations T8 and T17.
         """
+        # Logits of one query, and what logits of two queries have in common.
         shared = _shared(self.queries, self.keys)
         # The variance over keys that are drawn, of which the gap has n - 1 of n parts.
         gap = self._keys.gap * shared.keys.one / np.maximum(shared.keys.one - 1, 1)
@@ -228,6 +242,7 @@ class _AtPlaces:
         square, _, uniform, variance = self._sharpness
 
         def ratio(square: Array, uniform: Array, variance: Array) -> Array:
+            # dA₁/ds² at 0 is (1 − 1/n)/n.
             first_order = variance * (1 - uniform) * uniform
             return _ratio(square - uniform, first_order, least=_ROUNDING * uniform)
 
@@ -254,6 +269,7 @@ class _AtPlaces:
         T9, T10 and T17.
         """
         square, _, uniform, _ = self._sharpness
+        # What sharp weights leave to differ from their mean.
         left = _ratio(1 - square.one, 1 - uniform.one)
         gaps = left * np.sqrt(self._values.gap * self._keys.gap)
         scatter = np.outer(gaps, gaps) * self.differing.narrow / self.width
@@ -341,6 +357,7 @@ class _Shared(NamedTuple):
 @lru_cache(maxsize=32)
 def _shared(queries: Places, keys: Places) -> _Shared:
     """Counts the keys that one query sees, and that two share. Equation T17."""
+    # All tokens of a memory are one place, which every query sees whole.
     is_memory = len(keys.tokens) == 1
     counts = np.full(queries.count, int(keys.tokens[0])) if is_memory else queries.keys.astype(int)
     shared = np.minimum.outer(counts, counts)

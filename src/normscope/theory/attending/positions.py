@@ -34,11 +34,13 @@ def turning(angles: tuple[float, ...], tokens: int | Places) -> Entry:
     Equation T21.
     """
     count = tokens.total if isinstance(tokens, Places) else tokens
+    # c(i − j) of every two places of a sequence.
     steps = np.subtract.outer(np.arange(count), np.arange(count))
     kept: Array = np.cos(steps[..., None] * np.array(angles)).mean(-1)
     if isinstance(tokens, Places):
         found: Array = tokens.gathered(kept).two
         return found
+    # Its mean over pairs, without the 1 of a token with itself.
     pairs = count * (count - 1)
     return float(kept.sum() - count) / pairs if pairs else 1.0
 
@@ -61,6 +63,7 @@ def rotated_back(back: GradientMap, turned: Entry | None) -> GradientMap:
         return back
     if isinstance(back, LinearMap):
         return back._replace(two_one=back.two_one * turned, two_two=back.two_two * turned)
+    # A token's own square is not turned.
     ones = np.ones(len(turned))
     return ByPlace(
         lambda g: rotated(back(g), turned),

@@ -78,6 +78,7 @@ def change_of(
     Equations T19 and T20.
     """
     _refuse(model)
+    # Read anew, since numbers that a formula trains bring parts of their own.
     stack = MomentStack(placement, setting, follows=True)
     initial = InitialState(model.setting, placement)
     sinusoidal = model.position_encoding == "sinusoidal"
@@ -86,6 +87,7 @@ def change_of(
         raise Unpredictable(
             "theory follows an update through layer-norm and rms-norm, and not through dyt and derf"
         )
+    # The gradient first: a step is made of it.
     at_output, along = loss_gradient(stack, model)
     rule, gradients = UPDATES[update.optimizer], backward(stack, at_output, along)
     carried = Carried(stack, gradients, at_output, rule, last_is_drawn=initial.output_is_drawn)

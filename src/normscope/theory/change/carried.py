@@ -79,6 +79,7 @@ class Carried:
         self.last_is_drawn = last_is_drawn
         self.tokens = stack.setting.tokens
         self.width = stack.atoms.width
+        # Changes are kept along the gradients at whatever is read: by each F, and by the loss.
         reads = [applied.input for applied in stack.applied]
         reads.append(stack.output)
         arrived = [over_tokens(at.input) for at in gradients.arrived]
@@ -87,6 +88,7 @@ class Carried:
         self._ledger = ledger_of(stack.atoms, self.tokens, coefficients, arrived)
         self.learnt = self._learnt(gradients)
         self.moved: list[_SublayerChange] = []
+        # In the order of the forward pass, since each F reads what those before it have moved.
         for applied, at in zip(stack.applied, gradients.arrived, strict=True):
             self.moved.append(self._move(len(self.moved), applied, at))
 
@@ -116,20 +118,25 @@ class Carried:
         """Moves one sub-layer: by its own matrices, by the change at its input, and by both
         together. Equation T20.
         """
+        # What the input has moved, as a sum over the sub-layers below.
         row = _change_coefficients(applied.input)
         along = self._ledger.along(row)
         gram = self._ledger.gram(row, along)
         if applied.input.normed:
             gram = gram.scaled(1 - _TAKEN_OFF_BY_NORMS / self.stack.atoms.scatter_width)
+        # Of that, what lies along the gradient that arrives here: it is followed with its sign.
         at_input = self._ledger.at(along, number)
         owns = self._owns(applied, at)
         # A matrix is random but for what it has made of gradients on their way back.
         onward = [projection.onward for projection in applied.map.projections]
         brought = [InnerChange(at_input.scaled(factor), gram.scaled(factor)) for factor in onward]
+        # The last matrix moves by itself; what moves before it comes through it as it was.
         last = self._last(applied, at)
         both = [one.plus(other) for one, other in zip(owns, brought, strict=True)]
         total = together(self._through(applied, at, both), last)
+        # Later sub-layers read the sum, not its two causes.
         self._ledger.put(applied.atom, *total)
+        # Changes along the gradient at F(x) are as large as that gradient.
         g = over_tokens(at.output)
 
         def square(step: MatrixStep) -> Tokens:
@@ -190,6 +197,8 @@ class Carried:
     def _through(self, applied: Applied, at: Arrived, moved: list[InnerChange]) -> MatrixStep:
         """Carries what moves at the outputs of F's first matrices to F's output. Equation T20."""
         outputs = self._outputs(applied)
+        # Steps of different matrices are independent but for what lies along gradients, which
+        # adds up.
         total = STILL
         for projection, one, g in zip(applied.map.projections, moved, at.projections, strict=True):
             if one is UNMOVED:
@@ -229,6 +238,7 @@ def _change_coefficients(x: Moments) -> Array:
 
     Equation T20.
     """
+    # A norm divides a change by the size that was drawn, as it does with gradients.
     back = x.gradient_coefficients
     if back.all():
         return back

@@ -100,6 +100,7 @@ def of_values(shared: float, apart: float, tokens: int) -> Alike:
     """
     if tokens == 1:
         return Alike(shared, 0.0)
+    # one + (n − 1) two = shared, and one − two = apart.
     two = (shared - apart) / tokens
     return Alike(two + apart, two)
 
@@ -127,6 +128,7 @@ def sandwich(coefficients: Tokens, gram: Tokens, tokens: int) -> Tokens:
 def solved(gram: Tokens, covariance: Tokens, tokens: int) -> Tokens:
     """Returns the coefficients Q of the best linear guess, K Q = C, 0 where K is. Equation T19."""
     if isinstance(gram, Whole) or isinstance(covariance, Whole):
+        # What does not vary says nothing of anything.
         inverse = np.linalg.pinv(whole(gram, tokens), rcond=_SMALLEST, hermitian=True)
         return Whole(inverse @ whole(covariance, tokens))
     known = gram.values(tokens)
@@ -232,6 +234,7 @@ class _Ledger:
         self.tokens = tokens
         self.width = atoms.width
         self._back = np.zeros((len(back), atoms.count))
+        # Each value read has coefficients of the parts before it.
         for row, read in zip(self._back, back, strict=True):
             row[: len(read)] = read
         self._sizes = np.array([one.values(tokens) for one in gradients if isinstance(one, Alike)])
