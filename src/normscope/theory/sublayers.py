@@ -148,12 +148,21 @@ def feed_forward(
     typical = variance if places is None else float(variance.mean())
     spread = output.one * output.one * (2 + excess(activation, typical) * width / ffn_width)
     # What slopes make of q − p, as a share of what comes out of it (T10).
-    gap = gap_of(x, places)
-    made = gap_of(output, places)
-    turned = into * mean_of(back_two * (near.slope_two + near.gate_slope_two)) * gap
-    made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
+    let_through = into * mean_of(back_two * (near.slope_two + near.gate_slope_two))
+    share = _share_of_gap(x, output, let_through, places)
+    made_of = differing.activated(share, ffn_width / width)
     matrices = (tuple(projections), silent, "ffn_out", hidden.products, ffn_width, hidden.mean)
     return make(Map, (output, spread, *matrices, variance, made_of))
+
+
+def _share_of_gap(
+    x: Products, output: Products, let_through: float, places: Places | None
+) -> float:
+    """Returns how much of an output's q − p is what slopes let through of the input's. Equation
+    T10.
+    """
+    made = gap_of(output, places)
+    return let_through * gap_of(x, places) / made if made else 0.0
 
 
 class _Hidden(NamedTuple):
@@ -264,8 +273,7 @@ def attention(
         ]
     silent = () if weights.draws else ("query", "key")
     output = read.products.scaled(out)
-    # Two random matrices: values' and the last.
-    spread = 4 * output.one * output.one
+    spread = 4 * output.one * output.one  # two random matrices: values' and the last
     matrices = (tuple(projections), silent, "output", read.products, width, 0.0)
     return make(Map, (output, spread, *matrices, weights.variance, differing.attended()))
 

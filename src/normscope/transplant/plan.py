@@ -162,9 +162,7 @@ def plan(
 
 
 def _placed(found: Stack, target: type[Placement], shape: StackShape) -> Placement:
-    """Returns the placement for a stack of that shape. Raises TransplantRefused where the placement
-    is not defined for it.
-    """
+    """Returns the placement at that shape. Raises TransplantRefused where there is none for it."""
     try:
         return target(shape)
     except ValueError as error:
