@@ -17,7 +17,7 @@ class StoredRun:
     """One run of several in a store."""
 
     key: str
-    """As the store counts it."""
+    """The key of the run in its store."""
     name: str
 
 

@@ -52,14 +52,16 @@ class Root:
         return str(path) if short.startswith(("-", "~")) else short
 
     def existing(self, name: str, text: str) -> str:
-        """As `inside`, of what is there. Raises UserError where nothing is."""
+        """Returns an existing path as `inside` does. Raises UserError where nothing is there."""
         path = self.inside(name, text)
         if not (self.folder / path).exists():
             raise UserError(f"{name} {text!r}: no such file or folder in {self.folder}")
         return path
 
     def log(self, name: str, text: str) -> str:
-        """As `existing`, of a log, which may be one RUN of several: FILE#RUN."""
+        """Returns the path of a log as `existing` does; a log may be one RUN of several:
+        FILE#RUN.
+        """
         file, sign, run = text.partition("#")
         return self.existing(name, file) + sign + run
 

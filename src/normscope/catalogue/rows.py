@@ -15,8 +15,8 @@ from ..placement.reading import Cost, Reading, block_cost, read
 
 StackName = Literal["encoder", "decoder"]
 BASELINE = "pre-ln"
-"""What costs are compared with: one norm and one addition a sub-layer is the least that a normed
-residual needs.
+"""The placement that costs are compared with: one norm and one addition a sub-layer is the least
+that a normed residual needs.
 """
 
 
@@ -97,7 +97,7 @@ def sized(model: str, blocks: str, width: int, ffn_width: int, heads: int) -> Si
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StackFacts:
-    """What the formula asks for in one stack; lists have an entry for every block."""
+    """The formula's requirements in one stack; lists have an entry for every block."""
 
     formula: list[str]
     brief_formula: list[str]

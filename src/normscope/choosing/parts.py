@@ -1,4 +1,4 @@
-"""What is said of a model, in sections of sentences and tables: for the terminal, the manual and
+"""The answer for a model, in sections of sentences and tables: for the terminal, the manual and
 notebooks alike.
 """
 
@@ -59,7 +59,7 @@ def parts(choice: EvidenceForModel) -> list[PageSection]:
 
 
 def own_parts(choice: EvidenceForModel) -> list[PageSection]:
-    """What is about this case and no other."""
+    """Returns the sections about this case and no other."""
     lines = recommended(choice)
     return [
         PageSection(
@@ -76,7 +76,7 @@ def own_parts(choice: EvidenceForModel) -> list[PageSection]:
 
 
 def advice_part(advice: Sequence[AdviceClaim]) -> PageSection:
-    """How often the doctor was right, in the words of its study."""
+    """Returns how often the doctor was right, in the words of its study."""
     said = [
         f"- {one.statement} Found: {one.found}: {one.verdict} (results/{one.result})."
         for one in advice

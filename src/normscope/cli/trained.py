@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..tasks.protocol import Evaluation
 
 _TRANSLATE = "cli/trained.py:translate"
-"""What describes the options that several verbs of a trained run have."""
+"""The function that describes the options that several verbs of a trained run share."""
 _Checkpoint = Annotated[str, typer.Option("--checkpoint")]
 _Average = Annotated[str | None, typer.Option(metavar="N|UPDATES")]
 

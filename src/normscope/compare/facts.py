@@ -18,8 +18,8 @@ from .verdict import LEARNED_BELOW, MOST_OF_THE_GAIN, WORSE_ABOVE, JudgedRuns
 def facts(
     configs: Sequence[RunConfig], corpus_facts: Sequence[tuple[str, str]], *, seeds: Sequence[int]
 ) -> list[tuple[str, str]]:
-    """What the runs of a comparison share, as rows of a table. seeds: how many each configuration
-    has.
+    """Returns the properties that the runs of a comparison share, as rows of a table. seeds: the
+    number for each configuration.
     """
     config = configs[0]
     task = task_of(config)
@@ -56,7 +56,9 @@ def facts(
 
 
 def _precision(configs: Sequence[RunConfig]) -> str:
-    """Of the first run that a machine has been found for."""
+    """Returns the precision, device and threads of the first run for which a machine has been
+    found.
+    """
     for config in configs:
         train = config.train
         if "auto" not in (train.precision, train.device):
@@ -65,7 +67,7 @@ def _precision(configs: Sequence[RunConfig]) -> str:
 
 
 def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
-    """Which runs were stopped early, when and why, where some were."""
+    """Returns which runs were stopped early, when and why; empty where none were."""
     runs = [(row, seed) for row in rows for seed in row.seeds]
     early = [(row, seed) for row, seed in runs if seed.status is Status.DECIDED]
     if not early:
@@ -84,8 +86,9 @@ def facts_of_stopping(rows: Sequence[JudgedRuns]) -> list[tuple[str, str]]:
 
 
 def facts_of_absence(records: Sequence[tuple[str, RunRecord]]) -> list[tuple[str, str]]:
-    """What logs do not hold that this version logs, and what they hold that it does not know, where
-    some do; records: by the name of their run."""
+    """Returns the quantities that logs lack though this version logs them, and the events that it
+    does not know; records: by the name of their run.
+    """
     rows = []
     for name, record in records:
         told = [f"no {absent}" for absent in record.absent]
@@ -117,7 +120,7 @@ def facts_of_costs(costs: Mapping[str, Mapping[str, float]]) -> list[tuple[str, 
 
 
 def facts_of_weights(weights: Mapping[str, StartingWeights]) -> list[tuple[str, str]]:
-    """With which weights each placement begins, and which of them differ in more than the
+    """Returns the starting weights of each placement, and which of them differ in more than the
     placement.
     """
     titles = {name: _title(name) for name in weights}
@@ -127,8 +130,8 @@ def facts_of_weights(weights: Mapping[str, StartingWeights]) -> list[tuple[str, 
 
 
 def not_comparable(weights: Mapping[str, StartingWeights]) -> str:
-    """Which placements differ from the model as it is built in more than the placement, in words;
-    "" for none.
+    """Returns the placements that differ from the model as it is built in more than the placement,
+    in words; "" for none.
     """
     unlike = [
         f"{_title(name)} ({one.unlike_own})" for name, one in weights.items() if one.unlike_own
@@ -143,7 +146,9 @@ def not_comparable(weights: Mapping[str, StartingWeights]) -> str:
 
 
 def _title(placement: str) -> str:
-    """As it is registered, or the name of one whose file has not been imported."""
+    """Returns the title of a registered placement, or the name of one whose file has not been
+    imported.
+    """
     try:
         return named(placement).title
     except ValueError:

@@ -23,7 +23,7 @@ _MOST_TOY_PAIRS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
-    """What to train on, and how large a batch is."""
+    """The data of a training, and the size of a batch."""
 
     corpus: str = TOY
     """A folder made by `normscope data prepare`, or `toy` for the embedded language."""
@@ -32,7 +32,7 @@ class DataConfig:
     toy_pairs: int = 20_000
     """toy: sentence pairs of the training split."""
     max_tokens: int = 4096
-    """Of a batch: longest sentence of either side, in tokens, times sentences (fairseq's
+    """The largest batch: longest sentence of either side, in tokens, times sentences (fairseq's
     --max-tokens).
     """
 
@@ -91,7 +91,7 @@ _TOY_VOCABULARY = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDataConfig:
-    """What to train on, and how large a batch is."""
+    """The data of a training, and the size of a batch."""
 
     corpus: str = TOY
     """A folder made by `normscope data documents`, or `toy` for English sentences of the embedded

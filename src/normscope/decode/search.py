@@ -29,8 +29,8 @@ _LEAVE_SHARE = 8  # copying the caches pays once an eighth of the rows is of no 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeamConfig:
-    """What is searched. The defaults are fairseq's, with the beam and the length limit of the
-    paper's recipe.
+    """The settings of a search with a beam. The defaults are fairseq's, with the beam and the
+    length limit of the paper's recipe.
     """
 
     beam: int = 5
@@ -236,7 +236,7 @@ def _leave(beams: _Beams, cache: Cache, done: list[bool]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingConfig:
-    """How the next token is drawn."""
+    """The settings by which the next token is drawn."""
 
     tokens: int = 200
     """New ones, at most: a text also ends where the model ends it."""

@@ -29,12 +29,12 @@ _OUTLIVED = "; runs in the queue go on, and the same command looks after them ag
 
 
 class Errand(ABC):
-    """What is to be done for a cell: jobs, one after the other."""
+    """The work on a cell: jobs, one after the other."""
 
     @property
     @abstractmethod
     def folder(self) -> Path:
-        """That its jobs lock."""
+        """The folder that its jobs lock."""
 
     @abstractmethod
     def next_job(self) -> Job:
@@ -149,7 +149,7 @@ def _begun(errand: Errand, engine: Engine) -> _Begun:
 
 
 def _goes_on(one: _Begun, engine: Engine) -> bool:
-    """Whether its job does, or the next one, which begins then."""
+    """Tells whether the errand's job goes on, or its next one, which begins then."""
     if one.future is None:
         return False
     code = one.future.code()

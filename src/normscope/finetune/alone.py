@@ -26,7 +26,7 @@ from .cells import TuningCell, TuningSetting
 from .opened import FineTuningConfig, open_search
 
 CELL_FILE = "cell.json"
-"""In the folder of a training, what it came to: the file of its cell."""
+"""The file, in the folder of a training, with its outcome: the file of its cell."""
 COUNT_FILE = "updates.txt"
 """Beside it, how many updates are made, now and then."""
 _COUNT_SECONDS = 0.5
@@ -34,14 +34,16 @@ _COUNT_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTraining:
-    """What a process is asked to train."""
+    """The training that a process is asked for."""
 
     config: FineTuningConfig
     """With paths that do not hang on a current folder."""
     setting: TuningSetting
     seed: int
     asked: Mapping[str, Any]
-    """What its numbers hang on, as `TuningCell.asked` has it where the search was begun."""
+    """The settings that its numbers depend on, as `TuningCell.asked` has them where the search was
+    begun.
+    """
 
 
 def main() -> None:

@@ -29,15 +29,15 @@ Watch = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """How a search is run, whatever it is of."""
+    """The options of how any search is run."""
 
     space: SearchSpace
     seeds: int = 6
-    """Of the best setting, the first of which searches."""
+    """The number of seeds of the best setting, the first of which searches."""
     processes: int = 0
     """Cells at a time; 0 for as many as the engine has room for."""
     engine: EngineSettings = LOCAL
-    """Where they are trained."""
+    """The engine that trains them."""
     command: str = ""
     """That was given, for the report."""
     watch: Watch = lambda stage, done, total: None
@@ -58,7 +58,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FoundSetting:
-    """What a search came to."""
+    """The outcome of a search."""
 
     opened: OpenedSearch
     searched: Sequence[TuningCell]
@@ -70,7 +70,9 @@ class FoundSetting:
     report: Path
 
     def lines(self) -> list[str]:
-        """What the terminal shows: the settings that were tried, and what the best came to."""
+        """Returns the lines that the terminal shows: the settings that were tried, and the outcome
+        of the best.
+        """
         return [*setting_lines(self.searched), *summary_lines(self)]
 
 
@@ -94,11 +96,11 @@ def search(config: FineTuningConfig, folder: Path, options: SearchOptions) -> Fo
 
 
 def _unseen(stage: str, done: int, total: int) -> None:
-    """Of a process that another one watches for."""
+    """Ignores the progress, in a process that another one watches."""
 
 
 def _unheard(line: str) -> None:
-    """Of a process that another one speaks for."""
+    """Ignores a line, in a process for which another one speaks."""
 
 
 def _refuse_others(options: SearchOptions, group: Group) -> None:
@@ -172,7 +174,7 @@ def _train(
 
 
 def notes(opened: OpenedSearch) -> list[str]:
-    """What a user should know of the data before hours of training."""
+    """Returns what a user should know of the data before hours of training."""
     data = opened.data
     rows = len(data.train) + len(data.dev)
     share = float((data.dev.labels_P == data.majority).mean())
@@ -204,7 +206,7 @@ def setting_lines(cells: Sequence[TuningCell]) -> list[str]:
 
 
 def summary_lines(found: FoundSetting) -> list[str]:
-    """What the best setting came to, in sentences."""
+    """Returns the outcome of the best setting, in sentences."""
     tuned = found.tuned
     seeds = counted(tuned.accuracy.seeds, "seed")
     lines = [

@@ -37,7 +37,7 @@ class _LeadingSublayer:
     update: int
     """At which it stood out first, as far as it was measured."""
     times: float
-    """What it is of its own median before."""
+    """The factor of its own median before."""
 
 
 def first_place(history: History, episode: Episode) -> _LeadingSublayer | None:
@@ -101,8 +101,8 @@ def _jumps(series: LoggedSeries) -> Iterator[tuple[int, float]]:
 
 
 def growth(history: History, quantity: str, onset: int) -> float | None:
-    """What the median sub-layer's quantity is of its own past, at most, around the onset; None
-    without any.
+    """Returns the largest factor, around the onset, of the median sub-layer's quantity over its own
+    past; None without any.
     """
     return max(
         (median(grown.values()) for _, grown in _grown(history, quantity, onset)), default=None

@@ -13,7 +13,7 @@ from .reading import shown
 
 _NOT_IN_A_NAME = ("/", "\\", "\0")
 _MOST_BYTES = 255
-"""Of a file's name, on every file system in use."""
+"""The largest size of a file's name, on every file system in use."""
 
 
 def is_plain(name: object) -> bool:

@@ -32,7 +32,7 @@ _TOML_PARTS = re.compile(
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is such a folder; False also for a name that no file system takes."""
+    """Tells whether there is such a folder; False also for a name that no file system takes."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -57,7 +57,7 @@ def read_text(path: Path, *, most_bytes: int = MOST_JSON_BYTES) -> str:
 
 
 def read_json(path: Path, *, infinite: bool = False) -> Any:
-    """What a JSON file holds. Raises OSError, or ValueError for what `parse_json` refuses."""
+    """Reads a JSON file. Raises OSError, or ValueError for what `parse_json` refuses."""
     return parse_json(read_text(path), infinite=infinite)
 
 
@@ -83,7 +83,7 @@ def parse_json(text: str, *, infinite: bool = False) -> Any:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds. Raises OSError, or ValueError for what `parse_toml` refuses."""
+    """Reads a TOML file. Raises OSError, or ValueError for what `parse_toml` refuses."""
     return parse_toml(read_text(path, most_bytes=MOST_TOML_BYTES))
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 from .base import Placement, Site, StackShape, State, Sublayer, Value
 
 SUFFIX = "qk-norm"
-"""What stands after a placement's name and a plus sign."""
+"""The words after a placement's name and a plus sign."""
 _KINDS = ("rms", "layer", "unit")
 _WORDS = ("head", "whole", *_KINDS)
 
@@ -28,7 +28,9 @@ class QueryKeyNorm:
 
     @classmethod
     def named(cls, words: str) -> "QueryKeyNorm":
-        """From words joined by hyphens, in any order. Raises ValueError for others."""
+        """Makes the norm that words joined by hyphens, in any order, describe. Raises ValueError
+        for other words.
+        """
         asked = words.replace("-norm", "").split("-") if words else []
         unknown = [word for word in asked if word not in _WORDS]
         kinds = [word for word in asked if word in _KINDS]
@@ -45,7 +47,7 @@ class QueryKeyNorm:
 
     @property
     def name(self) -> str:
-        """As it stands after the plus sign."""
+        """The name as it stands after the plus sign."""
         words = [SUFFIX]
         if self.whole:
             words.append("whole")

@@ -90,8 +90,8 @@ class ModelFile:
                 raise error if str(self.file) in str(error) else self.wrong(str(error)) from error
 
     def output(self, model: nn.Module, batch: Any) -> Any:
-        """What the model gives for a batch; its loss where the file has a loss() of its own. Raises
-        UserError.
+        """Returns the model's output for a batch; its loss where the file has a loss() of its own.
+        Raises UserError.
         """
         own = self._function("loss", needed=False)
         if own is not None:
@@ -136,12 +136,12 @@ class ModelFile:
 
     @property
     def has_loss(self) -> bool:
-        """Whether the file has a loss() of its own."""
+        """True where the file has a loss() of its own."""
         return self._function("loss", needed=False) is not None
 
     @property
     def has_metrics(self) -> bool:
-        """Whether the file has a metrics(), which nothing asks for."""
+        """True where the file has a metrics(), which nothing calls."""
         return callable(getattr(OwnFile(self.file).module, "metrics", None))
 
     def groups(self) -> Callable[[nn.Module], list[dict[str, Any]]] | None:

@@ -1,4 +1,4 @@
-"""What a run may log: the kinds of events, what each holds, and the order in which they stand.
+"""The events that a run may log: their kinds, what each holds, and the order in which they stand.
 
 Anyone can send a run folder, with guards that are right. So every line is held to this page before
 anything is made of it, and who reads an event may count on its types: a count is whole and not
@@ -16,10 +16,11 @@ from ..limits.reading import shown
 Event = dict[str, Any]
 
 LARGEST = 1e100
-"""Of a number, whatever its sign: single precision ends at 3.4e38, and squares and sums of numbers
-up to here stay below the 1.8e308 of double precision."""
+"""The largest number, whatever its sign: single precision ends at 3.4e38, and squares and sums of
+numbers up to here stay below the 1.8e308 of double precision.
+"""
 MOST_COUNTED = 2**53
-"""Of updates and tokens: up to here double precision tells whole numbers apart."""
+"""The largest count of updates and tokens: up to here double precision holds every whole number."""
 
 LoggedCount = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
 LoggedNumber = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
@@ -122,9 +123,9 @@ _WORDS = {
     "string_type": "text",
     "union_tag_not_found": "does not say which event it is",
 }
-"""Of faults, by the names that pydantic gives them."""
+"""The words for faults, by the names that pydantic gives them."""
 _SENTENCES = ("extra_forbidden", "json_invalid", "missing", "union_tag_not_found")
-"""Of these, those that say what is and not what must be."""
+"""The faults whose words say what is, and not what must be."""
 
 
 def event_of(line: bytes) -> Event:

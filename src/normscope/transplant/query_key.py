@@ -27,11 +27,11 @@ from .weights import marked, part_of, reset
 _SIDES = ("query", "key")
 _ATTENDING = ("attention", "cross_attention")
 _EPSILON = 1e-6
-"""Of norms in a model that shows none of its own; Llama, Qwen 3 and OLMo 2 have it."""
+"""The epsilon of norms in a model that shows none of its own; Llama, Qwen 3 and OLMo 2 have it."""
 
 
 class NormedOutputs(nn.Module):
-    """What norms the queries and keys among the outputs of a module that makes them."""
+    """The norms of the queries and keys among the outputs of a module that makes them."""
 
     def __init__(self, norms: Mapping[str, nn.Module], places: Mapping[str, "_Rows"]) -> None:
         """Takes the norms of queries and keys, those that the module makes, and where their rows
@@ -76,7 +76,7 @@ class _Rows:
 
     rows: list[int]
     width: int
-    """Of what is normed on its own: a head, or all of them."""
+    """The number of features that are normed together: those of a head, or all of them."""
     is_all: bool
 
 
@@ -363,7 +363,7 @@ def _plural(side: str) -> str:
 
 
 def _taken(x: Tensor, rows: Sequence[int]) -> Tensor:
-    """Some of the last dimension, which is cut out where they follow each other."""
+    """Returns these entries of the last dimension; where they follow each other, as a view."""
     if list(rows) == list(range(rows[0], rows[0] + len(rows))):
         return x.narrow(-1, rows[0], len(rows))
     return x.index_select(-1, torch.tensor(rows, device=x.device))

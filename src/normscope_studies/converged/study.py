@@ -93,8 +93,8 @@ def gains_data(
 def claims(
     config: ConvergedConfig, endings: Sequence[PlacementEnding], unigram_nats: float
 ) -> list[Claim]:
-    """That a placement ends lower, and that it translates better, than the one beside; each of all
-    together by Holm.
+    """Makes the claims that a placement ends lower, and that it translates better, than the one
+    that it is compared with; each of all together by Holm.
     """
     title = named(config.beside).title
     did = {one.title for one in endings if learned(mean_nats(one.runs), unigram_nats)}

@@ -134,8 +134,8 @@ class Spread:
 def spread_of(
     curves: Mapping[str, Sequence[Compared]], *, limit_percent: float, first: int = 0
 ) -> Spread:
-    """Over curves by name; those of one name stand or fall together. `first`: what the first place
-    is called.
+    """Returns the spread over curves by name; those of one name stand or fall together. `first`:
+    the name of the first place.
     """
     every = [(name, one) for name, several in curves.items() for one in several]
     where, worst = max(every, key=lambda named: named[1].largest_off[0])

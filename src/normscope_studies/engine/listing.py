@@ -22,7 +22,7 @@ from .study import TRIAL
 NOT_RUN = "not run"
 HELD = "held by a test"
 NOT_TESTED = "not tested"
-"""What is said of a claim without a verdict."""
+"""The words for a claim without a verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +51,16 @@ class ListedClaim:
     it asks.
     """
     tested: str = ""
-    """What was tested, where that is less than what is claimed, such as a direction where a number
-    is published; else the study's own statement says it."""
+    """The statement that was tested, where that is less than what is claimed, such as a direction
+    where a number is published; else the study's own statement says it.
+    """
     part: str = ""
     """The part of the claim that the study tests, such as one direction of one corpus where all
     tasks are claimed: borne out, the claim is reproduced in that part.
     """
     least_bleu: float = 0.0
-    """What the best of the study's configurations must translate at before its trainings say
-    anything of this claim, as numbers of BLEU are claimed.
+    """The BLEU that the best of the study's configurations must reach before its trainings say
+    anything of this claim, for claims on BLEU.
     """
     section: str
     """The heading under which the quotes stand, as far as it tells it from others."""
@@ -77,7 +78,7 @@ class ListedClaim:
     note: str = ""
     """The number of the note on this claim, such as "2.5"."""
     command: str = ""
-    """What measures it, where that is not the study's own command."""
+    """The command that measures it, where that is not the study's own."""
 
 
 @cache
@@ -100,17 +101,21 @@ class ClaimRow:
     listed: ListedClaim
     command: str
     tested: str = ""
-    """What was tested, with what would have been too far off; empty where it was not run."""
-    found: str = ""
-    """In the words and numbers of the study's data, with their intervals; empty where it was not
+    """The statement that was tested, with what would have been too far off; empty where it was not
     run.
+    """
+    found: str = ""
+    """The finding in the words and numbers of the study's data, with their intervals; empty where
+    it was not run.
     """
     conditions: str = ""
     """Under which it was measured: scale, data, model, seeds."""
     verdict: Verdict | None = None
-    """None where it was not run."""
+    """The verdict; None where it was not run."""
     where: str = ""
-    """In which settings the claim holds and in which it does not; empty where all agree."""
+    """The settings in which the claim holds and those in which it does not; empty where all
+    agree.
+    """
 
     @property
     def verdict_words(self) -> str:
@@ -198,7 +203,7 @@ def _conditions(study: MeasuredBy, data: Mapping[str, Any]) -> str:
 
 
 def _read(file: Path) -> Mapping[str, Any] | None:
-    """None where there are no results."""
+    """Reads results; None where there are none."""
     if not file.is_file():
         return None
     try:
@@ -214,7 +219,7 @@ _ORDER = (*map(str, Verdict), HELD, NOT_RUN, NOT_TESTED)
 
 
 def counts(rows: Sequence[ClaimRow]) -> dict[str, int]:
-    """By verdict, in the order in which they are counted up."""
+    """Counts claims by verdict, in the order in which verdicts are listed."""
     found = Counter(row.verdict_words for row in rows)
     return {verdict: found[verdict] for verdict in _ORDER}
 

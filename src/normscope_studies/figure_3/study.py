@@ -50,7 +50,7 @@ def _depth_claims(seen: Figure3Evidence) -> list[Claim]:
 
 
 def _exponents(seen: Figure3Evidence, placement: str) -> dict[str, Estimate]:
-    """Of the last W₂'s gradient over the number of blocks."""
+    """Returns the exponents of the last W₂'s gradient over the number of blocks."""
     return {
         _batches(condition): exponent(seen.blocks, by[placement])
         for condition, by in seen.last.items()
@@ -179,8 +179,8 @@ def _as_predicted(
     predicted: Mapping[tuple[str, str], float],
     measured: Mapping[str, Estimate],
 ) -> Claim:
-    """That gradients grow from layer to layer by the predicted factors, whose logarithms are
-    given.
+    """Makes the claim that gradients grow from layer to layer by the predicted factors, whose
+    logarithms are given.
     """
     factors = {_part(key): factor for key, factor in predicted.items()}
     layers = ", ".join(f"{part} × {math.exp(factor):.2f}" for part, factor in factors.items())
@@ -196,7 +196,7 @@ def _as_predicted(
 
 
 def _stays(seen: Figure3Evidence, panel: str, matrix: str) -> Claim:
-    """Of one matrix, in either stack: the paper shows W₁ and W₂ in a panel each."""
+    """Makes the claim on one matrix, in either stack: the paper shows W₁ and W₂ in a panel each."""
     steps = seen.layers - 1
     own = [key for key in PARTS if key[0] == matrix]
     over_all = {_part(key): _times(seen.factors[PRE][key], steps) for key in own}
@@ -330,5 +330,6 @@ STUDY = Study(
     help="The paper's Figure 3: where are gradients large?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
     judged_again=judged_again,
 )

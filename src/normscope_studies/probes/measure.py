@@ -1,4 +1,4 @@
-"""What linear probes read from the encoder of a run, trained or as it was drawn."""
+"""The reading of linear probes from the encoder of a run, trained or as it was drawn."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -254,4 +254,5 @@ STUDY = Study(
     help="What do linear probes read from the stream?",
     scales=SCALES,
     run=run,
+    reads_checkpoints=True,
 )

@@ -38,7 +38,7 @@ _COUNTED = ("documents", "sentences", "words", "tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentsConfig:
-    """What a corpus of documents is made of."""
+    """The settings of a corpus of documents."""
 
     out: Path
     """Folder of the corpus to make."""
@@ -82,7 +82,7 @@ class DocumentsConfig:
 
     @property
     def entries(self) -> int:
-        """Of the vocabulary of a tokeniser that is learned."""
+        """The number of entries of the vocabulary of a tokeniser that is learned."""
         return VOCABULARY_SIZE if self.vocabulary_size is None else self.vocabulary_size
 
     def options(self) -> dict[str, Any]:

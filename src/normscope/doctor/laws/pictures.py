@@ -25,7 +25,7 @@ class PictureUses:
     pieces: int = 0
     """That the first matrix reads; 0 where these are not known to be pixels as they are."""
     scattered: int = 0
-    """Those of them whose pixels are no rectangle in all colours, and no square of some."""
+    """The number of pieces whose pixels are no rectangle in all colours, and no square of some."""
     elsewhere: float = 0.0
     """Times that outputs change more at another part of the picture than at the one that was
     changed; 0 where the output is no picture."""
@@ -59,7 +59,7 @@ def _is_picture(x: Tensor) -> bool:
 
 
 class _FirstProduct(TorchFunctionMode):
-    """What a matrix is first given that holds all of the numbers of a picture."""
+    """The first input of a matrix that holds all of the numbers of a picture."""
 
     def __init__(self, code_BCHW: Tensor) -> None:
         super().__init__()
@@ -85,7 +85,9 @@ class _FirstProduct(TorchFunctionMode):
 
 
 def _pieces(trial: Trial, name: str, x_BCHW: Tensor) -> tuple[int, int]:
-    """How many pieces the first matrix is given, and how many are strips, or of several places."""
+    """Returns how many pieces the first matrix is given, and how many of them are strips, or of
+    several places.
+    """
     pictures, colours, rows, columns = x_BCHW.shape
     code = torch.arange(colours * rows * columns, dtype=torch.float32, device=x_BCHW.device)
     if x_BCHW.dtype != torch.float32 or len(code) >= _EXACT:
@@ -121,8 +123,8 @@ _EXACT = 2**24
 
 
 def _elsewhere(trial: Trial, name: str, x_BCHW: Tensor) -> float:
-    """How many times more outputs change in another part of the same size than in the one that was
-    changed, which lies to the right of the top, and nowhere on the diagonal.
+    """Returns how many times more outputs change in another part of the same size than in the
+    changed one, which lies to the right of the top, and nowhere on the diagonal.
     """
     before = trial.scores()
     rows, columns = x_BCHW.shape[2:]

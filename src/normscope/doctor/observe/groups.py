@@ -35,7 +35,7 @@ def groups_of(graph: Graph, place: RecordedAttention) -> dict[str, Any]:
 def _heads_by_group(
     graph: Graph, number: int, width: int, queries: torch.Size
 ) -> list[frozenset[int]]:
-    """Of each group, the heads of all sequences that it is read by."""
+    """Returns, for each group, the heads of all sequences that read it."""
     product = made_by(graph, number)
     if product is None or product == number:
         return []

@@ -21,7 +21,7 @@ _KINDS: dict[int, tuple[SublayerKind, ...]] = {
     3: ("attention", "cross_attention", "feed_forward"),
 }
 KEEP = "keep"
-"""In place of an initialisation: the weights that the modules have."""
+"""The value in place of an initialisation that keeps the weights that the modules have."""
 
 
 class PlacedBlocks(Placed):
@@ -176,7 +176,7 @@ def _heads_of(rows: list[list[Foreign]]) -> int | None:
 
 
 def _heads(module: nn.Module) -> int | None:
-    """As the module, or the attention in it, says it."""
+    """Returns the number of heads, as the module or the attention in it gives it."""
     for part in module.modules():
         for name in ("num_heads", "heads", "n_heads"):
             if isinstance(found := getattr(part, name, None), int):

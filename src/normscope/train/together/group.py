@@ -46,7 +46,7 @@ class Group:
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that holds the run folder: it alone writes, and speaks."""
+        """True for the process that holds the run folder: it alone writes, and reports."""
         return self.rank == 0
 
     def owned(self, numbers: range) -> range:
@@ -173,4 +173,4 @@ class Several(Group):
 _OF_A_CONNECTION = re.compile(
     "gloo|nccl|connection (closed|reset|refused)|broken pipe|socket", re.IGNORECASE
 )
-"""What torch says in an error of a backend that has no class of its own."""
+"""The words in torch's error for a backend that has no error class of its own."""

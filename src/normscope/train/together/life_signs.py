@@ -30,7 +30,7 @@ _LEFT, _DONE = "left", "done"
 
 
 class Store(Protocol):
-    """What is used of torch's stores."""
+    """The methods of torch's stores that are used here."""
 
     def set(self, key: str, value: str) -> None: ...
 
@@ -57,7 +57,7 @@ class Lost:
     words: str
     """Such as "process 1 of 2 (4711 on node-a) has ended"."""
     is_halted: bool
-    """Whether it may still be there."""
+    """True where it may still be there."""
 
 
 class LifeSigns:
@@ -81,7 +81,7 @@ class LifeSigns:
         self._others = [other for other in range(size) if other != rank]
         self._known: dict[int, _Known] = {}
         self._seen: dict[int, tuple[bytes, float]] = {}
-        """By rank, the last beat that differed from the one before, and when that was seen."""
+        """The last beat of each rank that differed from the one before, and when that was seen."""
         self._looked = clock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="normscope-life-signs")
@@ -185,7 +185,7 @@ class LifeSigns:
                 self._leave(lost)
 
     def _without_launcher(self) -> None:
-        """Have the training save and end, as SIGTERM does."""
+        """Has the training save and end, as SIGTERM does."""
         if self._ended.is_set():
             return
         os.kill(os.getpid(), signal.SIGTERM)
@@ -217,7 +217,7 @@ class LifeSigns:
         return f"process {rank} of {self.size}{at}"
 
     def _is_dead(self, rank: int) -> bool:
-        """Whether it is of this machine and has ended; False where that is not known."""
+        """Tells whether a process of this machine has ended; False where that is not known."""
         known = self._known.get(rank)
         return known is not None and self._is_here(known) and not lives(known.pid)
 
@@ -226,7 +226,7 @@ class LifeSigns:
 
 
 def _has_agent() -> bool:
-    """Whether torchrun keeps the store, and not the first process."""
+    """Tells whether torchrun keeps the store, and not the first process."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 

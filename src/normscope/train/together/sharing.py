@@ -1,5 +1,5 @@
-"""What the processes of a training do with its model: one holds it, or each a replica, or each a
-part.
+"""The division of a model among the processes of a training: one holds it, or each a replica, or
+each a part.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,16 +14,16 @@ from .group import ALONE, Group, Several
 
 _Result = TypeVar("_Result")
 Work = Callable[[nn.Module], _Result]
-"""What is done with a model: a forward pass, or several."""
+"""The work on a model: a forward pass, or several."""
 
 
 class Sharing:
     """One process holds the model and does all passes; `Replicas` and `Shards` share them out."""
 
     in_step = False
-    """Whether a pass needs all processes, so that each makes as many as any other."""
+    """True where a pass needs all processes, so that each makes as many as any other."""
     factor = 1.0
-    """What a loss is multiplied with, so that gradients are summed over processes."""
+    """The factor of a loss, with which gradients are summed over processes."""
 
     def __init__(self, model: nn.Module, group: Group = ALONE) -> None:
         self.model, self.group = model, group

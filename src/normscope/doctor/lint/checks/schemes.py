@@ -21,7 +21,9 @@ _LEAST_BLOCKS = 3
 _DEEP = 12
 """Blocks from which on weights that are not divided by depth are worth a note."""
 _CLOSED = 0.6
-"""Of GPT-2's deviation for this depth: below, weights were divided for a much deeper stack."""
+"""The share of GPT-2's deviation for this depth below which weights were divided for a much deeper
+stack.
+"""
 _VARIANCE = 1e-3
 """Below every deviation in use: 0.02 over √(2 · 96) is 0.0014, and outputs alone are divided so."""
 _WAITING = 1e-6
@@ -123,7 +125,9 @@ def _blocks_apart(
 
 
 def _by_purpose(patient: Patient, stack: Stack, groups: Sequence[DrawnAlike]) -> Iterator[Fault]:
-    """What no one law explains, each purpose by its own, where every one has a law."""
+    """Reports the initialisation that no one law explains, each purpose by its own law, where every
+    one has a law.
+    """
     own = [
         next((law for law in WIDTH_LAWS if law.fits(group, stack.width)), None) for group in groups
     ]
