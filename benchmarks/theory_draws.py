@@ -329,8 +329,8 @@ def table(held: dict[str, Any]) -> str:
                 groups["queries" if off.matrix in QUERIES else "matrices"].append(off)
         cells = []
         for group in groups.values():
-            off = worst(group)
-            cells.append(off.words if off else "")
+            furthest = worst(group)
+            cells.append(furthest.words if furthest else "")
         rows.append(f"| {name} | {SETTINGS[name].draws} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
 

@@ -166,7 +166,7 @@ def activated(
     # The change is `apart` g_s + `every` Σ_t g_t.
     every = moved.coefficients.two
     apart = moved.coefficients.one - every
-    gram = found.own.scaled(apart * apart * entry)
+    gram: Tokens = found.own.scaled(apart * apart * entry)
     gram = gram.plus(found.all_, every * every * entry)
     gram = gram.plus(found.own_with_all, apart * every * entry)
     coefficients = forward(back_map, moved.coefficients, tokens)

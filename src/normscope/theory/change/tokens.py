@@ -135,10 +135,8 @@ def solved(gram: Tokens, covariance: Tokens, tokens: int) -> Tokens:
     wanted = covariance.values(tokens)
     # What does not vary says nothing: pinv does the same with small eigenvalues.
     least = _SMALLEST * max(abs(value) for value in known)
-    solution = []
-    for k, c in zip(known, wanted, strict=True):
-        solution.append(c / k if k > least else 0.0)
-    return of_values(*solution, tokens)
+    shared, apart = (c / k if k > least else 0.0 for k, c in zip(known, wanted, strict=True))
+    return of_values(shared, apart, tokens)
 
 
 def square_root(gram: Tokens, tokens: int) -> Tokens:
