@@ -1,4 +1,4 @@
-"""Which code made a number: hashes of the source, and the commit where there is a repository."""
+"""The origin of a number: hashes of the source, and the commit where there is a repository."""
 
 import ast
 import hashlib

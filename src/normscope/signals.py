@@ -21,8 +21,8 @@ terminal.
 """
 
 _AGAIN_SECONDS = 0.02
-"""Until the destructor that swallowed a signal has most likely ended; if it has not, the signal is
-sent once more.
+"""The seconds until the destructor that swallowed a signal has most likely ended; if it has not,
+the signal is sent once more.
 """
 
 _Handler = Callable[[int, FrameType | None], None]
@@ -109,12 +109,12 @@ class StopRequest:
 
 
 _heeded: StopRequest | None = None
-"""That for which work is given up, where there is one."""
+"""The request for which work is given up, where there is one."""
 
 
 def between_units() -> None:
-    """Raises GivenUp where a stop was asked for and the caller can do the work again; work that
-    takes long calls this before each unit of it, such as a batch of a validation.
+    """Gives up work where a stop was asked for and the caller can do it again, by raising GivenUp;
+    work that takes long calls this before each unit of it, such as a batch of a validation.
     """
     if _heeded is not None and _heeded.signal_number is not None:
         raise GivenUp

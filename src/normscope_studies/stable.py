@@ -101,7 +101,9 @@ _Found = Mapping[int, Sequence[PlacementEnding]]
 
 
 def run(config: StableConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     found: dict[int, Sequence[PlacementEnding]] = {}
     cells: list[Cell] = []

@@ -27,7 +27,7 @@ class Root:
 
     @classmethod
     def of(cls, folder: Path) -> "Root":
-        """Raises UserError where there is no such folder."""
+        """Opens the folder as a root. Raises UserError where there is no such folder."""
         found = from_home(folder).resolve()
         if not found.is_dir():
             raise UserError(f"--root {folder}: no such folder; name the folder with your code")
@@ -83,7 +83,7 @@ class Root:
 
 
 def _refuse_foreign(file: Path, function: str) -> None:
-    """Raises UserError where a file does not define the function itself.
+    """Checks that a file defines the function itself. Raises UserError where it does not.
 
     What a file imports may be a function of any package, and it would be called with whatever is
     given.

@@ -16,7 +16,7 @@ from .tools import Tools
 
 
 class _Server(MCPServer[Any]):
-    """Whose errors are one line each, without the library's words before them."""
+    """A server whose errors are one line each, without the library's words before them."""
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None

@@ -52,7 +52,9 @@ class _ModelOptions(TypedDict, total=False):
 
 
 class _UpdateOptions(_ModelOptions, total=False):
-    """With the first update of a training, whose change is followed where it is given."""
+    """The options of a prediction with the first update of a training, whose change is followed
+    where it is given.
+    """
 
     update: _UpdateName
     rate: float

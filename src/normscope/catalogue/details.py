@@ -88,7 +88,9 @@ class Details:
 
 
 def details(placement: type[Placement], size: Size) -> Details:
-    """Raises ValueError where the placement is not defined for such a model."""
+    """Returns all that is known of a placement at one size. Raises ValueError where it is not
+    defined for such a model.
+    """
     stacks = {kind: placement(shape) for kind, shape in size.shapes.items()}
     last = list(stacks.values())[-1]  # the one whose output is projected on the vocabulary
     rows_of_embedding = Symbol("E", (), size.width)

@@ -101,14 +101,14 @@ class _StackFacts:
 
     formula: list[str]
     brief_formula: list[str]
-    """Without numbers of a token and all but the first of several streams."""
+    """The formula without the numbers of a token, and with the first of several streams alone."""
     final_norm: bool
     norms: list[int]
     extra_parameters: list[int]
     """Trainable numbers of the formula itself: neither F's matrices nor what the norms own."""
     last_block_cost: Cost
     last_block_cost_ratio: float
-    """To that of `BASELINE`."""
+    """The ratio of that cost to the cost of `BASELINE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ SAME = (frozenset({"adam", "adamw"}),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelToTrain:
-    """Raises ValueError for what is no model."""
+    """A model that is to be trained. Raises ValueError for what is no model."""
 
     model: ModelKind
     blocks: int
@@ -129,10 +129,10 @@ class _DepthPrediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theory:
-    """Before any update; of an encoder-decoder, its decoder."""
+    """The predictions before any update; of an encoder-decoder, its decoder."""
 
     command: str
-    """That computes the same curves block by block."""
+    """The command that computes the same curves block by block."""
     foreseen: Sequence[_DepthPrediction]
     refused: Sequence[str]
     """Placements that theory does not follow."""

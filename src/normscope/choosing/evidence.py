@@ -34,7 +34,7 @@ class Question:
     name: QuestionName
     heading: str
     rule: str
-    """When it counts as answered."""
+    """The condition under which it counts as answered."""
     unit: str
 
 
@@ -73,8 +73,8 @@ class EvidenceSetting:
     """The least and the greatest number of blocks in a stack."""
     width: tuple[int, int]
     tokens: int
-    """That a training saw; where batches are filled up to a limit, the most that it can have
-    seen.
+    """The tokens that a training saw; where batches are filled up to a limit, the most that it can
+    have seen.
     """
     updates: int
     text: str
@@ -162,7 +162,7 @@ class PublishedLadder:
     tokens: float
     """The tokens of the whole training."""
     best_rate: float
-    """At the vertex of a parabola through the lowest loss and its neighbours."""
+    """The rate at the vertex of a parabola through the lowest loss and its neighbours."""
     source: str
     """The folder below results/ with a JSON pointer to the rate."""
 
@@ -199,11 +199,11 @@ class Evidence:
     published_ladders: Sequence[PublishedLadder]
     depths: Sequence[Depth]
     depth_blocks: int
-    """Up to how many blocks these were measured."""
+    """The largest number of blocks at which these were measured."""
     advice: Sequence[AdviceClaim]
     """The claims on how often the doctor's learning rates and warm-ups were right."""
     optimizers: Sequence[str]
-    """Every optimiser that there is, measured or not."""
+    """The optimisers that there are, measured or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

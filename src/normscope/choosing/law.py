@@ -40,7 +40,9 @@ _RIDGE = 0.01
 same.
 """
 _PUBLISHED_LADDER_WEIGHT = 0.2
-"""Beside 1 of a recipe or a ladder of ours: many published ladders are of few models."""
+"""The weight of a published sweep, where a recipe or a sweep of ours has 1: many published sweeps
+are of few models.
+"""
 RateKind = Literal["recipe", "own ladder", "published ladder"]
 
 

@@ -19,9 +19,9 @@ from .evidence import AdviceClaim, Published
 from .recommending import recommended
 
 _FIRST = 3
-"""So many of a group are named in short."""
+"""The number of a group's members that are named in short."""
 _NAMED = 20
-"""So many placements of which nothing is known are named, and counted beyond."""
+"""The number of placements without evidence that are named, and counted beyond."""
 _SCALES = {
     "small-scale": ", evidence is only small-scale",
     "other size": ", evidence is of another size",

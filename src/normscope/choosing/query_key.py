@@ -95,9 +95,9 @@ class QueryKeyAnswer:
     """The common advice without evidence, and the evidence against it."""
     unknown: Sequence[str]
     command: str
-    """That decides it on one's own text."""
+    """The command that decides it on one's own text."""
     trainings: int
-    """That the command trains."""
+    """The number of trainings that the command makes."""
     operations: float | None
     """The operations of all trainings; None where the length is not known."""
     evidence: Sequence[QueryKeyEvidence]

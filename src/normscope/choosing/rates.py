@@ -20,7 +20,7 @@ was not fitted to.
 STEPS = {
     "muon": ('Rates of Muon are those of torch.optim.Muon with adjust_lr_fn="match_rms_adamw".',)
 }
-"""Which step a rate is of, where an optimiser is known with several."""
+"""The step that a rate is of, where an optimiser is known with several."""
 
 
 @dataclass(frozen=True, slots=True)

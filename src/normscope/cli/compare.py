@@ -267,7 +267,7 @@ def _several(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
 
 
 def _grid(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
-    """Raises ValueError that says what is wrong with it."""
+    """Reads a grid of numbers. Raises ValueError that says what is wrong with it."""
     parts = text.split(":")
     if len(parts) != 3:
         raise ValueError(

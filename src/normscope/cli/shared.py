@@ -327,7 +327,7 @@ VERBS = {
     "Measure what the paper claims": ("study",),
     "For agents and editors": ("mcp",),
 }
-"""Every verb that is shown, in order; a test holds that none is missing."""
+"""The verbs that are shown, in order; a test holds that none is missing."""
 
 
 class WholeLines(LaidOut, TyperGroup):

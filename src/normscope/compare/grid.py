@@ -323,8 +323,8 @@ DEMO_GRID = Grid(
     optimizers=("adam",),
     seeds=1,
 )
-"""At a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without warm-up does not
-learn.
+"""The demo's grid: at a rate of 1e-3 the four would differ in speed only; at 3e-3 Post-LN without
+warm-up does not learn.
 """
 
 

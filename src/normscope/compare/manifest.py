@@ -46,7 +46,7 @@ _MAY_DIFFER = (
 
 TITLE = "Comparison of norm placements"
 _MOST_NATS = 44
-"""No vocabulary has more than 2**63 entries."""
+"""The largest entropy of one target: no vocabulary has more than 2**63 entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Manifest:
     corpus: _AboutCorpus
     title: str = TITLE
     commands: tuple[str, ...] = ()
-    """That have made it, the first one first."""
+    """The commands that have made it, the first one first."""
     cells: tuple[str, ...] = ()
     """Names of its runs, in the order of the report."""
     failed: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,5 @@
-"""From the run folders of a grid to the page and its data, `results.json`: everything on it is read
-from the runs.
+"""The way from the run folders of a grid to the page and its data, `results.json`: everything on it
+is read from the runs.
 """
 
 import json

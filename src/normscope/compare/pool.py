@@ -30,7 +30,7 @@ class PoolOptions:
     """The options of how the runs of any grid are trained."""
 
     command: str
-    """That was given, as the grid's folder keeps it."""
+    """The command that was given, as the grid's folder keeps it."""
     engine: EngineSettings = LOCAL
     """The engine that trains them."""
     processes: int = 0
@@ -41,7 +41,7 @@ class PoolOptions:
     say: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
-        """Raises UserError for a number of runs at a time that there cannot be."""
+        """Refuses a number of runs at a time that there cannot be. Raises UserError."""
         if self.processes < 0:
             raise UserError(f"{option('processes')} must be 0 or more, got {self.processes}")
 
@@ -149,8 +149,8 @@ def printed_command(cell: Cell, stop_when: StopRule | None, processes: int) -> s
 
 
 def refuse_unshared(cells: Iterable[Cell], settings: EngineSettings) -> None:
-    """Raises UserError for a run that as many processes as the engine starts for each could not
-    train together.
+    """Refuses a run that as many processes as the engine starts for each could not train together.
+    Raises UserError.
     """
     count = settings.processes_per_run
     for cell in cells:

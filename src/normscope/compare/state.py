@@ -71,7 +71,9 @@ class CellState:
     """The loss of the last validation, which was that of `nll_update`."""
     nll_update: int = 0
     message: str = ""
-    """Why it failed or stopped, early or not; of a finished run, why its evaluation failed."""
+    """The reason why it failed or stopped, early or not; of a finished run, why its evaluation
+    failed.
+    """
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
     epochs: float | None = None
     """The epochs of the whole run, where its configuration gives them."""

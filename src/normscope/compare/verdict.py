@@ -25,12 +25,14 @@ class Outcome(StrEnum):
     LEARNED = "learned"
     LESS = "learned less than the best"
     NEAR = "hardly better than the unigram baseline"
-    """Below it by less than a tenth, which is not counted as learned."""
+    """A loss below the baseline by less than a tenth, which does not count as learned."""
     BASELINE = "no better than the unigram baseline"
     WORSE = "worse than the unigram baseline"
     DIVERGED = "diverged"
     NEVER_PEAKED = "warm-up longer than the training: the peak rate was never reached"
-    """It says nothing about the configuration at its peak rate, and so its loss is not judged."""
+    """An outcome that says nothing about the configuration at its peak rate, so that its loss is
+    not judged.
+    """
     FAILED = "failed"
     UNFINISHED = "unfinished"
 

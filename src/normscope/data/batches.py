@@ -54,7 +54,7 @@ class StableDraw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochBatches:
-    """Every sequence once an epoch, in random order."""
+    """The batches of epochs, with every sequence once in each, in random order."""
 
     sequences: int
     batch_sequences: int

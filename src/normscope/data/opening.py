@@ -57,7 +57,9 @@ def open_corpus(config: DataConfig) -> corpus.Corpus:
 
 
 def _folder(corpus: str, command: str) -> Path:
-    """Raises UserError where there is no such folder, which a command of `normscope data` makes."""
+    """Returns the folder of a corpus. Raises UserError where there is none, which a command of
+    `normscope data` makes.
+    """
     if not is_folder(Path(corpus)):
         raise UserError(
             f"no corpus at {shown(corpus, 1000)}: give a folder made by `normscope data "
@@ -111,7 +113,7 @@ class TextDataConfig:
 
 
 def open_documents(config: TextDataConfig) -> documents.DocumentCorpus:
-    """Raises UserError where the folder is not a whole corpus of documents."""
+    """Opens a corpus of documents. Raises UserError where the folder is not a whole one."""
     if config.corpus == TOY:
         return toy_documents()
     return documents.DocumentCorpus.open(_folder(config.corpus, "documents"))

@@ -33,7 +33,9 @@ from .folder import TokenWriter, listed_files, write_manifest
 from .words import added, counted_every, most_frequent
 
 Progress = Callable[[str, int, int], None]
-"""Called with a stage (such as "learn" or "encode"), how much of it is done, and its total."""
+"""A function that is called with a stage (such as "learn" or "encode"), how much of it is done, and
+its total.
+"""
 
 
 class _ReadPart(NamedTuple):

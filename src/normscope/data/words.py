@@ -116,7 +116,9 @@ class TokenizerFile(ABC):
     """The words about a file that holds none, before and behind the reason."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError for one of another kind."""
+        """Wraps a tokenizer of the tokenizers library. Raises ValueError for one of another
+        kind.
+        """
         self._tokenizer = tokenizer
 
     @classmethod

@@ -46,18 +46,18 @@ class AttentionMeasurements:
     or not known.
     """
     normed: tuple[str, ...] = ()
-    """Which of queries and keys have a norm after the matrix that makes them."""
+    """The ones of queries and keys that have a norm after the matrix that makes them."""
     normed_wrong: tuple[str, ...] = ()
     """The ones of queries and keys whose norm takes its statistics over other dimensions than a
     head's features.
     """
     of_many_lengths: tuple[str, ...] = ()
-    """Which of queries and keys have no common length: more than half of their vectors, one for
-    each token and head, are off the median by 1 % or more. A norm of each head gives them one.
+    """The ones of queries and keys that have no common length: more than half of their vectors, one
+    for each token and head, are off the median by 1 % or more. A norm of each head gives them one.
     """
     unnormed: tuple[str, ...] = ()
-    """Which of queries, keys and values are made from what others of them are made from a norm
-    of.
+    """The ones of queries, keys and values that are made from a value whose norm others of them are
+    made from.
     """
     query_size: float = math.nan
     """Root mean square of an entry, without what `scale` holds."""

@@ -144,7 +144,7 @@ class _Told(NamedTuple):
     warmup_updates: int | None
     course: RateCourse | None
     no_course: str
-    """Why there is no course, as a clause."""
+    """The reason why there is no course, as a clause."""
 
 
 def _told(
@@ -178,7 +178,7 @@ class _Seen(NamedTuple):
     measured: ModelMeasurements
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     no_gradient: str = ""
-    """Why no gradient can be taken; "" where one was."""
+    """The reason why no gradient can be taken; "" where one was."""
     places: CodePlaces = NO_PLACES
 
     @property

@@ -90,7 +90,7 @@ class MatrixUse:
     """
 
     parameter: str
-    """Its name in the model."""
+    """The parameter's name in the model."""
     part: MatrixPart
     rows: tuple[int, ...] = ()
     """The rows, of its outputs, that this use has; empty where it has all."""
@@ -199,7 +199,7 @@ class AlteredSkip(NamedTuple):
     module: str
     """The innermost that runs."""
     stack: int
-    """From 0."""
+    """The number of the stack, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ class ReadPlaces:
 
     read: tuple[int, ...]
     trained: Mapping[int, str]
-    """With the parameter's name."""
+    """The trained places, each with the parameter's name."""
     tokens: int
     """The number of places."""
 

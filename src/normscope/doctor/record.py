@@ -28,14 +28,16 @@ class StreamWeights:
     """Weights between several streams."""
 
     made: Literal["constant", "trained", "token"]
-    """From numbers that nothing trains, from trained numbers, or anew for every token."""
+    """The origin of the weights: numbers that nothing trains, trained numbers, or numbers made anew
+    for every token.
+    """
     total: float | None
     """The factor of streams that are all equal, its mean over tokens; None on the meta device."""
     by_feature: bool = False
     """True where every feature has its own factor."""
     spread: float = field(default=0.0, metadata=INNER)
-    """Their standard deviation over tokens and streams, relative to their mean; NaN on the meta
-    device.
+    """The standard deviation of the weights over tokens and streams, relative to their mean; NaN on
+    the meta device.
     """
 
 
@@ -60,8 +62,9 @@ class StreamConnection:
     None for any other mixing.
     """
     unwritten: tuple[int, ...] = ()
-    """Which streams, counted from 1, get none of the sub-layer's output: it is multiplied by
-    exactly 0 there, for every token, and by no trained number."""
+    """The streams, counted from 1, that get none of the sub-layer's output: it is multiplied by
+    exactly 0 there, for every token, and by no trained number.
+    """
     tokens_off: float | None = field(default=None, metadata=INNER)
     """The share of tokens at which such a sum differs from 1 by more than `SUMS_TO_ONE`; None
     likewise.
@@ -110,7 +113,7 @@ class Sublayer:
     once.
     """
     connection: StreamConnection | None = None
-    """With several streams that are kept in one tensor; None of one stream."""
+    """The connection with several streams that are kept in one tensor; None for one stream."""
     measured: SublayerMeasurements = UNMEASURED
 
     @property
@@ -141,7 +144,7 @@ class BranchWeights:
     """The hidden width of a feed-forward."""
     activation: Activation = "relu"
     keys: int = 0
-    """That a query of attention sees at most."""
+    """The number of keys that a query of attention sees at most."""
     angles: tuple[float, ...] = ()
     """The angle by which each feature of a head's queries and keys is turned from one token to the
     next; empty where no rotary positions were read.

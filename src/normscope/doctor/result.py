@@ -42,7 +42,7 @@ class Health(StrEnum):
     """The worst severity among the findings, in a word."""
 
     HEALTHY = "healthy"
-    """No finding, or notes alone."""
+    """A model with no finding, or with notes alone."""
     UNKNOWN = "unknown wiring"
     """Notes alone, one of them of a formula that no registered placement has."""
     WARNINGS = "warnings"
@@ -79,7 +79,7 @@ class AskedRule:
     asked: bool
     """A rule that was asked and is not among the findings found nothing."""
     reason: str
-    """Why it was not asked, as a clause; "" where it was."""
+    """The reason why it was not checked, as a clause; "" where it was."""
 
 
 def worst_of(findings: Sequence[Finding]) -> Severity | None:
@@ -110,7 +110,9 @@ class RateRange:
 
 
 FAR = 3.0
-"""No published rate lies further above the range of known rates than this: a test counts them."""
+"""The factor above the range of known rates beyond which no published rate lies: a test counts
+them.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +125,8 @@ class RateOfBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Which learning rate models like this one are trained with, and where the wanted one lies to
-    it.
+    """The learning rates with which models like this one are trained, and the position of the
+    wanted one.
     """
 
     optimizer: str
@@ -135,13 +137,13 @@ class Advice:
     basis: str = ""
     """The sources of the rate, as sentences; "" without a rate."""
     carried: str = ""
-    """From which rate of which smaller model it was carried; "" for one of known rates."""
+    """The rate, and the smaller model, from which it was carried; "" for one of known rates."""
     recipes: int = 0
     """Published ones under this optimiser near this width, behind the rate ..."""
     ladders: int = 0
     """... and ladders of trainings of ours."""
     unknown: str = ""
-    """Why there is no answer, as a clause; the rates below are None then."""
+    """The reason why there is no answer, as a clause; the rates below are None then."""
     best_rate: float | None = None
     """The peak rate that is known to be best of models like this one; where no batch is told, with
     the middle one of `rates_by_batch`.
@@ -165,8 +167,8 @@ class Advice:
     rate was asked about.
     """
     wanted_warmup_updates: int | None = None
-    """Over how many updates the training's own warm-up rises to the wanted rate; None where that is
-    not known.
+    """The updates over which the training's own warm-up rises to the wanted rate; None where that
+    is not known.
     """
     usual_warmup_shares: tuple[float, ...] = ()
     """The shares of a training's updates that are warm-up in recipes under this optimiser for
@@ -211,7 +213,7 @@ class Record:
     and says nothing then.
     """
     rules: tuple[AskedRule, ...] = ()
-    """Every rule of the linter, whether it was asked, and why not."""
+    """The rules of the linter: whether each was checked, and why not."""
     advice: Advice | None = None
     """The advice on the learning rate; None where it was not asked for, or no loss can be taken."""
     compared: str = field(default="", compare=False, metadata={"json": False})

@@ -1,4 +1,4 @@
-"""Which engine a user has asked for and what is said of it: a frozen dataclass for each.
+"""The engine that a user has asked for and its settings: a frozen dataclass for each.
 
 No library is imported until an engine is opened.
 """
@@ -20,7 +20,7 @@ class Needs:
     device: str
     """The device as torch names it, such as cpu or cuda:0."""
     cores: int
-    """That this process may use."""
+    """The number of cores that this process may use."""
 
     @property
     def may_be_anywhere(self) -> bool:
@@ -41,7 +41,9 @@ class LocalSettings:
     """The share of a GPU that a run takes, at most 1; 0 for one run a GPU, unless a number of
     processes says more."""
     processes_per_run: int = 1
-    """That train one run together; on GPUs each of them has one of its own."""
+    """The number of processes that train one run together; on GPUs each of them has one of its
+    own.
+    """
 
     def __post_init__(self) -> None:
         _refuse_no_process(self)
@@ -75,7 +77,7 @@ class RaySettings:
     that fails by itself does not.
     """
     processes_per_run: int = 1
-    """That train one run together, on one machine."""
+    """The number of processes that train one run together, on one machine."""
     storage: str = ""
     """The place of finished runs, as fsspec takes it, such as s3://bucket/grids, for machines
     without a shared folder. Empty: every machine sees the folder of the runs.
@@ -105,18 +107,20 @@ class SlurmSettings:
     mem: str = ""
     """The memory as Slurm writes it, such as 16G."""
     gres: str = ""
-    """Such as gpu:a100:1."""
+    """The generic resources, such as gpu:a100:1."""
     cpus_per_run: int = 0
     """0 for as many as a run has threads."""
     gpus_per_run: int = 0
     processes_per_run: int = 1
-    """That train one run together, on one machine."""
+    """The number of processes that train one run together, on one machine."""
     parallelism: int = 0
     """Runs that train at a time; 0 for no limit of ours."""
     array_size: int = 1000
     """Jobs of one array at most: what Slurm takes, by its usual configuration."""
     seconds_to_save: int = 120
-    """Before a job's time is up it is asked to save; it then takes its place in the queue again."""
+    """The seconds before a job's time is up at which it is asked to save; it then takes its place
+    in the queue again.
+    """
     setup: tuple[str, ...] = ()
     """Lines of the shell before a run, such as "module load cuda"."""
 

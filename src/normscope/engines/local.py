@@ -33,7 +33,9 @@ class _Running(Future):
 
 
 class OnThisMachine(Engine):
-    """Some jobs at a time. Should this process be killed, they save and end too."""
+    """An engine that runs some jobs at a time on this machine. Should this process be killed, they
+    save and end too.
+    """
 
     counted = True
 

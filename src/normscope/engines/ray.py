@@ -27,7 +27,9 @@ from .sharing import (
 from .storage import CellStorage, StoredCell, job_key, place_of
 
 _LOOK_SECONDS = 0.5
-"""Between two questions to the cluster about what has ended, whatever the number of jobs."""
+"""The seconds between two questions to the cluster about what has ended, whatever the number of
+jobs.
+"""
 _Answer = TypeVar("_Answer")
 _ENDED_BY_REQUEST = 128 + signal.SIGTERM
 
@@ -212,8 +214,8 @@ class OnRay(Engine):
             storage.fetch(found, job.folder)
 
     def _refuse_unshared(self, place: SharedPlace) -> None:
-        """Raises UserError, the first time, where a machine does not see the same place, or has
-        another NormScope.
+        """Checks, the first time, that every machine sees the same place and has the same
+        NormScope. Raises UserError where one does not.
         """
         if place in self._shared:
             return

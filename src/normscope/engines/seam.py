@@ -37,7 +37,7 @@ class Job:
     threads: int
     """The number of CPU threads."""
     modules: Sequence[str] = ()
-    """That it imports beside what every training does."""
+    """The modules that it imports beside those of every training."""
 
 
 class Future(Protocol):
@@ -65,7 +65,7 @@ class Engine(ABC):
     at_once: int | None = None
     """The number of jobs that it is given at a time; None for all."""
     processes_per_run: int = 1
-    """That train one run together."""
+    """The number of processes that train one run together."""
     queues: bool = False
     """True where a job may wait in a queue of the engine's own after it was started."""
     outlived: bool = False

@@ -116,11 +116,11 @@ class MachineAnswer:
 
     host: str
     normscope: str
-    """Its version."""
+    """The version of NormScope."""
     token: str
-    """That it has written, or tried to."""
+    """The token that it has written, or tried to."""
     refused: str = ""
-    """Why it could not; empty where it could."""
+    """The reason why it could not; empty where it could."""
 
 
 def answered(place: SharedPlace) -> MachineAnswer:
@@ -136,7 +136,9 @@ def answered(place: SharedPlace) -> MachineAnswer:
 
 
 def refuse_unshared(place: SharedPlace, answers: list[MachineAnswer]) -> None:
-    """Raises UserError where a token has not arrived, or where a machine has another NormScope."""
+    """Checks that every machine's token has arrived, and that all have the same NormScope. Raises
+    UserError otherwise.
+    """
     blind = sorted({one.host for one in answers if not place.take(one.token)})
     for one in answers:
         if one.refused:

@@ -26,7 +26,7 @@ from .choosing import SlurmSettings
 from .seam import Engine, Future, Job, LargestMachine
 
 _LOOK_SECONDS = 5.0
-"""Between two looks at all jobs, whatever their number."""
+"""The seconds between two looks at all jobs, whatever their number."""
 _GONE_SECONDS = 60.0
 """For a file that another machine has written to be seen here."""
 _GONE = 75
@@ -75,7 +75,9 @@ class _QueuedFuture(Future):
     number: str = ""
     ended: int | None = None
     gone_since: float | None = None
-    """When it was first not in the queue, by this process's clock; None where it is."""
+    """The time at which it was first not in the queue, by this process's clock; None where it
+    is.
+    """
 
     def code(self) -> int | None:
         """Returns the exit code, as every future does. Raises UserError where Slurm does not take
@@ -92,7 +94,9 @@ class OnSlurm(Engine):
     outlived = True
 
     def __init__(self, settings: SlurmSettings) -> None:
-        """Raises UserError where submitit is not installed, or this machine has no Slurm."""
+        """Connects to Slurm through submitit. Raises UserError where submitit is not installed, or
+        this machine has no Slurm.
+        """
         submitit = _submitit()
         self.settings, self._submitit = settings, submitit
         self._on_slurm = settings.cluster == "slurm"

@@ -81,7 +81,7 @@ class CellStorage:
     """A folder that fsspec reaches, with finished cells in it."""
 
     def __init__(self, url: str) -> None:
-        """Raises UserError where fsspec knows no such place."""
+        """Opens the storage at a URL. Raises UserError where fsspec knows no such place."""
         self.url = url.rstrip("/")
         try:
             import fsspec

@@ -1,4 +1,4 @@
-"""Every form in which other libraries take our models, and the writing of a whole folder."""
+"""The forms in which other libraries take our models, and the writing of a whole folder."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -55,7 +55,7 @@ class FineTuningConfig:
     """True to run the Python files that the run names."""
 
     def __post_init__(self) -> None:
-        """Raises UserError for what cannot be meant."""
+        """Checks the settings. Raises UserError for what cannot be meant."""
         if not 0 <= self.dropout < 1:
             raise UserError(f"{option('dropout')} lies in [0, 1), got {self.dropout}")
         if not 0 <= self.warmup_share < 1:

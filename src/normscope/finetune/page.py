@@ -35,7 +35,7 @@ _MAJORITY = "majority class"
 
 
 def refuse_other_page(folder: Path) -> None:
-    """Raises UserError where files of another's stand in the report's place."""
+    """Refuses a place for the report in which files of another's stand. Raises UserError."""
     refuse_other(folder / PAGE, kinds.PAGE)
     refuse_other(folder / RESULTS, kinds.RESULTS)
 

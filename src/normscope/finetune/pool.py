@@ -27,7 +27,7 @@ from .cells import TuningCell
 from .opened import FineTuningConfig, OpenedSearch
 
 Told = Callable[[int], None]
-"""Called now and then with how many updates have been trained."""
+"""A function that is called now and then with the number of updates that have been trained."""
 _LOOK_SECONDS = 0.5
 _TRAININGS = "trainings"
 """The folder, in that of a search, in which separate processes work."""
@@ -106,9 +106,9 @@ class _Training(Errand):
     config: FineTuningConfig
     cell: TuningCell
     updates: int = 0
-    """That are made, as far as is known here."""
+    """The updates that are made, as far as is known here."""
     message: str = ""
-    """Why it has failed; empty where it has not."""
+    """The reason why it has failed; empty where it has not."""
 
     @property
     def folder(self) -> Path:

@@ -24,7 +24,9 @@ from .pool import train_cells
 from .summary import TunedSetting, best_setting, tuned_setting
 
 Watch = Callable[[str, int, int], None]
-"""Called with a stage, how many of its updates are done, and how many there are."""
+"""A function that is called with a stage, how many of its updates are done, and how many there
+are.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +41,12 @@ class SearchOptions:
     engine: EngineSettings = LOCAL
     """The engine that trains them."""
     command: str = ""
-    """That was given, for the report."""
+    """The command that was given, for the report."""
     watch: Watch = lambda stage, done, total: None
     say: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
-        """Raises UserError for what cannot be meant."""
+        """Checks the options. Raises UserError for what cannot be meant."""
         if self.seeds < 1:
             raise UserError(f"{option('seeds')} must be at least 1, got {self.seeds}")
         if self.processes < 0:
@@ -62,7 +64,7 @@ class FoundSetting:
 
     opened: OpenedSearch
     searched: Sequence[TuningCell]
-    """Every setting with the first seed."""
+    """The cells of every setting with the first seed."""
     best: Sequence[TuningCell]
     """The best setting with every seed, the first among them."""
     tuned: TunedSetting
@@ -104,7 +106,9 @@ def _unheard(line: str) -> None:
 
 
 def _refuse_others(options: SearchOptions, group: Group) -> None:
-    """Raises UserError in one of several processes where still others would train."""
+    """Refuses, in one of several processes, options by which still others would train. Raises
+    UserError.
+    """
     if options.engine.elsewhere or options.processes > 1:
         raise UserError(
             f"torchrun or a launcher like it has started {group.size} processes, which train one "

@@ -56,7 +56,7 @@ class RowsMean:
 
 
 def over_seeds(values: Sequence[float]) -> SeedsMean:
-    """Raises ValueError for none."""
+    """Returns the mean over seeds with its interval. Raises ValueError for no values."""
     if not values:
         raise ValueError("a mean over seeds needs one at least")
     summary = Summary()
@@ -102,8 +102,9 @@ class TunedSetting:
     non_finite_seeds: Sequence[int]
     accuracy: SeedsMean
     accuracy_of_other_seeds: SeedsMean | None
-    """Without the first seed, by which the setting was chosen: what the choice cannot have
-    flattered. None where that was the only one."""
+    """The accuracy without the first seed, by which the setting was chosen: what the choice cannot
+    have flattered. None where that was the only one.
+    """
     majority: float
     """Accuracy of always giving the most frequent label of the rows to train on."""
     above_majority: RowsMean

@@ -38,7 +38,7 @@ class FlatStretch:
     onset: int
     """The first update at which it was as low as it stays; dated to a hundredth of the log."""
     updates: int
-    """Over how many it is flat, up to the end of the log."""
+    """The updates over which it is flat, up to the end of the log."""
     share: float
     """The share of the log that is flat, from 0.5 to 1."""
     level_nats: float

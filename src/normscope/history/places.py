@@ -1,5 +1,5 @@
-"""Which quantity left its course, where and when: sub-layers, logits, and tokens that become
-alike.
+"""The quantity that left its course, with its place and time: sub-layers, logits, and tokens that
+become alike.
 """
 
 import math
@@ -21,8 +21,8 @@ QUANTITIES = {
     "stream_square": "the mean square of the stream",
     "gradient_norm": "the gradient's norm",
 }
-"""With words, in the order of cause and effect: a step, what it does to the forward pass, and that
-to gradients.
+"""The quantities with words, in the order of cause and effect: a step, what it does to the forward
+pass, and that to gradients.
 """
 _PAST = 9
 _LARGEST_LOG = math.log(sys.float_info.max)
@@ -35,7 +35,7 @@ class _LeadingSublayer:
     sublayer: str
     quantity: str
     update: int
-    """At which it stood out first, as far as it was measured."""
+    """The update at which it stood out first, as far as it was measured."""
     times: float
     """The factor of its own median before."""
 

@@ -21,7 +21,7 @@ class Remedy(StrEnum):
     MEND = "mend"
     """The fault that the doctor finds in the model."""
     RATE = "rate"
-    """Another learning rate, most often a lower one."""
+    """A different learning rate, most often a lower one."""
     WARMUP = "warm-up"
     """A longer one."""
     PLACEMENT = "placement"

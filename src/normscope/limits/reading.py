@@ -62,8 +62,8 @@ def read_json(path: Path, *, infinite: bool = False) -> Any:
 
 
 def parse_json(text: str, *, infinite: bool = False) -> Any:
-    """Raises ValueError for what is not JSON, is nested too deeply, or means something else to
-    another reader.
+    """Parses JSON. Raises ValueError for what is not JSON, is nested too deeply, or means something
+    else to another reader.
 
     That is: a key that stands twice in an object, integers beyond 64 bits, halves of characters,
     and, unless they are `infinite`, numbers that are not finite.
@@ -88,8 +88,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Raises ValueError for what is not TOML, is nested too deeply, or holds an integer beyond 64
-    bits.
+    """Parses TOML. Raises ValueError for what is not TOML, is nested too deeply, or holds an
+    integer beyond 64 bits.
     """
     _refuse_nesting(text, _TOML_PARTS)
     table = tomllib.loads(text)

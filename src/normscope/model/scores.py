@@ -1,6 +1,4 @@
-"""Who sees whom in attention and how much: scores of queries and keys, their positions, the mean of
-values.
-"""
+"""The scores of queries and keys in attention: their positions, masks, and the mean of values."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

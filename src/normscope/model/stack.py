@@ -134,7 +134,7 @@ class StackConfig:
     """The settings of a stack beside its shape."""
 
     dropout: float = 0.0
-    """On the embedding and on every sub-layer's output, before the residual sum."""
+    """The dropout on the embedding and on every sub-layer's output, before the residual sum."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     norm: str = "as-placement"

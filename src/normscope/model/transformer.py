@@ -55,7 +55,7 @@ class _ArchitectureConfig:
     """learned or sinusoidal (added to the embedding), rotary (on queries and keys of
     self-attention), alibi (on its scores) or none."""
     dropout: float = 0.1
-    """On embeddings and on each sub-layer's output."""
+    """The dropout on embeddings and on each sub-layer's output."""
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     activation: str = "relu"

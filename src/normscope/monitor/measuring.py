@@ -318,7 +318,7 @@ class _BeforeStep:
 
 
 def check_every(every_updates: int) -> None:
-    """Raises ValueError unless it is at least 1."""
+    """Checks the interval of measurements. Raises ValueError unless it is at least 1."""
     if every_updates < 1:
         raise ValueError(
             f"every_updates={every_updates}: measure every 1st, 2nd, … update; leave the monitor "

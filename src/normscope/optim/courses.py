@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 UPDATES = 10_000
-"""That are looked at: longer than nearly every warm-up."""
+"""The number of updates that are examined: longer than nearly every warm-up."""
 
 
 class _Groups:

@@ -79,7 +79,7 @@ class _OptimizerEntry:
     """An optimiser of the list."""
 
     make: Callable[[_Groups, "OptimizerConfig"], torch.optim.Optimizer]
-    """Over parameter groups that have their rates and decays already."""
+    """The function that makes it over parameter groups that have their rates and decays already."""
     usual_momentum: float = 0.0
     """The momentum with which it is measured where nobody gives one."""
     usual_weight_decay: float = 0.0

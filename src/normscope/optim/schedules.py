@@ -240,9 +240,9 @@ class AdaptiveConfig:
     """
 
     start: float = 0.0
-    """Its value before the first update."""
+    """The value before the first update."""
     end: float = 1.0
-    """Its value from the end of the schedule on."""
+    """The value from the end of the schedule on."""
     over: int | str = 4000
     """The duration, in updates (4000) or epochs ("2 epochs")."""
     shape: Literal["linear", "cosine"] = "linear"

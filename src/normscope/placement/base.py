@@ -257,7 +257,9 @@ class Placement:
     """
 
     def __init__(self, stack: StackShape) -> None:
-        """Raises ValueError where the placement is not defined for such a model."""
+        """Takes the shape of the stack. Raises ValueError where the placement is not defined for
+        such a model.
+        """
         if stack.model not in self.models:
             raise ValueError(
                 f"placement {self.name!r} is not defined for {stack.model} models, only for "

@@ -19,10 +19,12 @@ _WORDS = ("head", "whole", *_KINDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryKeyNorm:
-    """Which norm queries and keys get, and over what; it stands before rotary positions."""
+    """The norm of queries and keys, and its extent; it stands before rotary positions."""
 
     whole: bool = False
-    """Over all heads together, as OLMo 2; else each head on its own, as Qwen 3 and Gemma 3."""
+    """True for a norm over all heads together, as in OLMo 2; else each head has its own, as in Qwen
+    3 and Gemma 3.
+    """
     kind: Literal["as-model", "rms", "layer", "unit"] = "as-model"
     """unit: x / ‖x‖ with one trained number for all features, √(its width) at first."""
 

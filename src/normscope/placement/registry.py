@@ -24,7 +24,7 @@ class StandIn(Placement):
     citation = ""
     year = 0
     file: ClassVar[str]
-    """Which is said to register it."""
+    """The file that is said to register it."""
     shown: ClassVar[str]
     """The text in the place of its formula."""
 

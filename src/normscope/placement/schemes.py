@@ -17,8 +17,8 @@ class Draw:
     """
 
     size: Callable[[float, int, int], float]
-    """From the gain and the numbers of rows and columns: the standard deviation, or the bound of a
-    uniform one.
+    """The function from the gain and the numbers of rows and columns to the standard deviation, or
+    the bound of a uniform one.
     """
     of: Literal["normal", "uniform", "zeros", "identity"] = "normal"
 

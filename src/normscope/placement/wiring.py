@@ -30,8 +30,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """From the box with index `source` to a later one, `target`; `subtracted` where a difference
-    takes it off.
+    """A wire from the box with index `source` to a later one, `target`; `subtracted` where a
+    difference takes it off.
     """
 
     source: int

@@ -76,8 +76,8 @@ _TRIES, _TRY_SECONDS = 5, 0.02
 
 
 class Held(Exception):
-    """Another process works in the folder. `holder` is " (PID on HOST, since TIME)", or empty where
-    it is not known.
+    """The error that another process works in the folder. `holder` is " (PID on HOST, since TIME)",
+    or empty where it is not known.
     """
 
     def __init__(self, holder: str) -> None:
@@ -113,7 +113,9 @@ def hold(folder: Path) -> Iterator[None]:
 
 
 def _lock(descriptor: int) -> None:
-    """Raises BlockingIOError where another process has it for longer than one that only looks."""
+    """Takes the lock. Raises BlockingIOError where another process has it for longer than one that
+    only looks.
+    """
     for tries_left in reversed(range(_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -35,10 +35,12 @@ class Series:
     y: Sequence[float | None] = ()
     """The values; where there are `rows`, their mean."""
     low: Sequence[float | None] = ()
-    """With `high` a band: a confidence interval or a range, which the caption names."""
+    """The lower edge of a band, with `high`: a confidence interval or a range, which the caption
+    names.
+    """
     high: Sequence[float | None] = ()
     variant: int = 0
-    """Which dash and marker a measured one has."""
+    """The number of the dash and marker that a measured one has."""
     crosses: Sequence[tuple[float, float | None]] = ()
     """Points to be marked; None in y is the upper edge."""
     rows: Sequence[Sequence[float | None]] = ()

@@ -54,7 +54,7 @@ line before it, with the gaps.
 
 
 _LABEL_CHARACTERS = 40
-"""With two blanks each, that stand beside each other below a panel."""
+"""The letters of labels, with two blanks each, that have room beside each other below a panel."""
 
 
 def panels_svg(panels: Sequence[Panel], *, title: str, columns: int = 2) -> str:

@@ -1,5 +1,5 @@
-"""From a matplotlib figure to short SVG text, described for screen readers and ready for a page in
-two themes.
+"""The way from a matplotlib figure to short SVG text, described for screen readers and ready for a
+page in two themes.
 
 The same figure gives the same bytes. All colours of the room are named here once; `style.css` gives
 their values.

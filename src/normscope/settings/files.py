@@ -38,7 +38,7 @@ def refuse_no_run(folder: Path) -> None:
 
 
 _RAN: dict[Path, str] = {}
-"""Every user's file that has run in this process, with the SHA-256 of what has."""
+"""The users' files that have run in this process, each with the SHA-256 of what has."""
 _SAID: set[Path] = set()
 """The files that the user has named, whatever they hold."""
 _MODULE = "normscope_user_"

@@ -12,7 +12,7 @@ from ..tasks.own_batches import IGNORED, Source, labels_in
 from ..tasks.own_functions import ModelFile
 
 _MOST_BATCHES, _MOST_TARGETS = 256, 200_000
-"""No batch is asked for beyond either."""
+"""The largest numbers of batches and of targets that are asked for."""
 _MOST_SINGLE = 0.05
 """Share of the targets that occur once, from which their entropy is not known: it is about the
 chance that the next one is none of those seen (Good 1953, The population frequencies of

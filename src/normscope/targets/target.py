@@ -41,8 +41,8 @@ class Target:
     that named none.
     """
     optimizer: torch.optim.Optimizer | str | None = None
-    """Its own one, at its peak rate, or the name of one without a rate; None where it brings
-    none.
+    """The optimiser: the target's own, at its peak rate, or the name of one without a rate; None
+    where it brings none.
     """
     warmup_updates: int | None = None
     """The warm-up of its training, up to the peak rate; None where that is not known."""
@@ -55,7 +55,7 @@ class Target:
     scheduler: LRScheduler | None = None
     """The scheduler of its training, over `optimizer`; None where it brings none."""
     logged_warmup_updates: int | None = None
-    """Over which the rate of its training's log rises; None where that is not known."""
+    """The updates over which the rate of its training's log rises; None where that is not known."""
     clip_norm: float | None = None
     """The number that its training clips the gradient's norm to; inf for no clipping, None where
     that is not known.

@@ -59,7 +59,9 @@ def smoothed_cross_entropy(
 
 
 class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Both sums; forward finds the gradients too, and backward multiplies them by the cotangent."""
+    """The sums of a smoothed cross-entropy; forward finds the gradients too, and backward
+    multiplies them by the cotangent.
+    """
 
     @staticmethod
     def forward(

@@ -44,8 +44,8 @@ class MaskedConfig:
     choices; an epoch goes through all of them. BERT's data had 10.
     """
     valid_sequences: int = 2000
-    """At most so many of the held-out pairs are validated on: the first ones, the same in every
-    run.
+    """The number of held-out pairs that are validated on, at most: the first ones, the same in
+    every run.
     """
 
     def __post_init__(self) -> None:
@@ -185,7 +185,7 @@ class _MaskedObjective(TextObjective):
 
 
 def _split(corpus: DocumentCorpus, name: str) -> DocumentSplit:
-    """Raises UserError where it cannot be packed."""
+    """Returns a split that can be packed. Raises UserError where it cannot be packed."""
     if name not in corpus.splits:
         raise UserError(f"the corpus has no {name} split, only {', '.join(corpus.splits)}")
     split = corpus.splits[name]

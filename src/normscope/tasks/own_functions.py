@@ -38,7 +38,9 @@ class ModelFile:
 
     @classmethod
     def opened(cls, factory: str, imports: Sequence[str]) -> "ModelFile":
-        """Raises UserError where the file has not run: it does on the user's word alone."""
+        """Opens the file of a factory. Raises UserError where the file has not run: it does on the
+        user's word alone.
+        """
         named = factory_in(factory)
         assert named is not None
         path = named[0].resolve()

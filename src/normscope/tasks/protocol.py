@@ -77,7 +77,7 @@ class Evaluation:
     translations: tuple[str, ...] = ()
     """The translations of every line of the split; empty where the task does not translate."""
     decimals: int = 4
-    """That scores are printed with."""
+    """The decimals that scores are printed with."""
 
     def lines(self) -> list[str]:
         """Returns the scores as lines of text."""
@@ -151,7 +151,7 @@ class Task(ABC):
 
     @abstractmethod
     def open(self, config: Any) -> Any:
-        """Raises UserError where the corpus of the configuration cannot be opened."""
+        """Opens the corpus of a configuration. Raises UserError where it cannot be opened."""
 
     def recorded(self, config: Any, vocabularies: Path) -> Any:
         """Returns what a report needs of the corpus of a run that is there; `open` where the run's

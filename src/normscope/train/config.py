@@ -45,8 +45,8 @@ class TrainConfig:
     on CUDA alone.
     """
     deterministic: bool = False
-    """On CUDA, kernels with fixed bits alone: the same seed gives the same bits. On a CPU it always
-    does.
+    """True for kernels with fixed bits alone on CUDA: the same seed gives the same bits. On a CPU
+    it always does.
     """
     threads: int | Literal["auto"] = "auto"
     """CPU threads; auto for one per core, and no more than OMP_NUM_THREADS says. The same number

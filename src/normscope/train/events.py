@@ -26,7 +26,9 @@ LoggedCount = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
 LoggedNumber = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 LoggedSize = Annotated[float, Field(ge=0, le=LARGEST, allow_inf_nan=False)]
 AS_WRITTEN = ConfigDict(strict=True, extra="allow")
-"""No text for a number, no number for a truth value; and whatever else stands there."""
+"""The strict reading of events: no text for a number, no number for a truth value; and whatever
+else stands there.
+"""
 
 
 @with_config(AS_WRITTEN)
@@ -107,7 +109,7 @@ KINDS = frozenset(
         "non-finite",
     }
 )
-"""That this version logs."""
+"""The kinds that this version logs."""
 _WORDS = {
     "dict_type": "a table",
     "finite_number": "a finite number",
@@ -140,7 +142,7 @@ def event_of(line: bytes) -> Event:
 
 
 def _checked(line: bytes) -> Event:
-    """Raises ValidationError."""
+    """Checks the event of a line, and returns it. Raises ValidationError."""
     try:
         event = cast(Event, _KNOWN.validate_json(line))
     except ValidationError as error:

@@ -40,7 +40,7 @@ class LogMark:
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "LogMark":
-        """Raises KeyError or ValueError for a state that lacks it."""
+        """Reads the mark in a state. Raises KeyError or ValueError for a state that lacks it."""
         return cls(int(state["metrics_bytes"]), str(state["metrics_guard"]))
 
 

@@ -39,7 +39,7 @@ class Progress:
 
     @classmethod
     def of_state(cls, state: dict[str, Any]) -> "Progress":
-        """Raises KeyError for a state that lacks something."""
+        """Reads the progress in a state. Raises KeyError for a state that lacks something."""
         values = {name: state[name] for name in cls.__slots__}
         return cls(
             **values

@@ -17,10 +17,10 @@ class Transplanted:
 
     placement: str
     before: str
-    """Its placement until then; "" where that had no name."""
+    """The placement until then; "" where that had no name."""
     initialise: Literal["draw", "keep"]
     reason: str
-    """Why its weights were drawn or kept: what was asked, or what was found."""
+    """The reason why its weights were drawn or kept: what was asked, or what was found."""
     stack: str | tuple[str, ...] | None
     """The one, or those, that were named."""
     stacks: tuple[str, ...]

@@ -48,7 +48,7 @@ class Later:
     shape: tuple[int, ...] = ()
     """The shape of a parameter."""
     order: int = field(default_factory=count().__next__)
-    """Its place among all that a formula computes."""
+    """The place among all that a formula computes."""
 
     __add__, __radd__ = _of_two(operator.add)
     __sub__, __rsub__ = _of_two(operator.sub)

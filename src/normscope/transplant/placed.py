@@ -75,7 +75,7 @@ class Wiring:
     """The parts that a placed block runs beside its own forward."""
 
     name: str
-    """Its path in the model, for messages."""
+    """The block's path in the model, for messages."""
     seat: Seat
     program: Program
     reused: Mapping[Part, nn.Module]

@@ -49,8 +49,8 @@ class Program:
     afterwards.
     """
     norms: tuple[tuple[Part, str], ...] = field(default=())
-    """Every norm, with its role: before F, after F, outer, of a sum with F, or key, of attention
-    over depth.
+    """The norms, each with its role: before F, after F, outer, of a sum with F, or key, of
+    attention over depth.
     """
 
 

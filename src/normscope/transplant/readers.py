@@ -1,4 +1,4 @@
-"""Which modules of a block read the stream itself, and nothing more: they are handed what the
+"""The modules of a block that read the stream itself, and nothing more: they are handed what the
 formula gives them.
 
 A block's forward is given a tensor that stands for the stream, in which a sum is the formula's.

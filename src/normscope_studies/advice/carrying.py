@@ -28,7 +28,7 @@ _NEAR = float(np.log10(1.5))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Two ladders, the second of a larger model or of longer trainings."""
+    """A pair of sweeps, the second of a larger model or of longer trainings."""
 
     group: str
     """The name of what grows and how far, such as "four times the depth"."""

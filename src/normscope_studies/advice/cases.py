@@ -43,7 +43,7 @@ class AdviceCase:
     """Heads have 16 dimensions."""
     optimizer: OptimizerName = "adamw"
     decay: Decay = "cosine"
-    """After the warm-up, to a tenth of the peak where it has an end."""
+    """The decay after the warm-up, to a tenth of the peak where it has an end."""
     tokens: int = 256
     """The tokens of a batch."""
     length: int = 32

@@ -114,7 +114,7 @@ class Ladder:
     updates: int
     outcomes: Mapping[int, _TrainingOutcome]
     again: Mapping[int, _TrainingOutcome]
-    """With another seed: the best rung and its neighbours."""
+    """The outcomes with another seed: the best rate and its neighbours."""
     unigram_nats: float
     bigram_nats: float
 

@@ -30,8 +30,8 @@ PACKAGED = {PRODIGY: "prodigy", SCHEDULE_FREE: "schedule-free"}
 WAYS = (KNOWN, NAIVE, CONSTANT, FOLKLORE, PRODIGY, SCHEDULE_FREE, STEP_LAW, LIGHTNING, LR_FINDER)
 """The rules in the order in which they are shown."""
 TRAINED = (KNOWN, NAIVE, FOLKLORE)
-"""Whose rates are trained as they are named; others are rungs, or so far off that they are read
-between rungs.
+"""The rules whose rates are trained as they are named; other rates are those of sweeps, or so far
+off that they are read between them.
 """
 
 
@@ -42,7 +42,7 @@ class Looked:
     ladder: Ladder
     facts: RateFacts
     parameters: int
-    """Beside embeddings and heads."""
+    """The number of parameters beside embeddings and heads."""
     finders: Mapping[str, float | None] = field(default_factory=dict)
     """The rate that each tool reads from a range test, by the tool's name."""
 

@@ -59,7 +59,7 @@ class CaseTask:
     """Makes the batches that a case is trained on."""
 
     model: Callable[[int], nn.Module]
-    """With initial weights, of a seed."""
+    """The function that makes a model with the initial weights of a seed."""
     batch: Callable[[int], CaseBatch]
     """For training, counted from 0."""
     held_out: Callable[[], Sequence[CaseBatch]]

@@ -51,7 +51,7 @@ class AmplificationConfig:
     """The depths of Bachlechner et al. 2020."""
     jacobian_width: int = 48
     jacobian_tokens: int = 8
-    """Their product is how many singular values there are."""
+    """The tokens of a Jacobian; their product with the width is the number of singular values."""
     jacobian_draws: int = 5
     jacobian_initialisation: str = "as-placement"
     """Weights as each placement's source draws them; heads of 12, an inner width twice the outer

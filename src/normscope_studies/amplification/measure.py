@@ -26,8 +26,8 @@ updates to be.
 SMALL_RATES: Mapping[str, float] = MappingProxyType(
     {RANDOM: 1e-7, "sgd": 1e-5, "adam": 1e-7, "muon": 1e-7}
 )
-"""At which a change in float64 goes as the rate, which it is given over. SGD's is larger, as its
-gradients are small; of the others the entries of an update are about the rate.
+"""The rates at which a change in float64 goes as the rate, which it is given over. SGD's is larger,
+as its gradients are small; of the others the entries of an update are about the rate.
 """
 MATRICES, ALL = "matrices", "all"
 """The weights that are moved: the matrices of F and the placement's own numbers, as proofs and

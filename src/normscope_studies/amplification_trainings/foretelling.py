@@ -55,7 +55,7 @@ class ForetellingWay(NamedTuple):
     told: str
     numbers: Callable[[EndedTraining], tuple[float, ...]]
     change: str = ""
-    """Which of a training's changes it asks for; empty for none."""
+    """The one of a training's changes that it asks for; empty for none."""
 
 
 def _rate(one: EndedTraining) -> float:
@@ -126,7 +126,7 @@ def bent(x_NF: Floats) -> Floats:
 
 
 _PENALTY = 1.0
-"""On the squared weights of standardised features; a training counts 1."""
+"""The penalty on the squared weights of standardised features; a training counts 1."""
 _ROUNDS, _CLOSE = 50, 1e-10
 
 _FittedLine = Callable[[Floats], Floats]

@@ -35,7 +35,9 @@ from .skill import (
 
 
 def run(config: AmplificationTrainingsConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     first = config.training(config.placements[0], config.depths[0])
     corpus = open_corpus(first.data)

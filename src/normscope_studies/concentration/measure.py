@@ -30,8 +30,8 @@ Quantity = Literal["state", "read", "last"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcentrationConfig:
-    """Raises ValueError for what cannot be measured, UserError for a placement that no such model
-    has.
+    """The settings of the study. Raises ValueError for what cannot be measured, UserError for a
+    placement that no such model has.
     """
 
     corpus: str = "toy"
@@ -49,7 +49,9 @@ class ConcentrationConfig:
     seeds: int = 5
     """Models, each with its own batches."""
     dropout: float = 0.0
-    """On embeddings and sub-layers; the paper does not say whether its measurement had any."""
+    """The dropout on embeddings and sub-layers; the paper does not say whether its measurement had
+    any.
+    """
     epsilon: float = 0.1
     delta: float = 0.125
     """Xiong et al. 2020, section 3.4: hidden states are (0.1, 0.125)-bounded."""

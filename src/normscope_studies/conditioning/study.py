@@ -26,7 +26,9 @@ from .measure import stable_ranks
 
 
 def run(config: ConditioningConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     base = config.base()
     corpus = LANGUAGE_MODEL.open(base)
     ladders = climb(

@@ -28,7 +28,9 @@ _SAID = (
 
 
 def run(config: ConvergedConfig, pieces: Pieces) -> Findings:
-    """Raises UserError for text that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text that is not there, and for a training that
+    fails.
+    """
     checks.refuse_missing(config.corpus, "corpus", "normscope data prepare")
     corpus = open_corpus(config.training(config.updates, 0.0).data)
     endings, cells = trained(config, pieces, pieces.folder)

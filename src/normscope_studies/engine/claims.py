@@ -101,7 +101,7 @@ class Spread:
     """Largest absolute deviation at any depth, and the standard error there."""
     standard_error: float
     root_mean_square: float
-    """Over all depths of all curves, each counting the same."""
+    """The root mean square over all depths of all curves, each counting the same."""
     where: str
     """The curve with the largest one, and its place along it, from `first`."""
     place: int

@@ -1,4 +1,4 @@
-"""Every claim of a text in one list, each beside what the results of the studies say of it.
+"""The claims of a text in one list, each with what the results of the studies say of it.
 
 The list is a TOML file. A study judges what it tested, which may be less than what is claimed; what
 the list says beside decides what that leaves of the claim.
@@ -30,9 +30,9 @@ class MeasuredBy:
     """A study's folder of results."""
 
     command: str
-    """That makes them."""
+    """The command that makes them."""
     conditions: Sequence[str]
-    """Which of the conditions that it states are told with a claim; all where it states none of
+    """The conditions that it states and that are told with a claim; all where it states none of
     these.
     """
 
@@ -72,7 +72,7 @@ class ListedClaim:
     test: str = ""
     """The test in this repository that holds it, of what follows from definitions alone."""
     untested: str = ""
-    """Why nothing here tests it."""
+    """The reason why nothing here tests it."""
     text: str = "paper/xiong2020.md"
     """The text in which the quotes stand, such as the paper, or the notes on it."""
     note: str = ""
@@ -109,7 +109,7 @@ class ClaimRow:
     it was not run.
     """
     conditions: str = ""
-    """Under which it was measured: scale, data, model, seeds."""
+    """The conditions under which it was measured: scale, data, model, seeds."""
     verdict: Verdict | None = None
     """The verdict; None where it was not run."""
     where: str = ""

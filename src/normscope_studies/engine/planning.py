@@ -46,9 +46,9 @@ class PlannedRuns:
     over: int
     """The number of these that are finished already."""
     updates: int
-    """That are left, of all runs together."""
+    """The updates that are left, of all runs together."""
     tokens: float
-    """That these updates read; NaN where batches do not tell."""
+    """The tokens that these updates read; NaN where batches do not tell."""
     flops: float
     """Floating-point operations of these updates, forward and backward."""
     config: RunConfig | None = None

@@ -32,7 +32,7 @@ NEAR_LAYER = 0.05
 SAME = 1.25
 """A last layer that differs from the first by no more than this factor is "almost the same"."""
 SMALL = 0.5
-"""After the warm-up a gradient is "very small" at less than half of what it was before."""
+"""The share of what it was before at which a gradient after the warm-up is "very small"."""
 _SECTION = "Xiong et al. 2020, section 3.4"
 _EXPONENT, _A_LAYER = "exponent of depth", "factor from layer to layer"
 
@@ -274,7 +274,9 @@ def _ends_of_layers(ends: Mapping[tuple[str, str], tuple[float, float]]) -> str:
 
 
 def run(config: Figure3Config, pieces: Pieces) -> Findings:
-    """Raises UserError for a corpus that is not there, and for a training that fails."""
+    """Runs the study. Raises UserError for a corpus that is not there, and for a training that
+    fails.
+    """
     measured = measure(config, pieces)
     numbers = numbers_of(config, measured)
     return Findings(

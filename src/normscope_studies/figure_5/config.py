@@ -36,7 +36,7 @@ class PretrainingArm(NamedTuple):
 
 
 class ArmPair(NamedTuple):
-    """Two pre-trainings that are compared, and under what."""
+    """A pair of pre-trainings that are compared, and under what."""
 
     name: str
     post: PretrainingArm
@@ -69,8 +69,9 @@ class Figure5Config:
     post_lr: float = 1e-3
     """The rate that Post-LN is given in the paper's comparison."""
     pre_lr: float = 3e-3
-    """That of Pre-LN: three times as much, as in the paper. `normscope choose` names 2.6e-3 for
-    Pre-LN encoders of 6 blocks of width 128."""
+    """The rate of Pre-LN: three times as much, as in the paper. `normscope choose` names 2.6e-3 for
+    Pre-LN encoders of 6 blocks of width 128.
+    """
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = 0.01
     epsilon: float = 1e-6
@@ -83,10 +84,10 @@ class Figure5Config:
     the best validations.
     """
     validations: int = 4
-    """Between one checkpoint and the next."""
+    """The validations between one checkpoint and the next."""
     valid_sequences: int = 600
     tuned: tuple[int, ...] = (3, 6)
-    """Which checkpoints are fine-tuned, by their numbers from 1, in rising order."""
+    """The checkpoints that are fine-tuned, by their numbers from 1, in rising order."""
     tasks: tuple[str, ...] = ("mrpc", "rte")
     """`toy` is a task of drawn pairs of the toy language."""
     glue: str = "glue"
@@ -200,7 +201,7 @@ class Figure5Config:
 
 
 def check_inputs(config: Figure5Config) -> None:
-    """Raises UserError that says how to come by what is not there."""
+    """Checks that the files are there. Raises UserError that says how to come by what is not."""
     refuse_missing(config.corpus, "corpus", "normscope data documents")
     for task in config.tasks:
         files = [Path(config.glue) / task / name for name in GLUE_FILES]

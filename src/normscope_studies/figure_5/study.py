@@ -199,7 +199,9 @@ def _several(values: Sequence[float]) -> str:
 
 
 def run(config: Figure5Config, pieces: Pieces) -> Findings:
-    """Raises UserError for text or tasks that are not there, and for a training that fails."""
+    """Runs the study. Raises UserError for text or tasks that are not there, and for a training
+    that fails.
+    """
     check_inputs(config)
     cells = cells_of(config, pieces)
     curves = pretrained(config, cells, pieces)

@@ -26,7 +26,7 @@ class ModelCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenStateConfig:
-    """Raises ValueError for what cannot be drawn."""
+    """The settings of the study. Raises ValueError for what cannot be drawn."""
 
     deep: tuple[str, ...] = EIGHT
     """Encoders in the theory's setting, drawn deep and wide; their gradients are compared too."""

@@ -19,7 +19,7 @@ SUBLAYERS = ("attention", "feed_forward")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerJacobianConfig:
-    """Raises ValueError for what cannot be drawn."""
+    """The settings of the study. Raises ValueError for what cannot be drawn."""
 
     blocks: tuple[int, ...] = (6, 12, 24, 48, 96, 192)
     """The blocks whose Jacobians are taken, of one stack as deep as the last of them."""

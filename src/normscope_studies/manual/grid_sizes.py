@@ -14,7 +14,7 @@ class GridSize:
     width: int
     updates: int
     batch_tokens: int
-    """At most, in an update."""
+    """The tokens in an update, at most."""
     text: str
 
 

@@ -158,7 +158,7 @@ _READERS: Mapping[str, Callable[[_Result], _Told]] = {
     "depths": _depths,
     "off_percent": _deviations,
 }
-"""Which key of a result's data is read how: pairs of a placement, by name or title, and a row."""
+"""The readers by the key of a result's data: pairs of a placement, by name or title, and a row."""
 
 
 def _warmup(updates: int) -> str:

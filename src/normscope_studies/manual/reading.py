@@ -84,7 +84,9 @@ _WITHOUT_WARMUP: Mapping[str, evidence.Support] = {
     "undecided": "undecided",
     "did not learn": "undecided",
 }
-"""To whether a placement does without a warm-up, by the verdict of `normscope study optimizers`."""
+"""The evidence on whether a placement trains without a warm-up, by the verdict of `normscope study
+optimizers`.
+"""
 
 
 def _optimizers(name: str, data: Any) -> Iterator[_Read]:

@@ -1,4 +1,6 @@
-"""Who needs a warm-up under which optimiser: the verdict on each pair of runs, and the claims."""
+"""The need of placements for a warm-up under an optimiser: the verdict on each pair of runs, and
+the claims.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -33,7 +33,7 @@ class PlacementReading:
     untrained: Sequence[Mapping[str, Any]]
     """The results for the same models as they were drawn."""
     nats: Sequence[float]
-    """Their last validation losses."""
+    """The last validation losses."""
 
     @property
     def title(self) -> str:

@@ -56,7 +56,9 @@ class ProbesConfig:
     dropout: float = 0.1
     max_tokens: int = 1024
     probe_sentences: int = 1800
-    """Whose words are probed; every third sentence is held out from the probes."""
+    """The number of sentences whose words are probed; every third one is held out from the
+    probes.
+    """
     frequent: int = 20
     """The number of most frequent words that are classes."""
     accuracy_edge: float = 0.02

@@ -39,7 +39,7 @@ class PublishedSweep:
     ffn_width: int
     blocks: int
     parameters: float
-    """Without those of the embedding."""
+    """The number of parameters without those of the embedding."""
     batch_tokens: int
     updates: int
     tokens: float

@@ -111,7 +111,7 @@ def optimizer_of(one: SizedModel, model: nn.Module, rate: float) -> torch.optim.
 
 @dataclass(frozen=True, eq=False)
 class _SizedText:
-    """Two sequences of ids."""
+    """The ids of a text: two sequences, for training and validation."""
 
     train: Tensor
     valid: Tensor

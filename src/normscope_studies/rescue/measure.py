@@ -30,7 +30,7 @@ RATES: dict[str, tuple[float, float]] = {
     "skip-behind-norm": (1e-2, 3e-2),
     "attention-without-skip": (3e-3, 1e-2),
 }
-"""Two rates at which each fails: looked for on the first seed before the study was run."""
+"""The two rates at which each fails: looked for on the first seed before the study was run."""
 SOUND = "pre-ln"
 SOUND_RATES = (1e-3, 3e-3, 1e-2)
 """The rates whose best loss is that of a sound training of the same length."""

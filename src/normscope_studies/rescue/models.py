@@ -10,7 +10,7 @@ from torch.nn import functional
 
 SubLayer = Callable[[Tensor], Tensor]
 Join = Callable[[Tensor, SubLayer, SubLayer], Tensor]
-"""From the stream, a sub-layer and its norm to the next stream."""
+"""A function from the stream, a sub-layer and its norm to the next stream."""
 
 
 def _post_ln(x: Tensor, sublayer: SubLayer, norm: SubLayer) -> Tensor:

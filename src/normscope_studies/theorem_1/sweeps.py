@@ -36,7 +36,7 @@ class Half:
     element_equation: str
     """The equation of the proof, which has it."""
     tail_equations: str
-    """That bound how often ‖x‖² of the last norm's input falls far below its mean."""
+    """The equations that bound how often ‖x‖² of the last norm's input falls far below its mean."""
     over_depth_text: str
     depth_exponent: float
     """The exponent of the claimed order over the number of blocks."""

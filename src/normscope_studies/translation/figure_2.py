@@ -30,11 +30,11 @@ class RateGroup:
     short: TranslationArm | None
     """T = 500 of the paper."""
     without_equal_sum: TranslationArm
-    """No warm-up, with the peak and the summed rate of `long`."""
+    """The arm without warm-up, with the peak and the summed rate of `long`."""
     long_equal_sum: TranslationArm
     """The schedule of `long`, with the summed rate of `without`: its peak is lower."""
     controlled_without: TranslationArm | None
-    """No warm-up, decay from where the long warm-up ends."""
+    """The arm without warm-up, decay from where the long warm-up ends."""
     controlled_short: TranslationArm | None
 
     @property

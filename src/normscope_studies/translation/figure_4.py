@@ -26,9 +26,9 @@ class Pairing(NamedTuple):
     schedules: str
     """PAPER_S, ONE_DECAY or BOTH_WARM."""
     post: TranslationArm
-    """With warm-up."""
+    """The arm with warm-up."""
     pre: TranslationArm
-    """Without it, but in BOTH_WARM."""
+    """The arm without it, but in BOTH_WARM."""
 
     @property
     def setting(self) -> str:

@@ -26,7 +26,7 @@ class StretchBatch(Batch):
     targets_N: Tensor
     """The token that follows each."""
     lengths_B: Tensor
-    """On the CPU always."""
+    """The lengths, on the CPU always."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -201,7 +201,7 @@ class PairBatch(Batch):
     segments_N: Tensor
     """0 for [CLS] A [SEP], 1 for B [SEP]."""
     lengths_B: Tensor
-    """On the CPU always, for masks and counts that must not wait for a device."""
+    """The lengths, on the CPU always, for masks and counts that must not wait for a device."""
     masked_M: Tensor
     """The places in the packed tokens where a token is to be predicted."""
     targets_M: Tensor

@@ -1,4 +1,5 @@
-"""From texts to a corpus of documents: split into sentences, learn the tokeniser, write token ids.
+"""The preparation of a corpus of documents from texts: split into sentences, learn the tokeniser,
+write token ids.
 
 Where no validation files are given, every 200th document at random is held out: 199 to 1, as Xiong
 et al. 2020, section 4.1, split Wikipedia.

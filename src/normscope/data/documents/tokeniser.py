@@ -134,7 +134,9 @@ class TextTokeniser(TokenizerFile):
     noun, unusable = "tokeniser", "not a tokenizer.json that can be used here ({})"
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ValueError for one without an end of documents, or with gaps in its ids."""
+        """Wraps a tokeniser of the tokenizers library. Raises ValueError for one without an end of
+        documents, or with gaps in its ids.
+        """
         ids = tokenizer.get_vocab(with_added_tokens=True)
         if sorted(ids.values()) != list(range(len(ids))):
             raise ValueError("its token ids do not run from 0 without gaps")

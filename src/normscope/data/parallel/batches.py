@@ -65,7 +65,7 @@ class TranslationBatch(Batch):
     target_out_BT: Tensor
     """The expected output: the target with its EOS."""
     source_lengths_B: Tensor
-    """On the CPU always, for masks and counts that must not wait for a device."""
+    """The lengths, on the CPU always, for masks and counts that must not wait for a device."""
     target_lengths_B: Tensor
     target_tokens: int
     """Target tokens that are not padding, EOS included."""

@@ -32,7 +32,7 @@ class TextForm:
     """The form in which the text of one language is written inside a corpus."""
 
     language: str
-    """Two-letter code; languages that Moses has no rules for are split by its English ones."""
+    """The two-letter code; languages that Moses has no rules for are split by its English ones."""
     tokenise: bool = True
     """False: the text is tokenised already and only its spaces are put in order."""
     lowercase: bool = False
@@ -119,7 +119,7 @@ class CodecSide:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Both sides; `joint` where they share one vocabulary."""
+    """The codec of both sides; `joint` where they share one vocabulary."""
 
     source: CodecSide
     target: CodecSide

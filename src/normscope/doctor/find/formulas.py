@@ -143,7 +143,7 @@ class Formula:
 
     segment: Segment
     branch: Term
-    """Which of the segment's branches the sub-layer is."""
+    """The one of the segment's branches that the sub-layer is."""
 
     def __str__(self) -> str:
         """x ← …, after one statement for each value that is used twice, as a = …, and without what

@@ -42,8 +42,8 @@ class Stream:
     before: int
     """The number of them that come before the first block: convolutions that never come again."""
     formula: Term
-    """Its end, over terms for its branches; those of blocks count from 0, earlier ones end at
-    -1.
+    """The formula of its end, over terms for its branches; those of blocks count from 0, earlier
+    ones end at -1.
     """
     term: Callable[[int], Term]
     """Makes, of the number of any of its values, or of a gain on its end, what that is over the

@@ -49,14 +49,14 @@ class Term:
     norm.
     """
     branch: int = -1
-    """Which sub-layer of its stack it is, counted from 0."""
+    """The number of the sub-layer in its stack, counted from 0."""
     inside: tuple[InnerPlace, ...] = ()
     """Norms inside a branch or a mean over depth."""
     by_head: bool = False
     """True for a norm that norms parts of a token's features each on their own."""
     text: str = ""
-    """Under what name a source or a branch is printed; of a mean, what its weights are made from
-    beside its values.
+    """The name under which a source or a branch is printed; of a mean, what its weights are made
+    from beside its values.
     """
     shape: tuple[int, ...] = ()
     """The shape of a formula's parameter."""

@@ -36,7 +36,7 @@ _PLACES: Mapping[str, Literal["score", "value"]] = {
 
 
 class _Norms:
-    """Every norm of a formula is a norm; which one it is does not show in what a model computes."""
+    """The norms of a formula, all alike; which one it is does not show in what a model computes."""
 
     def __call__(self, x: Term, /, *, groups: int | None = None) -> Term:
         made = normed(x)
@@ -88,11 +88,11 @@ class Candidate:
     started: Term
     """The stream before the first sub-layer."""
     blocks: list[Segment]
-    """Without what stands at the stack's end; empty where the state has several parts that only the
-    end joins.
+    """The blocks without what stands at the stack's end; empty where the state has several parts
+    that only the end joins.
     """
     whole: list[Segment]
-    """With it."""
+    """The blocks with the stack's end."""
     final_norm: bool
     """True where a norm that the blocks do not have stands at the end."""
     doubly_stochastic: bool

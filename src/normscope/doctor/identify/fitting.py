@@ -1,5 +1,5 @@
-"""Which registered placements fit an observed stream, sub-layer by sub-layer, and which of them is
-named.
+"""The fit of registered placements to an observed stream, sub-layer by sub-layer, and the choice of
+the one that is named.
 """
 
 from collections.abc import Sequence

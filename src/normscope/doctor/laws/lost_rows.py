@@ -33,8 +33,9 @@ class LostRows:
 
 
 def lost_rows(trial: Trial) -> LostRows:
-    """Raises Untried where no module draws, where training mode cannot be run, and where outputs
-    are not known to depend on what is given in evaluation mode.
+    """Measures how many rows of a batch are lost in training mode. Raises Untried where no module
+    draws, where training mode cannot be run, and where outputs are not known to depend on what is
+    given in evaluation mode.
     """
     by = tuple(name for name, module in trial.model.named_modules() if _draws(module))
     if not by:

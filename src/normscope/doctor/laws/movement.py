@@ -50,13 +50,15 @@ class Movement:
     """A few updates of a copy of the model."""
 
     updates: int
-    """That were made: as many as it took until all had moved, at most `UPDATES`."""
+    """The number of updates that were made: as many as it took until all had moved, at most
+    `UPDATES`.
+    """
     rate_is_users: bool
     """True where the rate is one that the user gave."""
     by_name: Mapping[str, Moved]
     """The changes of every trainable parameter."""
     losses: tuple[float, ...]
-    """Before each update, and after the last."""
+    """The losses before each update, and after the last."""
     locked: tuple[str, ...] = ()
     """The parameters whose gradient is 0 in every update because others of them are 0, and is not
     once these are drawn: two factors of one product that are both 0, and what stands behind them.

@@ -23,7 +23,9 @@ from .trial import OutOfTime, Trial, Untried
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureUses:
     pieces: int = 0
-    """That the first matrix reads; 0 where these are not known to be pixels as they are."""
+    """The number of pieces that the first matrix reads; 0 where these are not known to be pixels as
+    they are.
+    """
     scattered: int = 0
     """The number of pieces whose pixels are no rectangle in all colours, and no square of some."""
     elsewhere: float = 0.0
@@ -38,7 +40,9 @@ _MOST_COLOURS = 4
 
 @torch.no_grad()
 def picture_uses(trial: Trial) -> PictureUses:
-    """Raises Untried where no input is a picture (B, C, H, W)."""
+    """Measures what a model makes of pictures. Raises Untried where no input is a picture (B, C, H,
+    W).
+    """
     given = named_inputs(trial.model, trial.inputs)
     name = next((name for name, x in given.items() if _is_picture(x)), "")
     if not name:

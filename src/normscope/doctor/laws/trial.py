@@ -44,13 +44,15 @@ class TrialLimits:
     `LITTLE_SECONDS` is tried on a smaller batch too.
     """
     most_bytes: int | None = None
-    """Beside the user's model; None for as many as are free."""
+    """The largest memory beside the user's model, in bytes; None for as many as are free."""
 
 
 WEIGHTS_BESIDE = 4
 """Times the weights that a trial takes beside them: a copy, its gradient, and Adam's two means."""
 PASSES = 40.0
-"""That all laws make of the slice at most, in forward passes; one update counts for three."""
+"""The largest number of passes over the slice by all laws, in forward passes; one update counts for
+three.
+"""
 LITTLE_SECONDS = 5.0
 _FORWARD = 3.0
 """Forward passes that one with its backward pass takes as long as."""
@@ -93,8 +95,9 @@ class Trial:
         return call_with(self.model, self.inputs if inputs is None else inputs)
 
     def refuse_beyond(self, passes: float) -> None:
-        """Raises OutOfTime where so many more forward passes would take longer than all laws
-        may."""
+        """Checks that so many more forward passes stay within the time of all laws. Raises
+        OutOfTime where they do not.
+        """
         if time.thread_time() + self.seconds * passes > self.until:
             raise OutOfTime(
                 f"the trial may take {self.budget:.2g} s here, three passes of the whole batch and "

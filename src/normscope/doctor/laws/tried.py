@@ -36,7 +36,7 @@ class Tried:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The reasons why laws were not tried, by the names of these fields, as clauses."""
     reason: str = NO_TRIAL
-    """Why none of the others was."""
+    """The reason why none of the others was tried."""
 
     def lacking(self, law: str) -> str:
         """Returns why a law was not tried; "" where it was."""

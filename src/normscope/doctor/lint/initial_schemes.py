@@ -1,5 +1,5 @@
-"""Which scheme a stack's weights were drawn by: a law of width for all matrices, and a law of depth
-for some.
+"""The scheme by which a stack's weights were drawn: a law of width for all matrices, and a law of
+depth for some.
 
 A law of width gives a matrix's deviation from its fans. A law of depth divides it, for the matrices
 whose products join the stream: by √(2L) in GPT-2, for L blocks of two sub-layers.

@@ -31,7 +31,9 @@ class WeightMatrix:
     """Root mean square of its entries."""
     outputs: int
     inputs: int
-    """Which of the two is which does not matter here: Glorot's scale knows only their sum."""
+    """The number of inputs; it does not matter here which side that is: Glorot's scale knows only
+    the sum of both.
+    """
 
 
 def matrices_of(patient: Patient, sublayer: Sublayer, width: int) -> list[WeightMatrix]:
@@ -131,7 +133,7 @@ class MatrixGain:
     role: _MatrixRole
     parameter: str
     gain: float
-    """Its size in multiples of Glorot's √(2 / (inputs + outputs))."""
+    """The size in multiples of Glorot's √(2 / (inputs + outputs))."""
     wanted: float
     """The gain of the placement."""
 

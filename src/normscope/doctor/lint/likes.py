@@ -40,7 +40,7 @@ class OddOne(Generic[_Value]):
 
     name: str
     block: int
-    """Its place among its likes, counted from 1."""
+    """The place among its counterparts, counted from 1."""
     value: _Value
     usual: _Value
     """The value of most of the others."""

@@ -43,7 +43,7 @@ _PARTLY = (
     "rounded-updates",
     "modes-differ",
 )
-"""Some weights learn nothing, or another model is trained."""
+"""The rules by whose faults some weights learn nothing, or another model is trained."""
 _COSTS: tuple[tuple[str, ...], ...] = (_NOT_FINITE, _LEARNS_NOTHING, _RATE_FAILS)
 _FIRST_OF_EQUALS = (*_PARTLY, "uneven-updates")
 _LAST_OF_EQUALS = ("untied-head",)
@@ -105,8 +105,8 @@ def asked_rules(patient: Patient, silenced: Collection[str] = ()) -> tuple[Asked
 
 
 def check_silenced(silenced: Collection[str]) -> None:
-    """Raises ValueError on an id that no rule has, naming the nearest that one has, if any is
-    near.
+    """Checks the ids of silenced rules. Raises ValueError on an id that no rule has, naming the
+    nearest that one has, if any is near.
     """
     known = [rule.id for rule in RULES]
     for name in silenced:

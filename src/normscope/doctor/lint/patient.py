@@ -42,7 +42,7 @@ class Patient:
     stacks: tuple[Stack, ...]
     observed: ModelMeasurements
     dtype: torch.dtype
-    """That of the model's weights."""
+    """The dtype of the model's weights."""
     optimizer: torch.optim.Optimizer | None = None
     """The user's own, with its parameter groups."""
     loading: Loading | None = None
@@ -57,19 +57,21 @@ class Patient:
     course: RateCourse | None = None
     """The first rates of the user's scheduler."""
     no_course: str = "no scheduler was given"
-    """Why there are none, as a clause."""
+    """The reason why there are none, as a clause."""
     told_warmup_updates: int | None = None
-    """That the user told, whatever a log says."""
+    """The warm-up that the user gave, whatever a log says."""
     logged_warmup_updates: int | None = None
-    """Over which the rate of the training's log rises."""
+    """The updates over which the rate of the training's log rises."""
     nonfinite: tuple[NonfiniteWeight, ...] = ()
     """Weights that are infinite or NaN; stacks and measurements are then of a model with 0 in their
     place.
     """
     no_gradient: str = ""
-    """Why none can be taken of the forward pass, as a clause; "" where one was."""
+    """The reason why no gradient can be taken of the forward pass, as a clause; "" where one
+    was.
+    """
     advice: Advice | None = None
-    """On its learning rate; None where it was not asked for."""
+    """The advice on its learning rate; None where it was not asked for."""
     tried: Tried = UNTRIED
     """The findings of the laws."""
     places: CodePlaces = NO_PLACES

@@ -43,7 +43,7 @@ class Rule:
     title: str
     """The fault in a few words."""
     explanation: str
-    """Why it matters, in a sentence or two."""
+    """The reason why it matters, in a sentence or two."""
     reference: str
     """Paper and section, or a public issue where it happened."""
     fix: str = ""

@@ -32,7 +32,9 @@ from .softmax_axes import wrong_axis
 # B = sequences, H = all between them and queries, mostly heads, Q = queries, K = keys
 
 _HIDDEN = 2000.0
-"""Below the largest logit of a row: masks add -10,000 and less, or fill in -inf."""
+"""The distance below the largest logit of a row from which on a key is hidden: masks add -10,000
+and less, or fill in -inf.
+"""
 _FEW = 8
 """Keys below which a row's weights tell little."""
 

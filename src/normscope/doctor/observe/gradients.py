@@ -142,7 +142,9 @@ WITHOUT_AUTOGRAD = (
 
 
 def _refuse_without_autograd(model: nn.Module, output: Any) -> None:
-    """Raises NoGradient where autograd knows nothing of the output of a model that is trained."""
+    """Checks that autograd knows the output of a model that is trained. Raises NoGradient where it
+    does not.
+    """
     tensors = tensors_in(output, inside_objects=False)
     trained = any(parameter.requires_grad for parameter in model.parameters())
     if trained and not any(tensor.requires_grad for tensor in tensors):

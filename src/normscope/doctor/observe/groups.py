@@ -1,4 +1,4 @@
-"""Which heads read which groups of keys and values, where several heads share a group."""
+"""The groups of keys and values that heads read, where several heads share a group."""
 
 # B = sequences, T = tokens, H = heads, G = groups, E = width of a head
 

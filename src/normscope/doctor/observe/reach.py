@@ -1,4 +1,4 @@
-"""Which other tokens and sequences a sub-layer's output is made from.
+"""The other tokens and sequences that a sub-layer's output is made from.
 
 Read by computing each branch again with one token changed, where what is masked, cut, or reshaped
 wrongly shows alike.

@@ -120,8 +120,8 @@ _CLOSE = 0.02
 0.0005.
 """
 _POINTS = 1 << 14
-"""At which the two are compared, or more; as many as the recorded pass has where more than curves
-stands between.
+"""The number of points at which the two are compared, or more; as many as the recorded pass has
+where more than curves stands between.
 """
 
 

@@ -1,4 +1,4 @@
-"""Every tensor operation of one forward pass, as a graph whose parts can be computed again with
+"""The operations on tensors in one forward pass, as a graph whose parts can be computed again with
 other values.
 """
 
@@ -198,7 +198,7 @@ class TracedValue:
     """The arguments of the call, with `Ref`s in the place of tensors."""
     kwargs: dict[str, Any] = field(default_factory=dict)
     output: int = 0
-    """Which of its results this is."""
+    """The number of this value among the operation's results."""
     modules: tuple[str, ...] = ()
     """Names of the modules that were running, the outermost first."""
     asked_dtype: torch.dtype | None = None

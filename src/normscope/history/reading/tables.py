@@ -15,8 +15,9 @@ _SEPARATORS = ",;\t"
 _INDEX = "the unnamed first column"
 """The name for a column of rows that pandas writes for a frame without an index of its own."""
 _RUN_SEPARATOR = " - "
-"""Between a run's name and a quantity's in what W&B downloads; such a table has two columns more
-for each, with the ends of a range."""
+"""The sign between a run's name and a quantity's in W&B's tables; such a table has two columns more
+for each, with the ends of a range.
+"""
 _RANGE_ENDS = ("__MIN", "__MAX")
 
 

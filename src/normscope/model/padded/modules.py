@@ -26,7 +26,7 @@ class StackOptions(TypedDict, total=False):
     """Keywords that every stack takes; what is left out is as `StackConfig` has it."""
 
     dropout: float
-    """On the input and on what every sub-layer gives; 0 by default."""
+    """The dropout on the input and on every sub-layer's output; 0 by default."""
     attention_dropout: float
     activation_dropout: float
     norm: str
@@ -49,7 +49,7 @@ class StackOptions(TypedDict, total=False):
 
 
 def placement_class(placement: PlacementName) -> type[Placement]:
-    """Raises ValueError for an unknown name."""
+    """Returns a placement's class. Raises ValueError for an unknown name."""
     return named(placement) if isinstance(placement, str) else placement
 
 

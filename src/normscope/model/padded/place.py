@@ -204,7 +204,9 @@ def _ffn_width(rows: list[list[Foreign]], width: int) -> int:
 
 
 def _refuse_kinds(stack: StackShape, kinds: tuple[SublayerKind, ...], other_blocks: int) -> None:
-    """Raises ValueError where a stack of such blocks has other sub-layers than the modules are."""
+    """Checks that a stack of such blocks has the sub-layers that the modules are. Raises ValueError
+    where it has others.
+    """
     if stack.kinds != kinds:
         raise ValueError(
             f"a {stack.kind} with other_blocks={other_blocks} has blocks of "

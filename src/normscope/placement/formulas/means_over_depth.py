@@ -122,8 +122,8 @@ class InklingAttentionResiduals(AttentionResiduals):
 
 @register
 class DenseFormer(Placement):
-    """After a block's Pre-LN sub-layers v gains x; x ← Σ_i weights_i · v_i, v_0 the embedding; y =
-    LN(x).
+    """A mean over depth after every block: after a block's Pre-LN sub-layers v gains x; x ← Σ_i
+    weights_i · v_i, v_0 the embedding; y = LN(x).
 
     Pagliardini et al. 2024, section 3.1: a depth-weighted average after every block (dilation 1,
     period 1). The last weight starts at 1 and all others at 0, so that the model starts as Pre-LN.

@@ -1,4 +1,6 @@
-"""Two streams: a sum that nothing norms beside one that is, or the embedding itself."""
+"""The placements with two streams: a sum that nothing norms beside one that is, or the embedding
+itself.
+"""
 
 import math
 from collections.abc import Sequence

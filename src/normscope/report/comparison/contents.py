@@ -15,18 +15,18 @@ class Status(StrEnum):
 
     FINISHED = "finished"
     NON_FINITE = "non-finite"
-    """It stopped at a value that is not finite."""
+    """A run that stopped at a value that is not finite."""
     DECIDED = "decided"
-    """It was stopped early, at chance for as many validations as the rule asks for; its message
-    says so.
+    """A run that was stopped early, at chance for as many validations as the rule asks for; its
+    message says so.
     """
     RUNNING = "running"
     UNFINISHED = "unfinished"
-    """It was stopped, and its command resumes it."""
+    """A run that was stopped, and that its command resumes."""
     MISSING = "missing"
     """Nothing of it is there."""
     FAILED = "failed"
-    """Its process ended without finishing it."""
+    """A run whose process ended without finishing it."""
 
     @property
     def has_loss(self) -> bool:
@@ -96,7 +96,7 @@ class GradientProfile:
     """The blocks in order of depth, stack by stack; lines are not drawn across stacks."""
     seeds_norms: Sequence[Sequence[float]]
     update: int = 0
-    """When it was measured; 0 is before the first update."""
+    """The update at which it was measured; 0 is before the first update."""
 
     def __post_init__(self) -> None:
         if not self.names:

@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 class PeerLost(Exception):
-    """Another process of the training has gone, so that this one cannot go on.
+    """The error that another process of the training has gone, so that this one cannot go on.
 
     tells: whether this process is the one to say so.
     """
@@ -95,7 +95,7 @@ class Group:
 
     @contextmanager
     def noticing(self) -> Iterator[None]:
-        """Raises PeerLost where somebody has gone while torch itself speaks with them."""
+        """Raises PeerLost where another process has gone while torch itself speaks with it."""
         yield
 
 

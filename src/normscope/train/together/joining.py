@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 _COMING_SECONDS = 600.0
-"""That processes of other machines may take to come."""
+"""The seconds that processes of other machines may take to come."""
 _PARTING_SECONDS = 60.0
 _CALL = timedelta(minutes=30)
 """The longest that a call to the others may take: as long as the first saves, or measures."""
@@ -72,8 +72,8 @@ def refuse_unshared_by(count: int, train: TrainConfig, *, started: str, alone: s
 
 
 def refuse_launched() -> None:
-    """Raises UserError in one of several processes that a launcher has started for what one does:
-    they would all do the same, in one folder.
+    """Refuses a command for one process in one of several that a launcher has started: they would
+    all do the same, in one folder. Raises UserError.
     """
     count = launched_together()
     if count > 1:

@@ -1,4 +1,4 @@
-"""Who of the processes of a training is still there.
+"""The signs of life by which the processes of a training know who is still there.
 
 Each beats in the store that torchrun keeps, and looks at the beats of the others: one that has died
 or was halted leaves the others in a call of torch's that none of them can leave by itself. What
@@ -23,9 +23,11 @@ SILENT_SECONDS = 20.0
 """Torchrun takes 30 seconds more to kill who is halted where nobody else does, and a minute is what
 all of it may take."""
 _GRACE_SECONDS = 10.0
-"""That a process has to say itself that another one has gone, before the thread ends it."""
+"""The seconds that a process has to say itself that another one has gone, before the thread ends
+it.
+"""
 _LAUNCHER_SECONDS = 60.0
-"""That a process has to save where the launcher has gone."""
+"""The seconds that a process has to save where the launcher has gone."""
 _LEFT, _DONE = "left", "done"
 
 
@@ -41,21 +43,23 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Who a process is, as it has told the others."""
+    """The identity of a process, as it has told the others."""
 
     pid: int
     host: str
     began: str
-    """When it did, as its system tells; empty where that is not known. Numbers are given again."""
+    """The time at which it began, as its system tells; empty where that is not known. Numbers are
+    given again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Who of the others cannot go on."""
+    """A process that cannot go on."""
 
     rank: int
     words: str
-    """Such as "process 1 of 2 (4711 on node-a) has ended"."""
+    """The words for it, such as "process 1 of 2 (4711 on node-a) has ended"."""
     is_halted: bool
     """True where it may still be there."""
 

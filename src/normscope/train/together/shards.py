@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 class Shards(Sharing):
-    """Every process holds its part of the model."""
+    """A model of which every process holds its part."""
 
     in_step = True
 

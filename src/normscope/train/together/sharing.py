@@ -104,10 +104,12 @@ def refuse_running_statistics(model: nn.Module, how: str) -> None:
 
 
 class Replicas(Sharing):
-    """Every process holds the whole model, by torch's DistributedDataParallel."""
+    """A model of which every process holds a whole copy, by torch's DistributedDataParallel."""
 
     def __init__(self, model: nn.Module, group: Several) -> None:
-        """Raises UserError for a model that would not be the same in every process."""
+        """Wraps the model. Raises UserError for a model that would not be the same in every
+        process.
+        """
         super().__init__(model, group)
         refuse_running_statistics(model, "replicas")
         from torch.nn.parallel import DistributedDataParallel

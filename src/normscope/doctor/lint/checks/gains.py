@@ -245,7 +245,7 @@ def _range(gains: Sequence[NormGain]) -> str:
 
 
 _LEAST_WIDTH = 8
-"""Below it, the width is a number that a factor may be by chance."""
+"""The least width: below it, the width is a number that a factor may be by chance."""
 
 
 @rule("embedding-scaled-twice", initial_weights)

@@ -214,7 +214,7 @@ def faded_stream(patient: Patient, stack: Stack) -> Iterator[Fault]:
 
 
 NEAR_ONE = (0.5, 1.5)
-"""Between these a² + b² is taken to be meant as 1."""
+"""The range within which a² + b² is taken to be meant as 1."""
 EXACT = 0.01
 
 

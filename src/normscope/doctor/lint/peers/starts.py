@@ -17,7 +17,9 @@ _STRAYS = 8.0
 _SHIFTED = 0.3
 """The distance of a mean from 0, in deviations, from which on it is off on purpose."""
 _ENTRIES = 2**16
-"""That are looked at of a weight, evenly: a mean strays by a 256th of the deviation."""
+"""The number of a weight's entries that are examined, evenly: a mean strays by a 256th of the
+deviation.
+"""
 _FEW = 16
 """Entries of which the mean, beside their own deviation, is one of chance."""
 _SPARSE = 0.5

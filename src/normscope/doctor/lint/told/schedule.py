@@ -71,7 +71,9 @@ _FAR_BELOW = 0.02
 the peak is far too low.
 """
 _LARGEST_RATE = 0.1
-"""Above, the optimiser's own rate is no rate: where the schedule makes it all, it is 1."""
+"""The largest rate of an optimiser: above, it is no rate; where the schedule makes it all, it is
+1.
+"""
 
 
 def _of_other_units(course: RateCourse, own: float | None) -> Iterator[Fault]:
