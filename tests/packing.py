@@ -1,9 +1,10 @@
 """How densely the source is packed: what makes a line do the work of several.
 
-`python tests/packing.py` prints the counts of every kind, by 1,000 lines of code; `--places KIND`
-prints where one stands. No count of comprehensions, conditional expressions or nodes is a goal;
-what `FORBIDDEN` names was written for a limit of lines once, and `test_packing.py` holds it to
-none.
+`python tests/packing.py` prints the counts of every kind, by 1,000 lines of code; `--beside FOLDER`
+prints them beside those of an earlier checkout, such as one of `git worktree add FOLDER COMMIT`;
+`--places KIND` prints where one stands. No count of comprehensions, conditional expressions or
+nodes is a goal; what `FORBIDDEN` names was written for a limit of lines once, and `test_packing.py`
+holds it to none.
 """
 
 import ast
@@ -18,6 +19,8 @@ Finder = Callable[[ast.Module], Iterator[ast.AST]]
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LITERALS = (ast.List, ast.Set, ast.Tuple, ast.Dict)
+_LETTERS = 100
+"""Of a line at most."""
 _MOST_PARALLEL = 2
 """Names that one statement may assign side by side."""
 _RELATIVE = re.compile(
@@ -160,19 +163,54 @@ def places(finder: Finder, files: list[Path]) -> Iterator[str]:
             yield f"{file.relative_to(anatomy.SOURCE)}:{line}"
 
 
+def long_lines(files: list[Path]) -> int:
+    """Returns how many lines have more than 100 letters."""
+    return sum(len(line) > _LETTERS for file in files for line in anatomy.lines(file))
+
+
+def densities(folder: Path) -> dict[str, tuple[float, ...]]:
+    """Returns, of the package in a folder `src`, every kind's count and its count by 1,000 lines of
+    code, nodes a line, and the share of docstrings that begin with a relative clause in per cent.
+    """
+    files = sorted(folder.rglob("*.py"))
+    size = anatomy.size_of(files)
+    thousands = size.code_lines / 1000
+    found: dict[str, tuple[float, ...]] = {"lines of code": (size.code_lines,)}
+    for name, finder in (FORBIDDEN | COUNTED).items():
+        count = sum(1 for file in files for _ in finder(anatomy.parsed(file)))
+        found[name] = (count, count / thousands)
+    relative = found["docstrings that begin with a relative clause"][0]
+    comments = sum(1 for file in files for line in anatomy.lines(file) if re.match(r"\s*#", line))
+    found["lines over 100 letters"] = (long_lines(files), long_lines(files) / thousands)
+    found["lines of comment"] = (comments, comments / thousands)
+    found["relative docstrings, per cent"] = (100 * relative / found["docstrings"][0],)
+    found["nodes a line of code"] = (size.nodes_a_line,)
+    return found
+
+
+def _row(name: str, *columns: tuple[float, ...]) -> str:
+    cells = []
+    for column in columns:
+        whole, *share = column
+        text = f"{whole:,.0f}" if float(whole).is_integer() else f"{whole:,.2f}"
+        cells.append(f"{text:>10}" + "".join(f"{one:9.2f}" for one in share).rjust(9))
+    return f"{name:46}" + "".join(cells)
+
+
 def main() -> None:
-    files = anatomy.files()
     kinds = FORBIDDEN | COUNTED
     if sys.argv[1:2] == ["--places"]:
-        print("\n".join(places(kinds[" ".join(sys.argv[2:])], files)))
+        print("\n".join(places(kinds[" ".join(sys.argv[2:])], anatomy.files())))
         return
-    size = anatomy.size_of(files)
-    for name, finder in kinds.items():
-        count = sum(1 for _ in places(finder, files))
-        print(f"{name:46}{count:7,}{1000 * count / size.code_lines:9.2f}")
-    comments = sum(1 for file in files for line in anatomy.lines(file) if re.match(r"\s*#", line))
-    print(f"{'lines of comment':46}{comments:7,}{1000 * comments / size.code_lines:9.2f}")
-    print(f"{'nodes a line of code':46}{size.nodes_a_line:7.2f}")
+    now = densities(anatomy.SOURCE)
+    if sys.argv[1:2] == ["--beside"]:
+        before = densities(Path(sys.argv[2]) / "src")
+        print(f"{'':46}{'before':>19}{'now':>19}")
+        for name, column in now.items():
+            print(_row(name, before[name], column))
+        return
+    for name, column in now.items():
+        print(_row(name, column))
 
 
 if __name__ == "__main__":

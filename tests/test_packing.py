@@ -18,7 +18,10 @@ EXCEPTED = {
     ),
     "normscope_studies": (),
 }
-"""Rooms of each package that may still be packed; the list only ever gets shorter."""
+"""Rooms of each package whose comprehensions may still stand inside one another; the list only ever
+gets shorter. Nothing else is packed anywhere.
+"""
+STILL_PACKED = "comprehensions inside comprehensions"
 
 PACKED = {
     "comprehensions inside comprehensions": (
@@ -113,7 +116,8 @@ def test_what_is_loose_is_not_found(kind, text):
 @pytest.mark.parametrize("package", EXCEPTED)
 @pytest.mark.parametrize("kind", packing.FORBIDDEN)
 def test_nothing_is_packed(kind, package):
-    rooms = tuple(f"{room}/" for room in EXCEPTED[package])
+    excepted = EXCEPTED[package] if kind == STILL_PACKED else ()
+    rooms = tuple(f"{room}/" for room in excepted)
     places = packing.places(packing.FORBIDDEN[kind], anatomy.files(package))
     packed = [place for place in places if not place.startswith(rooms)]
     assert not packed, f"{kind}: open them, one idea a line"

@@ -2,6 +2,8 @@
 again.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -107,6 +109,31 @@ def test_what_cannot_be_drawn():
         Simulation("prelm", ENCODER)
     with pytest.raises(ValueError, match="not defined for encoder-only"):
         Simulation("t-fixup", ENCODER)
+
+
+def test_the_activation_of_the_setting_is_the_one_that_is_drawn():
+    relu, gelu, swiglu = (
+        Simulation("pre-ln", replace(ENCODER, activation=name)).draw(1)["encoder"]
+        for name in ("relu", "gelu", "swiglu")
+    )
+    assert "ffn_gate" in swiglu.squares
+    # Of what ReLU lets through as half of the square, GELU lets through less.
+    assert gelu.q[-1] < 0.99 * relu.q[-1]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"position_encoding": "rotary"},
+        {"query_key_norm": "per-head"},
+        {"dropout": 0.1},
+        {"label_smoothing": 0.1},
+    ],
+)
+def test_a_setting_that_would_be_drawn_as_another_is_refused(asked):
+    (name,) = asked
+    with pytest.raises(ValueError, match=name):
+        Simulation("pre-ln", replace(ENCODER, heads=2, **asked))
 
 
 @pytest.mark.parametrize("placement", ["post-ln", "pre-ln"])

@@ -1,5 +1,7 @@
 """What a prediction says of itself: where it is off, and where nothing was compared with it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +62,23 @@ def test_what_nobody_drew_is_undecided(setting, of, said):
     assert of <= set(doubt.of)
     assert said in doubt.reason
     assert (doubt.first, doubt.last) == (1, setting["blocks"])
+
+
+def test_queries_below_a_decoder_are_less_sure_where_logits_are_strong():
+    """DeepNorm's first block reads rows and positions without a norm: logits of variance 1.66 with
+    Xavier's weights, and a quarter of that with fairseq's. `theory_draws.py` has drawn both.
+    """
+    model = ModelSetting(
+        stack="encoder-decoder", blocks=2, width=128, ffn_width=512, setting="xavier-normal"
+    )
+    stacks = predict("deepnorm", model)
+    (doubt,) = (one for one in stacks["encoder"].doubts if "two queries" in one.reason)
+    assert (doubt.of, doubt.first, doubt.last) == (("query", "key"), 1, 1)
+    assert doubt.error == (-0.05, 0.2)
+    assert not any("two queries" in one.reason for one in stacks["decoder"].doubts)
+    weaker = predict("deepnorm", replace(model, setting="paper"))["encoder"].doubts
+    alone = predict("deepnorm", replace(model, stack="encoder"))["encoder"].doubts
+    assert not any("two queries" in one.reason for one in (*weaker, *alone))
 
 
 def test_gradients_below_strong_logits_come_through_them():

@@ -20,7 +20,7 @@ _CITED = re.compile(r"\b(?:Equations?|equations?(?: is| are)) (T[\dT, andto]*\d)
 def _cited(text: str) -> set[str]:
     """Returns the equations that docstrings name; "T4 to T6" has three."""
     found = set()
-    for listed in _CITED.findall(text):
+    for listed in _CITED.findall(" ".join(text.split())):
         for first, last in re.findall(r"T(\d+)(?: to T(\d+))?", listed):
             found |= {f"T{number}" for number in range(int(first), int(last or first) + 1)}
     return found
@@ -67,6 +67,119 @@ def test_the_tests_of_an_equation_are_there(number: str) -> None:
         for name in names.split("::")[1:]:
             (one,) = [node for node in body if getattr(node, "name", None) == name]
             body = getattr(one, "body", [])
+
+
+PLUMBING = {
+    "says that a number has no name of its own": {"moments.Moments.__rtruediv__"},
+    "holds coefficients or moments, and computes none": {
+        "lanes.Grown.append",
+        "lanes.first_of",
+        "lanes.growing",
+        "lanes._held",
+        "lanes._appended",
+        "moments._LastTotal.sum_before",
+        "places._filled",
+    },
+    "asks something of a number, or rounds it": {
+        "lanes._is_same",
+        "lanes.divides",
+        "mixing.between",
+        "mixing.root",
+        "mixing.vanishes",
+    },
+    "sorts what was computed": {"change._by_kind", "doubts._runs"},
+    "chooses what is predicted, and how": {
+        "predict._placement",
+        "predict.predict_many",
+        "predict.predict_or_refuse",
+        "predict._each",
+        "predict._one",
+        "predict._numbers_in_words",
+    },
+    "reads a setting, or its shape": {
+        "settings.InitialState.output_is_drawn",
+        "settings.InitialState.width",
+        "settings.ModelSetting.shape",
+        "stream.MomentStack.tokens",
+        "stream._sites",
+        "sublayers.Projection.length",
+    },
+}
+"""Functions that compute no quantity, by why not."""
+_BUILT = re.compile(r"__(init|new|post_init|len|getitem|getattr)__$")
+"""Methods that build an object or find an entry of it."""
+
+
+def _functions(file: Path) -> dict[str, ast.FunctionDef]:
+    """Returns a module's functions by their full names, those within a function left out: the
+    function that they stand in says what they are for.
+    """
+    module = ".".join(file.relative_to(ROOM).with_suffix("").parts).removesuffix(".__init__")
+    found: dict[str, ast.FunctionDef] = {}
+
+    def look(body: list[ast.stmt], owner: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                look(node.body, f"{owner}.{node.name}")
+            elif isinstance(node, ast.FunctionDef):
+                found[f"{owner}.{node.name}"] = node
+
+    look(ast.parse(file.read_text(encoding="utf-8")).body, module)
+    return found
+
+
+FUNCTIONS = {name: one for file in MODULES for name, one in _functions(file).items()}
+QUANTITIES = {
+    name: one
+    for name, one in FUNCTIONS.items()
+    if not _BUILT.search(name) and not any(name in some for some in PLUMBING.values())
+}
+
+
+def test_every_function_that_computes_cites_its_equation() -> None:
+    silent = [name for name, one in QUANTITIES.items() if not _cited(ast.get_docstring(one) or "")]
+    assert not silent, "cite an equation of docs/theory.md, or say in PLUMBING why there is none"
+    assert len(QUANTITIES) > 250
+
+
+def test_plumbing_is_there_and_cites_nothing() -> None:
+    for names in PLUMBING.values():
+        for name in names:
+            assert not _cited(ast.get_docstring(FUNCTIONS[name]) or ""), name
+
+
+@pytest.mark.parametrize("number", SECTIONS)
+def test_every_equation_is_cited_by_a_function(number: str) -> None:
+    citing = [
+        name for name, one in QUANTITIES.items() if number in _cited(ast.get_docstring(one) or "")
+    ]
+    # `predict` cites all of them.
+    assert [name for name in citing if name != "predict.predict"]
+
+
+def _numbers(tree: ast.Module) -> dict[str, str]:
+    """Returns a module's constants that are numbers, each with what stands below it."""
+    found = {}
+    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        parts = [one for one in ast.walk(node.value) if isinstance(one, ast.Constant | ast.Name)]
+        is_value = isinstance(node.value, ast.Constant | ast.UnaryOp | ast.BinOp | ast.Tuple)
+        if is_value and all(isinstance(getattr(one, "value", None), int | float) for one in parts):
+            is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            found[node.targets[0].id] = str(after.value.value) if is_text else ""
+    return found
+
+
+@pytest.mark.parametrize("file", MODULES, ids=lambda file: file.relative_to(ROOM).as_posix())
+def test_every_constant_says_where_it_comes_from(file: Path) -> None:
+    numbers = _numbers(ast.parse(file.read_text(encoding="utf-8")))
+    assert not [name for name, text in numbers.items() if len(text.split()) < 4]
+
+
+def test_a_constant_without_a_word_is_found() -> None:
+    tree = ast.parse('A = 2\n"""Directions: x and its mean."""\nB = -1.5\nC = f(3)\nD = (1, 2)\n')
+    assert _numbers(tree) == {"A": "Directions: x and its mean.", "B": "", "D": ""}
 
 
 @pytest.mark.parametrize("file", MODULES, ids=lambda file: file.relative_to(ROOM).as_posix())

@@ -291,7 +291,7 @@ def configuration(config: Configuration | GivenConfig, settings: Mapping[str, An
 
 
 def _losses(record: RunRecord, kind: str) -> RunLosses:
-    """Returns the known losses of a kind, with their updates."""
+    """Returns the losses of a run's log that are finite, with their updates."""
     updates, nats = record.column(kind, UPDATE), record.column(kind, "nll_nats")
     known = np.isfinite(nats)
     return RunLosses(updates=updates[known].astype(np.int64), nats=nats[known])

@@ -176,8 +176,8 @@ _FOR_ONE_PROCESS = ("compare", "demo", "study")
 
 
 def _refuse_launched(verb: str = "") -> None:
-    """Raises UserError in the first of several processes that a launcher has started for a verb
-    that one does; the others end with the same exit code.
+    """Refuses a launcher such as torchrun for a verb that runs in one process: the first process
+    raises UserError, and the rest end with its exit code.
     """
     if verb not in _FOR_ONE_PROCESS or launched_together() == 1:
         return
@@ -189,8 +189,8 @@ def _refuse_launched(verb: str = "") -> None:
 
 
 def _run() -> None:
-    """Runs the verb. Raises UserError where a disk fails at a place that no narrower guard names: a
-    look for a folder, the output.
+    """Runs the command line. Raises UserError, naming the verb, for an error of the disk that no
+    function below has explained, such as a full disk behind the output.
     """
     try:
         try:

@@ -230,7 +230,9 @@ def spoken_once() -> Iterator[None]:
 
 
 def _is_own(error: BaseException) -> bool:
-    """Tells whether no other process of this machine has met the error too."""
+    """Tells whether this process alone is to print the error: one that all processes of a machine
+    meet is printed by the first of them.
+    """
     if not isinstance(error, UserError):
         return False
     from ..train.together.group import OwnError, SharedError

@@ -34,41 +34,57 @@ class GradientFlow:
             of_two = (count, places.count, places.count)
             self._spread = [np.zeros(shape) for shape in (of_one, of_two, of_two)]
         self._open: dict[Lane, Products] = {}
-        """What arrived at all values of a lane that reach the atom asked for last."""
+        """Gradients that arrived at all values of a lane that reach the atom asked for last."""
         self._later: dict[int, list[tuple[Lane, Products]]] = defaultdict(list)
-        """By size, what arrived at values that end below that atom."""
+        """Gradients that arrived at values that end below that atom, by the values' size."""
         self._next = count
 
     def add(
         self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)
     ) -> None:
-        """`factor` times the gradient g at the value x, of atoms below the last that was asked for.
+        """Adds `factor` times the gradient g at the value x, whose atoms all lie below the last
+        that was asked for.
 
-        ends: atoms of what a sub-layer made of x, and in which pass else what came back has the
-        covariance g.
+        ends: the atoms of what a sub-layer made of x, in its pass and in the pass with which g is a
+        covariance.
+
+        Equation T12.
         """
+        # b_x² of one token, and b_s b_t of two.
         square, pair = squared(x.back)
         square = square * factor
         pair = pair * factor
         arrived = make(Products, (g.one * square, g.two * pair, g.apart * pair))
+        # A value that is one part alone hands all of it to that part.
         if x.lane is None:
             for total, part in zip(self._spread, arrived, strict=True):
                 total[x.size - 1] += part
+        # A value that reaches the atom asked for last counts at once, a shorter one once that is
+        # passed.
         elif x.size >= self._next:
             self._pour(x.lane, arrived)
         else:
             self._later[x.size].append((x.lane, arrived))
 
     def at(self, atom: int, later: int = -1) -> Products:
-        """The gradient at an atom; of two passes the covariance with that at a `later` one."""
+        """Returns the gradient at an atom: Σ b_a² E‖g_x‖² over the values x that hold it.
+
+        later: the atom of another pass, for the covariance with the gradient there.
+
+        Equation T12.
+        """
         self._next = atom
+        # Values that end here join in.
         reached = [size for size in self._later if size > atom]
         for size in reached:
             for lane, arrived in self._later.pop(size):
                 self._pour(lane, arrived)
+        # Below its start a lane's coefficients are fixed, and can be spread over all atoms at
+        # once.
         used_up = [lane for lane in self._open if atom < lane.start]
         for lane in used_up:
             self._close(lane)
+        # What was spread already, and what runs along the lanes that are still open.
         one, two, apart = (total[atom] for total in self._spread)
         for lane, running in self._open.items():
             square, pair = squared(lane.back[atom])
@@ -78,12 +94,14 @@ class GradientFlow:
         return make(Products, (one, two, apart))
 
     def _pour(self, lane: Lane, arrived: Products) -> None:
-        """Adds what arrived at a value of a lane to what arrived at its others."""
+        """Adds what arrived at a value of a lane to what arrived at the lane's longer values.
+        Equation T12.
+        """
         self._open[lane] = self._open.get(lane, NOTHING).plus(arrived)
 
     def _close(self, lane: Lane) -> None:
         """Spreads what arrived at a lane over the atoms below, once all that is left of it are the
-        coefficients it was made with.
+        coefficients it was made with. Equation T12.
         """
         back = first_of(lane.back, lane.start)
         squares = back * back
@@ -96,7 +114,9 @@ class GradientFlow:
     def _spread_below(self, which: int, arrived: Entry, coefficients: Array) -> None:
         """Adds to each of the first atoms what arrived times the atom's coefficient.
 
-        coefficients: (atoms,), or by place (atoms, K) and (atoms, K, K).
+        coefficients: squares of b_a, (atoms,), or by place (atoms, K) and (atoms, K, K).
+
+        Equation T12.
         """
         total = self._spread[which]
         held = total if isinstance(total, np.ndarray) else np.frombuffer(total)
@@ -127,12 +147,16 @@ class LoopedGradientFlow(GradientFlow):
     def add(
         self, x: Moments, g: Products, factor: float = 1.0, ends: tuple[int, int] = (-1, -1)
     ) -> None:
+        """Adds a gradient as a part of its own, with its covariance with what arrived in a later
+        pass. Equations T12 and T18.
+        """
         g = g.scaled(factor)
         here, later = ends
+        # Of two passes through one matrix: no gradient of its own, but a covariance of two.
         if here != later:
-            other = self._parts[later]
-            covariance = scaled(g, x.back, other.value.back, self._arrived.places)
-            self._arrived.relate(other.part, self._parts[here].part, covariance)
+            in_later = self._parts[later]
+            covariance = scaled(g, x.back, in_later.value.back, self._arrived.places)
+            self._arrived.relate(in_later.part, self._parts[here].part, covariance)
             return
         part = len(self._rows)
         self._arrived.add(*scaled(g, x.back, x.back, self._arrived.places))
@@ -140,11 +164,14 @@ class LoopedGradientFlow(GradientFlow):
         self._parts[here] = _Arrival(x, part)
 
     def at(self, atom: int, later: int = -1) -> Products:
+        """Returns the gradient at an atom, or its covariance with that at a later pass. Equations
+        T12 and T18.
+        """
         return self._arrived.covariance(self._coefficients(atom), self._coefficients(later))
 
     def _coefficients(self, atom: int) -> Array:
-        """Returns what every value that a gradient arrived at has of an atom, 0 where the atom
-        came later.
+        """Returns b_a of an atom in every value that a gradient arrived at, 0 where the atom came
+        later. Equations T12 and T18.
         """
         # As wide as the widest row: numbers and entries by place may stand side by side.
         nothing = 0 * max(self._rows, key=np.ndim)[0]

@@ -15,13 +15,16 @@ from .mixing import Array, Entry, Products
 from .places import Places
 
 _ROUNDING = 1e-15
-_SMALLEST, _LARGEST = 1e-60, 1e60
-"""Of a lane's factor: squares of its inverse must not overflow."""
+"""A share of a coefficient: two that differ by less are one."""
+_SMALLEST = 1e-60
+"""The smallest factor of a lane: squares of its inverse must not overflow."""
+_LARGEST = 1e60
+"""The largest factor of a lane."""
 
 
 class Grown:
-    """Arrays of one shape, one after the other, with room for as many again where there is none
-    left.
+    """Holds arrays of one shape, one after the other, with room for as many again where there is
+    none left.
     """
 
     def __init__(self, entries: Array) -> None:
@@ -43,12 +46,14 @@ class Grown:
 
 
 def first_of(entries: Any, size: int) -> Array:
-    """So many of them as they are held, uncopied."""
+    """Returns the first of the entries as they are held, uncopied."""
     return entries[:size] if isinstance(entries, Grown) else np.frombuffer(entries)[:size]
 
 
 def first_times(held: Any, size: int, scale: Entry) -> Array:
-    """So many coefficients times a number: (size,), or (size, K) where places have their own."""
+    """Returns the first coefficients times a number: (size,), or (size, K) where places have their
+    own. Equation T1.
+    """
     first = first_of(held, size)
     if first.ndim == 1 and isinstance(scale, np.ndarray):
         return np.outer(first, scale)
@@ -57,17 +62,17 @@ def first_times(held: Any, size: int, scale: Entry) -> Array:
 
 
 def last_alone(size: int, coefficient: Entry) -> Array:
-    """So many coefficients, of which all but the last are 0: (size,), or (size, K)."""
+    """Returns coefficients of which all but the last are 0: (size,), or (size, K). Equation T1."""
     coefficients = np.zeros((size, *np.shape(coefficient)))
     coefficients[-1] = coefficient
     return coefficients
 
 
 class Lane:
-    """Coefficients that values share: forward those of values, back those of gradients. Only its
-    end grows.
+    """Holds coefficients that values share: forward those of values, back those of gradients. Only
+    its end grows.
 
-    They are numbers until a place has another one than the rest.
+    They are numbers until one place differs from the rest.
     """
 
     __slots__ = ("back", "forward", "start")
@@ -80,12 +85,13 @@ class Lane:
         """
 
     def append(self, index: int, forward: Entry, back: Entry) -> None:
+        """Appends a part's two coefficients, with 0 for the parts between. Equation T1."""
         self.forward = _appended(self.forward, index, forward)
         self.back = _appended(self.back, index, back)
 
     def has(self, size: int, index: int, forward: Entry, back: Entry) -> bool:
         """Tells whether it has gone on from that size with this part alone: the sum of two values
-        has been made before.
+        has been made before. Equation T1.
         """
         return (
             len(self.forward) > index == size
@@ -95,12 +101,16 @@ class Lane:
 
 
 def _held(entries: Array) -> Any:
+    """Copies coefficients into a list that can grow."""
     return array("d", entries.tobytes()) if entries.ndim == 1 else Grown(entries)
 
 
 def _appended(held: Any, index: int, entry: Entry) -> Any:
+    """Appends to held coefficients; the first entry by place turns all of them into arrays."""
+    # The first place that differs: numbers become rows of places.
     if isinstance(held, array) and isinstance(entry, np.ndarray):
         held = _held(np.outer(np.frombuffer(held), np.ones_like(entry)))
+    # Parts between, which the value does not have.
     for _ in range(index - len(held)):
         held.append(0.0)
     held.append(entry)
@@ -108,7 +118,7 @@ def _appended(held: Any, index: int, entry: Entry) -> Any:
 
 
 def _is_same(left: Entry, right: Entry) -> bool:
-    """But for rounding."""
+    """Tells whether two coefficients are equal but for rounding."""
     same = abs(left - right) <= _ROUNDING * abs(right)
     return same if isinstance(same, bool) else bool(same.all())
 
@@ -121,6 +131,7 @@ def divides(scale: Entry, back: Entry) -> bool:
 
 
 def added(short: Array, long: Array) -> Array:
+    """Adds coefficients of two values, of which one may have fewer atoms. Equation T1."""
     if len(short) > len(long):
         short, long = long, short
     if short.ndim != long.ndim:
@@ -131,7 +142,7 @@ def added(short: Array, long: Array) -> Array:
 
 
 def growing(places: Places | None) -> tuple[Any, Any, Any]:
-    """Moments of no part yet, of which each part adds one, two and apart."""
+    """Returns empty lists of moments, to which each part adds one, two and apart."""
     if places is None:
         return array("d"), array("d"), array("d")
     rows = np.zeros((0, places.count, places.count))
@@ -139,13 +150,14 @@ def growing(places: Places | None) -> tuple[Any, Any, Any]:
 
 
 def weighed(left: Array, right: Array, held: tuple[Any, Any, Any]) -> Products:
-    """The sum of the first of these moments, each times two coefficients."""
+    """Returns Σ_a left_a right_a times the moments of part a, over the first parts. Equation T1."""
     one, two, apart = (first_of(part, len(left)) for part in held)
     if one.ndim == 1:
         both = left * right
         return Products(float(both @ one), float(both @ two), float(both @ apart))
     if left.ndim == 1:
         return Products(*(np.tensordot(left * right, part, 1) for part in (one, two, apart)))
+    # Coefficients of place i and place j of each part a.
     by_pair = "ai,aij,aj->ij"
     return Products(
         (left * right * one).sum(0),

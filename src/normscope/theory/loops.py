@@ -24,8 +24,8 @@ from .sublayers import NOTHING_INSIDE, Map, _InsideF
 
 
 def stack_of(placement: Placement, setting: StreamSetting) -> MomentStack:
-    """A stack to run forward. Raises Unpredictable for loops of a formula that no model of ours
-    loops.
+    """Returns a stack to run forward. Raises Unpredictable for loops of a formula that no model of
+    this package loops. Equation T18.
     """
     if placement.stack.loops == 1:
         return MomentStack(placement, setting)
@@ -37,23 +37,26 @@ def stack_of(placement: Placement, setting: StreamSetting) -> MomentStack:
 
 
 class _LoopedStack(MomentStack):
-    """A stack that keeps what passes through one sub-layer have in common."""
+    """Runs blocks several times, and keeps what passes through one sub-layer have in common."""
 
     def __init__(self, placement: Placement, setting: StreamSetting) -> None:
         super().__init__(placement, setting)
         self.common: dict[tuple[int, int], Map] = {}
-        """What a sub-layer makes of the covariance of its inputs in two passes, by the atoms of its
-        outputs there.
+        """Maps of the covariance of a sub-layer's inputs in two passes, by the atoms of its outputs
+        there.
         """
 
     def maps(self, applied: Applied) -> list[tuple[int, Map]]:
+        """Returns an F's own map and those of its covariances with later passes. Equation T18."""
         later = [
             (atom, made) for (first, atom), made in self.common.items() if first == applied.atom
         ]
         return [*super().maps(applied), *later]
 
     def apply(self, site: Site, x: Moments, inside: _InsideF) -> Moments:
-        """F(x). Raises Unpredictable for what is followed through one pass alone."""
+        """Applies F to x. Raises Unpredictable for what is followed through one pass alone.
+        Equation T18.
+        """
         if inside or self.atoms.remainders:
             which = (
                 "the formula acts within its sub-layers"
@@ -64,6 +67,7 @@ class _LoopedStack(MomentStack):
                 f"{which}, which is followed through blocks that are run once: loops must be 1"
             )
         made = super().apply(site, x, inside)
+        # Every earlier pass through these matrices has a covariance with this one.
         *earlier, last = [one for one in self.applied if one.site is site]
         for before in earlier:
             self.common[before.atom, last.atom] = common = self._between(site, before.input, x)
@@ -71,7 +75,10 @@ class _LoopedStack(MomentStack):
         return made
 
     def _between(self, site: Site, first: Moments, second: Moments) -> Map:
-        """What a sub-layer makes of the covariance of two inputs."""
+        """Returns F's map of the covariance of two inputs: F's map of two tokens, since to an
+        activation one token in two passes is as two tokens are. Equation T18.
+        """
+        # F's map, asked for a covariance in the place of moments.
         x = first.covariance(second)
         if site.kind == "attention":
             return self.map(site, x, first.differing, NOTHING_INSIDE)
@@ -100,11 +107,15 @@ class _LoopedStack(MomentStack):
 
 
 def _joined(own: Products, two: Products) -> Products:
+    """Joins the map's product of one token in two passes with that of two tokens in two passes.
+    Equation T18.
+    """
     one = own.two
     return Products(one.diagonal() if isinstance(one, np.ndarray) else one, two.two, two.apart)
 
 
 def _joined_back(own: Any, two: Any) -> LinearMap | Factors:
+    """Joins the same two of the way back. Equation T18."""
     if isinstance(two, Factors):
         return Factors(own.two.diagonal(), two.two, two.apart)
     return LinearMap(own.two_two, 0.0, 0.0, two.two_two, two.apart)

@@ -27,9 +27,11 @@ predictions take.
 
 
 class Products(NamedTuple):
-    """Of one token, of two tokens of a sequence, of two of different sequences.
+    """Holds E of a product of one token with itself (`one`), of two tokens of a sequence (`two`),
+    and of two tokens of different sequences (`apart`).
 
-    For values E‖x_i‖² / d and E⟨x_i, x_j⟩ / d; for gradients E‖g_i‖² and E⟨g_i, g_j⟩.
+    Of values these are q, p and their like: E‖x_s‖² / d and E⟨x_s, x_t⟩ / d. Of gradients they are
+    E‖g_s‖² and E⟨g_s, g_t⟩, not divided by the width.
     """
 
     one: Entry
@@ -37,11 +39,14 @@ class Products(NamedTuple):
     apart: Entry = 0.0
 
     def scaled(self, factor: float) -> "Products":
+        """Returns the moments of √factor times the value. Equation T1."""
         one, two, apart = self
         return make(Products, (one * factor, two * factor, apart * factor))
 
     def plus(self, other: "Products", factor: float = 1.0) -> "Products":
-        """The sum with `factor` times the other."""
+        """Returns the moments of a sum of two independent values, the second times √factor.
+        Equation T1.
+        """
         one, two, apart = self
         more, more_two, more_apart = other
         return make(
@@ -53,7 +58,9 @@ NOTHING = Products(0.0, 0.0, 0.0)
 
 
 def squared(factor: Entry) -> tuple[Entry, Entry]:
-    """Returns what a value's factor does to the square of one token, and to a product of two."""
+    """Returns the factors of E⟨x_s, x_s⟩ and of E⟨x_s, x_t⟩, where x is multiplied by a factor c:
+    c² and c_s c_t. Equation T1.
+    """
     if isinstance(factor, np.ndarray):
         return factor * factor, np.outer(factor, factor)
     square = factor * factor
@@ -61,20 +68,22 @@ def squared(factor: Entry) -> tuple[Entry, Entry]:
 
 
 def vanishes(number: Entry) -> bool:
-    """Tells whether it is 0 at every place."""
+    """Tells whether a number is 0 at every place."""
     return not (number.any() if isinstance(number, np.ndarray) else number)
 
 
 def root(number: Entry) -> Entry:
+    """Returns the square root of a number, or of one at each place."""
     return np.sqrt(number) if isinstance(number, np.ndarray) else math.sqrt(number)
 
 
 def mean_of(number: Entry) -> float:
-    """Over all places."""
+    """Returns the mean over all places. Equation T17."""
     return float(number.mean()) if isinstance(number, np.ndarray) else number
 
 
 def between(least: float, number: Entry, most: float) -> Entry:
+    """Returns the number that is nearest between two bounds."""
     return (
         np.clip(number, least, most)
         if isinstance(number, np.ndarray)
@@ -83,8 +92,8 @@ def between(least: float, number: Entry, most: float) -> Entry:
 
 
 class LinearMap(NamedTuple):
-    """Says what gradients become on their way through a map: `one` is made of the old one and two,
-    `two` too.
+    """Maps the products of gradients on their way back: `one` is made of the old one and two, and
+    so is `two`.
     """
 
     one_one: float
@@ -94,6 +103,7 @@ class LinearMap(NamedTuple):
     apart: float
 
     def __call__(self, g: Products) -> Products:
+        """Returns the gradients behind the map. Equation T9."""
         one, two, apart = g
         one_one, one_two, two_one, two_two, apart_apart = self
         return make(
@@ -117,14 +127,22 @@ def outer_square(g: Products, x: Products, width: int, tokens: int, sequences: i
 SOFTMAX_STEPS = 12
 """Standard deviations of logits for which the integral is solved, in each unit."""
 SOFTMAX_WIDEST = 8.0
+"""The largest of them: beyond it one key has nearly all of the weight."""
+_LAST_STEP = int(SOFTMAX_WIDEST * SOFTMAX_STEPS)
+_Z_REACH, _Z_POINTS = 9, 181
+"""Standard deviations to either side over which a logit is integrated, and the points for it."""
+_LOG_T = (-60, 40, 801)
+"""From where to where log t goes in the integral over t, and the points for it: t e^z runs from
+nothing to where e^(−t e^z) is nothing, for every z of every variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixing:
-    """What attention's weights w_ij are on average; the products of mixed values are linear in
-    those of the values.
+    """Holds the products of attention's weights w_ij over draws, in which products of mixed values
+    are linear.
 
-    `self_one` and `self_two` are the shares of q in the new q and in the new p; p has the rest.
+    A₁ (`self_one`) and A₂ (`self_two`) are the shares of q in the new q and in the new p; p has the
+    rest.
     """
 
     self_one: float
@@ -139,10 +157,8 @@ class Mixing:
     """E Σ_j w_ij w_i'j u_ij u_i'j, of two queries."""
 
     def forward(self, value: Products) -> Products:
-        """Values of other sequences are mixed by other weights, which leaves their mean product as
-        it is.
-
-        Equation T7.
+        """Returns the products of what is mixed: p + A (q − p). Sequences are mixed by weights of
+        their own, which leaves the products between them as they are. Equation T7.
         """
         one, two, apart = value
         gap = one - two
@@ -151,27 +167,34 @@ class Mixing:
 
 @lru_cache(maxsize=64)
 def uniform(keys: int) -> Mixing:
-    """Every query sees all keys with the same weight: W_Q = W_K = 0."""
+    """Returns the mixing of queries that see all keys with the same weight, as with W_Q = W_K = 0:
+    A₁ = A₂ = 1/n and U₁ = U₂ = (1 − 1/n) / n. Equations T7 and T9.
+    """
     apart = (1 - 1 / keys) / keys
     return Mixing(self_one=1 / keys, self_two=1 / keys, apart_one=apart, apart_two=apart)
 
 
 def sharpened(keys: int, variance: float, covariance: float = 0.0, common: float = 0.0) -> Mixing:
-    """With random queries and keys: logits of that variance over the keys, and covariance for two
-    queries.
+    """Returns the mixing by a softmax over random queries and keys.
 
-    The shares grow as those of softmax over independent Gaussian logits do; for two queries that is
-    exact where their logits are the same, and of `self_two` where they are independent. Of two keys
-    they vary together as much as values that are made of the same tokens do, whose products have
+    The shares grow as those of a softmax over independent Gaussian logits do. Of two queries that
+    is exact where their logits are the same, and A₂ also where they are independent. Logits of two
+    keys vary together as much as values that are made of the same tokens do, whose products have
     the mean square `common`.
+
+    variance: s² of a query's logits over the keys. covariance: that of two queries' logits. common:
+    narrow / d of T10.
 
     Equations T8 and T10.
     """
-    plain = uniform(keys)
     if variance <= 0.0:
-        return plain
+        return uniform(keys)
+    # What two queries' logits have in common sharpens both alike.
     together = max(0.0, min(covariance, variance))
-    self_one, self_two = softmax_square(keys, variance), softmax_square(keys, together)
+    self_one = softmax_square(keys, variance)
+    self_two = softmax_square(keys, together)
+    # Keys that a query meets are the values that it mixes: `common` of (Σ_j w_j (1 − w_j))², times
+    # what the softmax has left to move.
     more = common * (1 - 1 / keys) * variance * (1 - self_one) ** 4
     return Mixing(
         self_one=self_one + more,
@@ -182,11 +205,11 @@ def sharpened(keys: int, variance: float, covariance: float = 0.0, common: float
 
 
 def softmax_square(keys: Entry, variance: Entry) -> Entry:
-    """E Σ_j w_j² for w = softmax(z), z of `keys` independent Gaussians: 1/keys without variance, 1
-    at its other end.
+    """Returns A₁ = E Σ_j w_j² for w = softmax(z), z of n = `keys` independent Gaussians: 1/n
+    without variance, and 1 as the variance grows without end.
 
-    Interpolated between variances for which the integral is solved, up to 64; the error is below a
-    hundredth.
+    Interpolated between standard deviations for which the integral is solved, up to 8; the error is
+    below a hundredth.
 
     Equation T8.
     """
@@ -194,52 +217,58 @@ def softmax_square(keys: Entry, variance: Entry) -> Entry:
 
 
 def softmax_apart(keys: Entry, variance: Entry) -> Entry:
-    """E Σ_j w_j² (1 - 2 w_j + Σ_k w_k²) of the same: how far values that have nothing in common lie
-    from their mean.
-
-    Equation T9.
+    """Returns U₁ = E Σ_j w_j² (1 − 2 w_j + Σ_k w_k²) of the same softmax: how far values that have
+    nothing in common lie from their mean. Equation T9.
     """
     return _softmax(1, keys, variance)
 
 
 def _softmax(which: int, keys: Entry, variance: Entry) -> Entry:
+    """Returns A₁ (0) or U₁ (1) of a variance, linear between the tabled ones. Equations T8 and
+    T9.
+    """
     if isinstance(variance, np.ndarray):
         return _softmax_at(which, keys, variance)
-    place = min(math.sqrt(variance), SOFTMAX_WIDEST) * SOFTMAX_STEPS
-    low = min(int(place), int(SOFTMAX_WIDEST * SOFTMAX_STEPS) - 1)
-    below, above = (_softmax_of(keys, step)[which] for step in (low, low + 1))
-    # Linear in the variance, as it is at 0.
-    return below + (above - below) * (place**2 - low**2) / (2 * low + 1)
+    step = min(math.sqrt(variance), SOFTMAX_WIDEST) * SOFTMAX_STEPS
+    low = min(int(step), _LAST_STEP - 1)
+    below = _softmax_of(keys, low)[which]
+    above = _softmax_of(keys, low + 1)[which]
+    # Linear in the variance, as it is at 0: (low + 1)² − low² is 2 low + 1.
+    return below + (above - below) * (step**2 - low**2) / (2 * low + 1)
 
 
 def _softmax_at(which: int, keys: Array, variance: Array) -> Array:
-    place = np.minimum(np.sqrt(variance), SOFTMAX_WIDEST) * SOFTMAX_STEPS
-    steps = np.minimum(place.astype(int), int(SOFTMAX_WIDEST * SOFTMAX_STEPS) - 1)
-    found = np.empty(place.shape)
-    for step in np.unique(steps):
-        here = steps == step
-        below, above = (
-            _softmax_up_to(int(keys.max()), int(one))[which][keys[here] - 1]
-            for one in (step, step + 1)
-        )
-        found[here] = below + (above - below) * (place[here] ** 2 - step**2) / (2 * step + 1)
+    """Returns the same for arrays of key counts and variances. Equations T8, T9 and T17."""
+    step = np.minimum(np.sqrt(variance), SOFTMAX_WIDEST) * SOFTMAX_STEPS
+    lows = np.minimum(step.astype(int), _LAST_STEP - 1)
+    most = int(keys.max())
+    found = np.empty(step.shape)
+    for low in np.unique(lows):
+        here = lows == low
+        counts = keys[here] - 1
+        below = _softmax_up_to(most, int(low))[which][counts]
+        above = _softmax_up_to(most, int(low + 1))[which][counts]
+        found[here] = below + (above - below) * (step[here] ** 2 - low**2) / (2 * low + 1)
     return found
 
 
 @lru_cache(maxsize=1024)
 def _softmax_of(keys: int, step: int) -> tuple[float, float]:
+    """Returns A₁ and U₁ at one tabled standard deviation. Equations T8 and T9."""
     square, apart = _solved(step, (keys,))
     return float(square[0]), float(apart[0])
 
 
 @lru_cache(maxsize=128)
 def _softmax_up_to(most: int, step: int) -> tuple[Array, Array]:
-    """Of 1, 2, … `most` keys."""
+    """Returns A₁ and U₁, (most,) each, of 1, 2, … `most` keys. Equations T8, T9 and T17."""
     return _solved(step, tuple(range(1, most + 1)))
 
 
 def softmax_squares(step: int, counts: tuple[int, ...]) -> Array:
-    """E Σ w² of so many keys each, at that step of the standard deviation."""
+    """Returns A₁ for each of these counts of keys, at that step of the standard deviation. Equation
+    T8.
+    """
     return _solved(step, counts)[0] if step else 1 / np.array(counts)
 
 
@@ -251,22 +280,29 @@ def _solved(step: int, counts: tuple[int, ...]) -> tuple[Array, Array]:
 
     Equation T8.
     """
-    z = np.linspace(-9, 9, 181)
+    z = np.linspace(-_Z_REACH, _Z_REACH, _Z_POINTS)
     density = np.exp(-(z**2) / 2)
     density /= density.sum()
-    log_t = np.linspace(-60, 40, 801)
+    log_t = np.linspace(*_LOG_T)
+    # dt is t d(log t), which takes one of the powers of t.
+    d_log_t = log_t[1] - log_t[0]
     exponential = np.exp(step / SOFTMAX_STEPS * z)
-    scaled = np.exp(log_t)[:, None] * exponential
-    damped = np.exp(-scaled) * density
-    others = damped.sum(1)
-    second, third, fourth = ((damped * scaled**power).sum(1) for power in (2, 3, 4))
-    width = log_t[1] - log_t[0]
-    square, apart = np.ones(len(counts)), np.zeros(len(counts))
+    t_e_z = np.exp(log_t)[:, None] * exponential
+    damped = np.exp(-t_e_z) * density
+    # E[(t e^z)^k e^(−t e^z)] by t: of a key that is not asked for k is 0.
+    zeroth = damped.sum(1)
+    second, third, fourth = ((damped * t_e_z**power).sum(1) for power in (2, 3, 4))
+    square = np.ones(len(counts))
+    apart = np.zeros(len(counts))
     for place, n in enumerate(counts):
         if n == 1:
+            # All of the weight, whatever the logit.
             continue
-        rest = others ** (n - 2)
-        squares, cubes = (n * float(part @ (rest * others)) * width for part in (second, third / 2))
-        both = n * float((fourth * others + (n - 1) * second**2) @ rest) * width / 6
-        square[place], apart[place] = min(1.0, squares), max(0.0, squares - 2 * cubes + both)
+        rest = zeroth ** (n - 2)
+        sum_of_squares = n * float(second @ (rest * zeroth)) * d_log_t
+        sum_of_cubes = n * float((third / 2) @ (rest * zeroth)) * d_log_t
+        square_of_sum = n * float((fourth * zeroth + (n - 1) * second**2) @ rest) * d_log_t / 6
+        square[place] = min(1.0, sum_of_squares)
+        # E Σ w² − 2 Σ w³ + (Σ w²)², which is U₁.
+        apart[place] = max(0.0, sum_of_squares - 2 * sum_of_cubes + square_of_sum)
     return square, apart

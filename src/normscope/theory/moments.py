@@ -3,7 +3,7 @@
 Whatever a placement does between sub-layers is linear in the embedding and in the outputs of the
 sub-layers before it, once a norm is read as a division by its standard deviation (which
 concentrates as the width grows). Each of these parts is an *atom*, drawn independently of the
-others because every F ends in a matrix of its own. So a value is one coefficient an atom, and a few
+rest because every F ends in a matrix of its own. So a value is one coefficient an atom, and a few
 second moments an atom (`Products`) say all that is needed. The coefficients carry gradients back,
 too (`backward.py`); there a norm's has a correction of order 1/d, so they are kept apart.
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .coefficients import Coefficients, Stretch
+from .coefficients import Coefficients, Stretch, stretch_with_branch
 from .lanes import Lane, added, divides
 from .mixing import Array, Entry, Products, make, squared, vanishes
 from .places import (
@@ -49,34 +49,30 @@ _TOKENS_TWICE = (
 
 
 class Atoms(SecondMoments):
-    """All parts of a stack's values so far, and what has been made of values that are asked for
-    again.
-    """
+    """Holds all parts of a stack's values so far, and what was made of values that come again."""
 
     def __init__(
         self, width: int, *, scatter_width: float | None = None, places: Places | None = None
     ) -> None:
         super().__init__(width, scatter_width=scatter_width, places=places)
         self.normed: dict[Hashable, Moments] = {}
-        """What a norm that is the same for all has made of a value."""
+        """Values that a norm, the same for all, has made of values."""
         self.past_norms: set[int] = set()
         """Parts that were added to a norm's output, or to what F has read."""
         self.bent = 0.0
-        """The largest share of what a squashing norm read that another one had bent."""
+        """The largest share of what a squashing norm read that a norm before it had bent."""
         self.remainders: list[Remainder] = []
         """Parts that squashing norms brought, in the order of their atoms."""
         self.learnt: list[Use] = []
         """Parts of size 0 that an update of a number makes grow, in the order of their atoms."""
         self.last_sum: _LastSum | None = None
-        """What was added last, for streams that are one value; squashed ones have their own
-        remainders.
-        """
+        """The last sum, for streams that are one value; squashed ones have their own remainders."""
         self._summed: _LastTotal | None = None
-        """What attention over depth has summed up last."""
+        """The last sum of attention over depth."""
 
     def total(self, values: "tuple[Moments, ...]", of: "Callable[[Moments], Moments]") -> "Moments":
-        """The sum of what the function makes of values, two or more; that of an earlier history is
-        not made again.
+        """Returns Σ of(x) over two or more values; the sum over an earlier history is not made
+        again. Equation T1.
         """
         keys = (of, *values)
         before = None if self._summed is None else self._summed.sum_before(keys)
@@ -101,14 +97,12 @@ class _LastTotal(NamedTuple):
     """A sum over a history that was computed before."""
 
     keys: tuple[Any, ...]
-    """What was made of the values, and the values."""
+    """The function of the values, and the values."""
     all_but_last: "Moments"
     total: "Moments"
 
     def sum_before(self, keys: tuple[Any, ...]) -> "Moments | None":
-        """Returns the sum of all but the last of other values, where it is known: a history grows
-        by one value at a time, or its last value does.
-        """
+        """Returns the sum of all terms but the last, where the history that was summed had them."""
         if self.keys == keys[:-1]:
             return self.total
         return self.all_but_last if self.keys[:-1] == keys[:-1] else None
@@ -143,7 +137,9 @@ class Moments(Coefficients):
 
     @classmethod
     def of(cls, atoms: Atoms, coefficients: Array) -> "Moments":
-        """The value with these coefficients, one for each of the first atoms."""
+        """Returns the value with these coefficients, one for each of the first atoms. Equations T1,
+        T4 and T10.
+        """
         count = len(coefficients)
         products = atoms.weighed(coefficients)
         differences = [single(atoms, index).differences for index in range(count)]
@@ -159,38 +155,49 @@ class Moments(Coefficients):
 
     @classmethod
     def sum_of(cls, atoms: Atoms) -> "Moments":
-        """The sum of all parts so far."""
+        """Returns the sum of all parts so far. Equation T1."""
         return cls.of(atoms, np.ones(atoms.count))
 
     @property
     def products(self) -> Products:
+        """Returns q, p and apart together. Equation T1."""
         return make(Products, (self.one, self.two, self.apart))
 
     @property
     def mean(self) -> Products:
-        """Its moments over all places."""
+        """Returns the value's moments over all places. Equation T17."""
         places = self.atoms.places
         return self.products if places is None else places.mean(self.products)
 
     @property
     def differences(self) -> Differences:
-        """Returns what a token has beyond what two have in common, and how they differ in it."""
+        """Returns what a token has beyond what two have in common, and how they differ in it.
+        Equation T10.
+        """
         places = self.atoms.places
         gap = max(0.0, self.one - self.two) if places is None else gap_of(self.products, places)
         return make(Differences, (gap, self.differing))
 
     @property
     def scatter(self) -> Scatter:
-        """Its square, and how much that scatters."""
+        """Returns the value's square, and how much that scatters. Equation T4."""
         return Scatter(self.one, self.spread)
 
     def covariance(self, other: "Moments") -> Products:
-        """E⟨x, y⟩ / d with another value; of two places the mean over which of them is whose."""
+        """Returns E⟨x, y⟩ / d with a second value y; of two places the mean of both orders.
+        Equation T18.
+        """
         found = self.atoms.covariance(self.both(scaled=False)[0], other.both(scaled=False)[0])
         return scaled(found, self.scale, other.scale, self.atoms.places)
 
     def times(self, factor: Entry, back: Entry, *, normed: bool) -> "Moments":
-        """The value times `factor`, its gradient times `back`."""
+        """Returns the value times `factor`, whose gradient is multiplied by `back`: q by factor²,
+        spread by factor⁴.
+
+        normed: True of a norm's output, which has the same size in every draw.
+
+        Equations T1 and T4.
+        """
         square, pair = squared(factor)
         return Moments(
             self.atoms,
@@ -204,6 +211,7 @@ class Moments(Coefficients):
         )
 
     def __add__(self, other: "Moments | float") -> "Moments":
+        """Returns the sum with a value, or with the same number in every feature. Equation T1."""
         if not isinstance(other, Moments):
             if not other:
                 return self
@@ -216,14 +224,16 @@ class Moments(Coefficients):
     __radd__ = __add__
 
     def __sub__(self, other: "Moments | float") -> "Moments":
+        """Returns the difference, of which parts are added with the sign changed. Equation T1."""
         return self + other * -1.0
 
     def __rsub__(self, other: float) -> "Moments":
+        """Returns a number less the value. Equation T1."""
         return self * -1.0 + other
 
     def __mul__(self, factor: "float | Moments | tuple[Any, ...]") -> "Moments":
-        """Raises Unpredictable where the factor depends on the token as well, or from feature to
-        feature.
+        """Returns a multiple of the value. Raises Unpredictable where the factor depends on the
+        token as well, or from feature to feature. Equation T1.
         """
         if isinstance(factor, Moments):
             raise Unpredictable(_TOKENS_TWICE)
@@ -243,6 +253,7 @@ class Moments(Coefficients):
     __rmul__ = __mul__
 
     def __truediv__(self, divisor: "float | Moments") -> "Moments":
+        """Returns the value over a number. Equation T1."""
         return self * (1 / divisor)
 
     def __rtruediv__(self, other: object) -> "Moments":
@@ -252,6 +263,9 @@ class Moments(Coefficients):
 
 
 def _sum(left: Moments, right: Moments) -> Moments:
+    """Adds two values: by squares where the second came later than all parts of the first, else by
+    coefficients. Equation T1.
+    """
     # What is added to 0, as by a schedule at its end, stays what it is: the output of a norm, too.
     if vanishes(right.scale):
         return left
@@ -259,6 +273,7 @@ def _sum(left: Moments, right: Moments) -> Moments:
         return right
     if left.lane is None:
         left, right = right, left
+    # The usual sum of a stream and F(x), which came later than all of the stream.
     meets = left.lane is not None and right.lane is None and right.size > left.size
     if meets and not left.atoms.related[0]:
         return _sum_with_branch(left, right)
@@ -277,7 +292,7 @@ def _sum_with_branch(stream: Moments, branch: Moments) -> Moments:
         differing = summed(stream.differences, branch.differences)
     return Moments(
         stream.atoms,
-        _stretch_with_branch(stream, branch),
+        stretch_with_branch(stream, branch),
         stream.products.plus(branch.products),
         # Beside both variances, Var‖a + b‖² has 4 E⟨a, b⟩², which is 4 d q_a q_b.
         spread=stream.spread + branch.spread + 4 * stream.one * branch.one,
@@ -286,30 +301,10 @@ def _sum_with_branch(stream: Moments, branch: Moments) -> Moments:
     )
 
 
-def _stretch_with_branch(stream: Moments, branch: Moments) -> Stretch:
-    """Returns the stretch that ends with the branch: of the stream's own lane as long as the branch
-    can be appended to it, else of a copy.
-    """
-    lane = stream.lane
-    index = branch.size - 1
-    if lane is not None and divides(stream.scale, stream.back):
-        forward = branch.scale / stream.scale
-        backward = branch.back / stream.back
-        # Streams that start alike stay so for long: the others find what the first of them has
-        # appended.
-        found = lane.has(stream.size, index, forward, backward)
-        if not found and len(lane.forward) == stream.size:
-            lane.append(index, forward, backward)
-            found = True
-        if found:
-            return Stretch(lane, branch.size, stream.scale, stream.back)
-    copy = Lane(*stream.both())
-    copy.append(index, branch.scale, branch.back)
-    return Stretch(copy, branch.size)
-
-
 def _sum_in_common(left: Moments, right: Moments) -> Moments:
-    """Adds values that may have parts in common, whose coefficients add up."""
+    """Adds values that may have parts in common, whose coefficients add up. Equations T1, T4 and
+    T10.
+    """
     same_lane = left.lane is right.lane is not None
     same_parts = left.size == right.size and left.centred == right.centred
     if same_lane and same_parts and divides(left.scale, left.back):
@@ -335,7 +330,8 @@ def _sum_in_common(left: Moments, right: Moments) -> Moments:
 
 
 def _sum_of_multiples(left: Moments, right: Moments) -> Moments:
-    """Adds two multiples of one value: the sum is another multiple of it."""
+    """Adds a x and b x, which is (a + b) x. Equations T1 and T4."""
+    # (a + b) x; its gradient comes back by the sum as well.
     scale = left.scale + right.scale
     square, pair = squared(scale / left.scale)
     products = Products(left.one * square, left.two * pair, left.apart * pair)
@@ -350,8 +346,8 @@ def _sum_of_multiples(left: Moments, right: Moments) -> Moments:
 
 
 class Remainder(NamedTuple):
-    """A part that a squashing norm makes of a value beside a multiple of it, without covariance
-    with the value.
+    """Holds the part φ(x) − (E φ') x that a squashing norm makes of x, which has no covariance with
+    x.
     """
 
     input: Moments
@@ -361,7 +357,7 @@ class Remainder(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A value times a trained number, where updates of the number are followed."""
+    """Holds a value times a trained number, where updates of the number are followed."""
 
     value: Moments
     atom: int
@@ -380,8 +376,11 @@ class Followed(float):
     entries: int
 
     def times(self, x: Moments) -> Moments:
-        """The product."""
+        """Returns the product with a value x: the number times x, and a part of size 0 that an
+        update of the number makes grow. Equation T24.
+        """
         atoms = x.atoms
+        # Of size 0 now: an update of the number gives it x times the step.
         part = single(atoms, atoms.add(0.0, 0.0, 0.0, spread=0.0))
         atoms.learnt.append(Use(x, part.size - 1, self.number, self.entries))
         made = x * float(self) + part
@@ -390,7 +389,7 @@ class Followed(float):
 
 
 def single(atoms: Atoms, index: int) -> Moments:
-    """The value that is one part alone."""
+    """Returns the value that is one part alone. Equation T1."""
     return Moments(
         atoms,
         Stretch(None, index + 1),

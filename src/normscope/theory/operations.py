@@ -1,10 +1,10 @@
-"""The operations of a formula on moments beside sums: norms, attention over depth, unit vectors,
-parameters.
+"""The operations of a formula on moments, sums excepted: norms, attention over depth, unit vectors
+and parameters.
 
-A formula's numbers are read here too: parameters at their initial values, numbers of a token at
-their means.
+A formula's numbers are read here too: parameters at their initial values, numbers that depend on
+the token at their means.
 
-The equations are T2 and T3 of docs/theory.md.
+The equations are T1 to T3 of docs/theory.md.
 """
 
 import math
@@ -63,6 +63,7 @@ class InitialNumber(float):
         return made
 
     def __getitem__(self, index: int) -> "InitialNumber":
+        """Returns an entry of a parameter, which has the same initial value. Equation T1."""
         if not self.shape or not 0 <= index < self.shape[0]:
             raise IndexError(f"a parameter of shape {self.shape} has no entry {index}")
         return InitialNumber(self, self.shape[1:], self.std)
@@ -80,7 +81,7 @@ class _FollowedNumber(InitialNumber, Followed):
 
 
 def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
-    """The same, belonging to the parameter of that name."""
+    """Returns the same number, belonging to the parameter of that name. Equation T24."""
     made = _FollowedNumber(value, value.shape, value.std)
     made.number, made.entries = number, math.prod(value.shape)
     return made
@@ -89,7 +90,9 @@ def followed(value: InitialNumber, number: Hashable) -> _FollowedNumber:
 def first_values(
     initial: Initial, shape: tuple[int, ...] = (), std: float = 0.0
 ) -> InitialNumber | _InitialNumbers:
-    """A parameter as theory reads it."""
+    """Returns a parameter as theory reads it: one number where all entries start alike, else a
+    tuple of them. Equation T1.
+    """
     if isinstance(initial, tuple) and len(shape) == 1:
         return tuple(map(float, initial))
     return _first_values(initial, shape, std)
@@ -99,6 +102,7 @@ def first_values(
 def _first_values(
     initial: Initial, shape: tuple[int, ...], std: float
 ) -> InitialNumber | _InitialNumbers:
+    """Returns the same for parameters that are asked for by every block. Equation T1."""
     if isinstance(initial, tuple):
         return tuple(first_values(entry, shape[1:], std) for entry in initial)
     return InitialNumber(initial, shape, std)
@@ -114,15 +118,19 @@ def _connect(
     *,
     name: str = "",
 ) -> tuple[float, ...]:
-    """The biases: what such numbers are on average.
+    """Returns the biases, which are what numbers of a token are on average.
 
-    Exactly so where the weight starts from 0. Those of numbers of a token, which stand for their
-    mean, 0, scatter less than these do. Raises Unpredictable for another mean, and where the weight
-    is drawn so wide that logits scatter.
+    Exactly so where the weight starts from 0. Where numbers of a token, which stand for their mean
+    0, are read in turn, the result scatters even less. Raises Unpredictable where that mean is not
+    0, and where the weight is drawn so wide that logits scatter: their standard deviation is std ·
+    √(d q).
+
+    Equation T1.
     """
     rows, *_, width = weight.shape
     if isinstance(x, Moments) and (weight.std or weight):
         most = x.one.max() if isinstance(x.one, np.ndarray) else x.one
+        # The standard deviation of a logit over draws of its weights.
         scatter = abs(scale) * math.sqrt(width * most) * math.hypot(weight.std, weight)
         if scatter > SMALL:
             raise Unpredictable(
@@ -141,22 +149,25 @@ def _connect(
 Norm = Literal["layer-norm", "rms-norm", "dyt", "derf"]
 NORMS: tuple[Norm, ...] = ("layer-norm", "rms-norm", "dyt", "derf")
 CENTRING: frozenset[str] = frozenset({"layer-norm"})
-"""Of the norms a model can have: those that take the mean over features off."""
+"""The norms of a model that take the mean over features off."""
 _SQUASHING: dict[str, Erf | Tanh] = {"dyt": Tanh(), "derf": Erf()}
 
 
 class MomentNorms:
-    """The norms of a formula on moments. Before training their gains are 1, so all names give the
-    same map.
+    """Normalises moments. Before training a norm's gains are 1, so that all names give the same
+    map.
 
-    centres: True for LayerNorm, which takes the mean over features off; the others divide by the
-    RMS. ScaleNorm's gain is √d at first, so it is RMSNorm here.
+    centres: True for LayerNorm, which takes the mean over features off; RMSNorm and its like divide
+    by the RMS alone. ScaleNorm's gain is √d at first, so that it is RMSNorm here.
     """
 
     def __init__(self, epsilon: float, *, centres: bool) -> None:
         self.epsilon, self.centres = epsilon, centres
 
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
+        """Returns x / √(q + ε), of LayerNorm without the parts that are the same in every feature;
+        a value of 0 stays 0. Equation T2.
+        """
         # Streams that are one value are normed one by one.
         known = x.atoms.normed.get((x, self))
         if known is None:
@@ -174,11 +185,12 @@ class MomentNorms:
 
 
 def without_mean(x: Moments) -> Moments:
-    """The value less what is the same in every feature."""
+    """Returns the value less what is the same in every feature. Equation T2."""
     if x.centred:
         return x
     if x.lane is None:
         return x if x.size - 1 not in x.atoms.constant else x * 0.0
+    # Taken off part by part, so that the value stays on its lane.
     one = x.one
     two = x.two
     apart = x.apart
@@ -208,13 +220,12 @@ def without_mean(x: Moments) -> Moments:
 
 
 def _divided(x: Moments, divisor: Entry) -> Moments:
-    """x over its own size, which is `divisor` on average.
+    """Returns x over its own size, which is √(q + ε) on average.
 
-    A gradient is divided by the size that was drawn: the mean of 1/s² is larger than one over the
-    mean of s² by the relative variance of s². Over a deep stack these add up to a norm of the
-    gradient that scatters from draw to draw. Half of that variance is taken here, which follows the
-    root mean square of the norm over draws; in deep Post-LN stacks the mean of the norms lies below
-    it.
+    A gradient is divided by the size that was drawn, and the mean of 1/s² is larger than one over
+    the mean of s² by the relative variance of s². Over a deep stack these add up to a norm of the
+    gradient that scatters from draw to draw. Half of that variance is taken, which follows the root
+    mean square of the norm over draws.
 
     Equations T2 and T3.
     """
@@ -230,7 +241,7 @@ def _divided(x: Moments, divisor: Entry) -> Moments:
 
 
 def norms_of(norm: Norm, epsilon: float) -> MomentNorms | SquashingNorms:
-    """The norms of a formula read with that norm."""
+    """Returns the norms of a formula that is read with that norm. Equations T2 and T16."""
     if norm in _SQUASHING:
         return SquashingNorms(_SQUASHING[norm])
     return MomentNorms(epsilon, centres=norm in CENTRING)
@@ -243,9 +254,11 @@ def _mix(
     key: Callable[[Moments], Moments],
     value: Callable[[Moments], Moments] | None = None,
 ) -> Moments:
-    """With a query of 0, as it starts, attention over depth is the plain mean.
+    """Returns attention over depth, which is the plain mean with a query of 0, where it starts.
 
-    Raises Unpredictable for any other: the weights would depend on the token.
+    Raises Unpredictable for a query that is not 0: the weights would depend on the token.
+
+    Equation T1.
     """
     if float(query) != 0.0:
         raise Unpredictable(
@@ -265,6 +278,7 @@ def _mix(
 
 @weighed_sum.register
 def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[Number]) -> Moments:
+    """Returns Σ_k w_k x_k over a history of values. Equation T1."""
     # Most weights of a history start at 0: what such a value adds is looked for only where the
     # weight is to move.
     pairs = []
@@ -284,36 +298,40 @@ def _weighed_sum(first: Moments, values: Sequence[Moments], weights: Sequence[Nu
 
 @unit.register
 def _unit(x: Moments) -> Moments:
+    """Returns x / ‖x‖: a norm without √d. A value of 0 stays 0, as on tensors. Equation T2."""
     # A value that is 0 stays 0, as on tensors.
     return x if vanishes(x.one) else _divided(x, root(x.one * x.atoms.width))
 
 
 @by_head.register
 def _by_head(x: Moments, numbers: InitialNumber) -> Moments:
+    """Returns the value times numbers of its heads, which all start alike. Equation T1."""
     return x * numbers
 
 
 @stopped.register
 def _stopped(x: Moments) -> Moments:
+    """Returns the value, of which no gradient comes back. Equation T12."""
     return x.times(1.0, 0.0, normed=x.normed)
 
 
 @beside.register
 def _beside(x: Moments, *others: Moments) -> Moments:
-    """The first, as large as all are: of values side by side numbers are computed, which have no
-    direction.
+    """Returns the first of several values side by side, as large as their root mean square: numbers
+    are computed from them, which have no direction. Equation T2.
     """
     mean = sum(part.one for part in (x, *others)) / (1 + len(others))
     if vanishes(x.one):
         return x
+    # As large as the root mean square of all.
     factor = root(mean / x.one)
     return x.times(factor, factor, normed=x.normed)
 
 
 @joined.register
 def _joined(x: Moments, *others: Moments, epsilon: float = 1e-6) -> Moments:
-    """The first stream over the RMS of all: of several, numbers are computed, which have no
-    direction.
+    """Returns the first of several streams over the RMS of all: numbers are computed from them,
+    which have no direction. Equation T2.
     """
     if vanishes(x.one):
         return x

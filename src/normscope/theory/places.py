@@ -55,28 +55,33 @@ class Places:
 
     @property
     def count(self) -> int:
+        """Returns the number K of places. Equation T17."""
         return len(self.tokens)
 
     @property
     def total(self) -> int:
+        """Returns the number n of tokens. Equation T17."""
         return int(self.tokens.sum())
 
     @property
     def keys(self) -> "Array":
-        """(K,) How many keys a query sees, itself among them."""
+        """Returns (K,) how many keys a query sees, itself among them. Equation T17."""
         return np.rint(np.cumsum(self.tokens) - (self.tokens - 1) / 2)
 
     def filled(self, products: Products) -> tuple[Array, Array, Array]:
-        """Moments that may be the same at all places, as arrays."""
+        """Returns moments as arrays, which may be given as one number for all places. Equation
+        T17.
+        """
         one, two, apart = products
         pairs = (self.count, self.count)
         return _filled(one, pairs[:1]), _filled(two, pairs), _filled(apart, pairs)
 
     def gathered(self, gram: Array) -> Products:
-        """Returns moments of the inner products of all tokens of a sequence, of which another one
-        has the same.
+        """Returns moments by place of the inner products of all tokens of a sequence; two sequences
+        have the same ones. Equations T17 and T22.
         """
         n = self.tokens
+        # Sums over the tokens of a place, then means.
         first = np.cumsum(n).astype(int) - n.astype(int)
         sums = np.add.reduceat(np.add.reduceat(gram, first, 0), first, 1)
         apart = sums / np.outer(n, n)
@@ -89,13 +94,16 @@ class Places:
         return Products(one, two, apart)
 
     def means(self, one: Array, two: Array) -> Array:
-        """(K, K) Of the products of two places' means over their tokens."""
+        """Returns (K, K) the products of two places' means over their tokens: within a place of n
+        tokens q / n + (1 − 1/n) p. Equation T17.
+        """
         found: Array = two.copy()
+        # A mean over n tokens meets itself in one of n.
         found.reshape(-1)[:: self.count + 1] += (one - two.diagonal()) / self.tokens
         return found
 
     def mean(self, products: Products) -> Products:
-        """Over all tokens, and over all pairs of them."""
+        """Returns moments over all tokens, and over all pairs of them. Equation T17."""
         one, two, apart = self.filled(products)
         n = self.tokens
         total = self.total
@@ -107,7 +115,9 @@ class Places:
         return Products(single, of_two, float(n @ apart @ n) / total**2)
 
     def sum(self, left: Products, right: Products) -> tuple[float, float]:
-        """Σ_ij left_ij right_ij over all tokens of a sequence, and over those of two sequences."""
+        """Returns Σ_ij left_ij right_ij over all tokens of a sequence, and over those of two
+        sequences. Equations T11 and T17.
+        """
         n = self.tokens
         two = left.two * right.two
         far = left.apart * right.apart
@@ -117,6 +127,7 @@ class Places:
 
 
 def _filled(entry: Entry, shape: tuple[int, ...]) -> Array:
+    """Returns an entry as an array of that shape."""
     return entry if np.shape(entry) == shape else np.broadcast_to(entry, shape).astype(float)
 
 
@@ -135,6 +146,7 @@ def causal(tokens: int) -> Places:
         # The narrowest step, by its share, goes.
         ends = np.delete(ends, 1 + np.argmin(ends[2:] / ends[:-2]))
     counts = np.diff(ends, prepend=0.0)
+    # A query in the middle of its place sees half of that place, itself included.
     own = (counts + 1) / 2
     seen = np.tril(np.broadcast_to(counts, (len(counts), len(counts))), -1) + np.diag(own)
     return Places(counts, seen / seen.sum(1, keepdims=True))
@@ -142,13 +154,15 @@ def causal(tokens: int) -> Places:
 
 @lru_cache(maxsize=16)
 def alike(tokens: int, queries: int) -> Places:
-    """Returns the place of a memory, which that many places of queries see as a whole."""
+    """Returns the place of a memory, which that many places of queries see as a whole. Equation
+    T17. Equation T17.
+    """
     return Places(np.array([float(tokens)]), np.ones((queries, 1)))
 
 
 def scaled(covariance: Products, one: Entry, two: Entry, places: Places | None) -> Products:
-    """Returns the covariance of values that are multiplied with these numbers, of two places the
-    mean over which of them is whose.
+    """Returns the covariance of values that are multiplied by two numbers; of two places the mean
+    of both orders. Equations T1 and T18.
     """
     if places is None:
         return covariance.scaled(one * two)
@@ -165,11 +179,12 @@ class Factors(NamedTuple):
     apart: Array | float
 
     def __call__(self, g: Products) -> Products:
+        """Returns the gradients before the function. Equation T6."""
         return make(Products, (self.one * g.one, self.two * g.two, self.apart * g.apart))
 
     def forward(self, matrix: Array) -> Array:
         """Returns what the function makes of changes at its input: of their Gram matrix over
-        tokens, or of coefficients.
+        tokens, or of coefficients. Equations T6 and T20.
         """
         return whole_of(Products(self.one, self.two)) * matrix
 
@@ -179,31 +194,34 @@ class ByPlace(NamedTuple):
 
     back: Callable[[Products], Products]
     forward: Callable[[Array], Array]
-    """As of `Factors`, where a place is a token."""
+    """Returns what `Factors.forward` does, where a place is a token."""
 
     def __call__(self, g: Products) -> Products:
+        """Returns the gradients before attention. Equation T9."""
         return self.back(g)
 
 
 GradientMap = LinearMap | Factors | ByPlace
-"""From gradients at one end of a map to those at the other."""
+"""Maps gradients at the output of a function to those at its input."""
 
 
 def whole_of(products: Products) -> Array:
-    """(K, K) The Gram matrix of tokens, where a place is a token."""
+    """Returns (K, K) the Gram matrix of tokens, where a place is a token. Equation T17."""
     found: Array = products.two.copy()
     np.fill_diagonal(found, products.one)
     return found
 
 
 def gap_of(products: Products, places: Places | None) -> float:
-    """Returns what a token has beyond what two have in common."""
+    """Returns q − p: what a token has beyond what two have in common. Equation T10."""
     one, two, _ = products if places is None else places.mean(products)
     return max(0.0, float(one - two))
 
 
 class Differing(NamedTuple):
-    """Of all places together, beyond E‖x̃‖² / d, which is q − p."""
+    """Says how tokens differ, over all places together, beyond the size E‖x̃‖² / d = q − p of their
+    differences.
+    """
 
     narrow: float = 1.0
     """d · E⟨x̃, x̃'⟩² / (E‖x̃‖²)² of two tokens: d over the number of directions. 1 of random
@@ -212,13 +230,11 @@ class Differing(NamedTuple):
     wider: float = 1.0
     """The root mean square over draws of ‖x̃‖² over its mean."""
     past: float = 0.0
-    """Of the root of `narrow`, what comes of the directions of what it was made of."""
+    """The part of √narrow that comes of the directions of what it was made of."""
 
     def attended(self) -> "Differing":
-        """Returns how tokens differ in what attention makes of them, by two random matrices; other
-        tokens are mixed for each token.
-
-        Equation T10.
+        """Returns how tokens differ in what attention makes of them, by two random matrices; each
+        token mixes keys by weights of its own. Equation T10.
         """
         return make(Differing, (self.narrow + _MATRICES_OF_VALUES, self.wider, 0.0))
 
@@ -230,6 +246,8 @@ class Differing(NamedTuple):
 
         Equation T10.
         """
+        # What slopes let through keeps its directions; the matrices and the still units add
+        # theirs.
         past = min(1.0, share) * math.sqrt(self.narrow)
         narrow = past * past + _LAST_MATRIX + _FIRST_MATRIX / hidden
         return make(Differing, (narrow, self.wider, past))
@@ -259,22 +277,29 @@ class Differences(NamedTuple):
 
 def summed(left: Differences, right: Differences) -> Differing:
     """Returns how tokens differ in a sum of two values without a part in common: what both have of
-    the past adds up as it is, all else in squares.
+    the past adds up as it is, and all else in squares.
+
+    With the shares a and b of q − p it is a² narrow + b² narrow' + 2 a b (1 + past past').
+
+    Equation T10.
     """
     if not left.gap or not right.gap:
         return left.differing if left.gap else right.differing
     narrow, wider, past = left.differing
     other_narrow, other_wider, other_past = right.differing
+    # Shares of what tokens differ by.
     share = left.gap / (left.gap + right.gap)
     rest = 1 - share
+    # Products of both differences: a d-th of two random vectors, and more along common
+    # directions.
     between_both = 2 * share * rest * (1 + past * other_past)
     narrow = share * share * narrow + rest * rest * other_narrow + between_both
     return make(Differing, (narrow, share * wider + rest * other_wider, math.sqrt(narrow)))
 
 
 def of_both(left: Differences, right: Differences) -> Differing:
-    """Returns how tokens differ in a sum of two streams that are made of the same parts: the
-    mean.
+    """Returns how tokens differ in a sum of two streams that are made of the same parts: the mean
+    of both, by their shares of q − p. Equation T10.
     """
     total = left.gap + right.gap
     share = left.gap / total if total else 0.5
@@ -285,10 +310,13 @@ def of_both(left: Differences, right: Differences) -> Differing:
 def of_tokens(x: Array) -> Differing:
     """Returns how tokens differ that are given: (tokens, features).
 
-    Of random tokens Σ⟨x̃, x̃'⟩² over all pairs is 1 + n/d times what it is of as many that are
-    orthogonal.
+    Of n random tokens Σ⟨x̃, x̃'⟩² over all pairs is 1 + n/d times what it is of as many that are
+    orthogonal, so that tokens along one line (Σ is n − 1 times as large) have narrow near d.
+
+    Equation T10.
     """
     n, width = x.shape
+    # x̃, a token less what tokens share.
     x = x - x.mean(0)
     size = float((x * x).sum())
     squares = float(((x @ x.T) ** 2).sum())
@@ -297,13 +325,15 @@ def of_tokens(x: Array) -> Differing:
 
 
 def repeated(same: float, width: int) -> Differing:
-    """Returns how tokens differ that are random rows, of which two tokens may have the same."""
+    """Returns how tokens differ that are random rows, of which two tokens have the same with
+    probability `same`. Equation T10.
+    """
     return Differing(1 + width * same / (1 - same) if same < 1 else 1.0)
 
 
 def of_parts(squares: Array, parts: list[Differences]) -> Differing:
-    """Returns how tokens differ in a sum of parts that have nothing in common, each times the root
-    of one of these.
+    """Returns how tokens differ in a sum of parts that have nothing in common, part a times
+    √squares_a. Equation T10.
     """
     gaps = squares * np.array([part.gap for part in parts])
     narrower = np.array([part.differing.narrow - 1 for part in parts])
@@ -322,21 +352,22 @@ class Scatter(NamedTuple):
 
 
 def spread_in_common(left: Scatter, right: Scatter, total: Entry) -> Entry:
-    """Returns the spread of a sum of two values that may have parts in common; total: the sum's
-    E‖x‖² / d.
+    """Returns the spread of a sum of two values that may have parts in common.
 
-    It lies between that of independent values and that of one value taken twice, by their squared
-    correlation, which is a guess.
+    It lies between that of independent values and that of one value taken twice, by the square of
+    their correlation, which is a guess. total: the sum's E‖x‖² / d.
 
     Equation T4.
     """
     (one, spread), (other, other_spread) = left, right
     if vanishes(one) or vanishes(other):
         return spread + other_spread
+    # q_(a+b) = q_a + q_b + 2 covariance.
     covariance = (total - one - other) / 2
     common = between(0.0, covariance * covariance / (one * other), 1.0)
     # Both spreads as parts of a Gaussian's, which is 2 q².
     missing = 2 * one * one - spread + 2 * other * other - other_spread
+    # As parts of 2 q², at either end of what is known.
     if_independent = 1 - missing / (2 * (one + other) ** 2)
     if_the_same = (spread / (one * one) + other_spread / (other * other)) / 4
     found = 2 * total * total * ((1 - common) * if_independent + common * if_the_same)

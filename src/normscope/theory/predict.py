@@ -3,7 +3,7 @@ before any training.
 
 Predictions of many placements run on as many cores as there are.
 
-The equations are T1 to T21 of docs/theory.md.
+The equations are T1 to T24 of docs/theory.md.
 """
 
 import gc
@@ -50,8 +50,8 @@ class _AttentionWeights:
 
 
 def weights_of(stack: MomentStack) -> dict[str, _AttentionWeights]:
-    """By kind of sub-layer. Logits are those of independent Gaussians, of which theory knows the
-    variance.
+    """Returns curves of attention's weights by kind of sub-layer. Logits are taken for independent
+    Gaussians, of which theory knows the variance. Equation T23.
     """
     found = {}
     for kind in ("attention", "cross_attention"):
@@ -61,56 +61,80 @@ def weights_of(stack: MomentStack) -> dict[str, _AttentionWeights]:
     return found
 
 
+_NODES_OVER_HEADS = (1 / 6, 4 / 6, 1 / 6)
+"""Weights of nodes at −√3, 0 and √3 standard deviations: exact to the fifth power of a normal
+variable. Equation T23.
+"""
+
+
 def _weight_curves(stack: MomentStack, kind: str, attends: list[Applied]) -> _AttentionWeights:
-    places, setting = stack.atoms.places, stack.setting
+    """Returns the curves of one kind of attention over the blocks that have it.
+
+    attends: its sub-layers as they were applied, block by block.
+
+    Equation T23.
+    """
+    places = stack.atoms.places
     queries = np.ones(1) if places is None else places.tokens
-    if kind == "cross_attention" or places is None:
-        keys = np.full(
-            len(queries), setting.memory_tokens if kind == "cross_attention" else setting.tokens
-        )
-    else:
-        keys = places.keys.astype(int)
+    share = queries / queries.sum()
+    keys = _keys_seen(stack, kind, len(queries))
     variances = [applied.map.variance for applied in attends]
     variance = np.array(variances).reshape(len(attends), -1)
-    # A query's own length scatters over heads as the root of a χ² does, unless it is normed: three
-    # nodes, exact to the fifth power of a normal variable.
-    width = attends[0].site.stack.width_of_head
+    # A query's squared length scatters over heads as a χ² does, by √(2 / head), unless it is
+    # normed; a node stands √3 of that away.
+    head = attends[0].site.stack.width_of_head
     steady = np.array([applied.steady for applied in attends])
-    reach = np.where(steady, 0.0, math.sqrt(6 / width))[:, None]
-    share = queries / queries.sum()
-    both = np.array(
-        [_softmax(keys, variance * np.maximum(0, 1 + side * reach)) for side in (-1, 0, 1)]
-    )
-    square, entropy = np.tensordot([1 / 6, 4 / 6, 1 / 6], both, 1) @ share
+    reach = np.where(steady, 0.0, math.sqrt(6 / head))[:, None]
+    at_nodes = []
+    for side in (-1, 0, 1):
+        variance_of_head = variance * np.maximum(0, 1 + side * reach)
+        at_nodes.append(_softmax(keys, variance_of_head))
+    square, entropy = np.tensordot(_NODES_OVER_HEADS, np.array(at_nodes), 1) @ share
     return _AttentionWeights(deviation=np.sqrt(variance @ share), square=square, entropy=entropy)
 
 
+def _keys_seen(stack: MomentStack, kind: str, places: int) -> Array:
+    """Returns (K,) how many keys a query of each place sees. Equation T17."""
+    if kind == "cross_attention":
+        return np.full(places, stack.setting.memory_tokens)
+    if stack.atoms.places is None:
+        return np.full(places, stack.setting.tokens)
+    return stack.atoms.places.keys.astype(int)
+
+
 def _softmax(keys: Array, variance: Array) -> Array:
-    """(2, L, K) Σ w² and the entropy, (K,) keys seen and (L, K) variances; linear in the variance
-    between steps.
+    """Returns (2, L, K) Σ w² and the entropy, of (K,) keys seen and (L, K) variances; linear in the
+    variance between steps. Equations T8 and T23.
     """
-    place = np.sqrt(np.minimum(variance, SOFTMAX_WIDEST**2)) * SOFTMAX_STEPS
-    low = np.minimum(place.astype(int), int(SOFTMAX_WIDEST * SOFTMAX_STEPS) - 1)
+    step = np.sqrt(np.minimum(variance, SOFTMAX_WIDEST**2)) * SOFTMAX_STEPS
+    low = np.minimum(step.astype(int), int(SOFTMAX_WIDEST * SOFTMAX_STEPS) - 1)
     counts, at = np.unique(keys, return_inverse=True)
     table = _table(tuple(counts.tolist()), int(low.max()) + 1)
-    below, above = (table[:, step, np.broadcast_to(at, step.shape)] for step in (low, low + 1))
-    found: Array = below + (above - below) * (place**2 - low**2) / (2 * low + 1)
+    column = np.broadcast_to(at, low.shape)
+    below = table[:, low, column]
+    above = table[:, low + 1, column]
+    found: Array = below + (above - below) * (step**2 - low**2) / (2 * low + 1)
     return found
 
 
 @lru_cache(maxsize=16)
 def _table(counts: tuple[int, ...], steps: int) -> Array:
-    """(2, steps + 1, counts) of both, by standard deviations.
+    """Returns (2, steps + 1, counts) of both, by standard deviations σ of logits.
 
-    By parts E Σ w z is σ² (1 - E Σ w²), which is also σ times the derivative of E ln Σ e^z: the
-    entropy follows.
+    The entropy is E ln Σ e^z − E Σ w z. By parts E Σ w z is σ² (1 − E Σ w²), which is also σ times
+    the derivative of E ln Σ e^z, so that both follow from E Σ w². Without logits of 4 keys it is
+    ln 4.
+
+    Equation T23.
     """
     sigma = np.arange(steps + 1)[:, None] / SOFTMAX_STEPS
     square = np.array([softmax_squares(step, counts) for step in range(steps + 1)])
     slope = sigma * (1 - square)
+    # The integral of the slope, by the trapezoidal rule.
     growth = np.cumsum((slope[1:] + slope[:-1]) / 2, 0) / SOFTMAX_STEPS
-    partition = np.log(counts) + np.concatenate([np.zeros((1, len(counts))), growth])
-    return np.array([square, partition - sigma * slope])
+    from_nothing = np.concatenate([np.zeros((1, len(counts))), growth])
+    log_of_sum = np.log(counts) + from_nothing
+    return np.array([square, log_of_sum - sigma * slope])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +164,8 @@ class StackPrediction:
     Where the norm differs much from draw to draw, as in the lower blocks of a deep Post-LN stack,
     the mean of the norms is smaller."""
     shares: dict[str, Array] = field(default_factory=dict)
-    """What each sub-layer is of the last stream's E‖x‖², by kind, and the embedding's own; they add
-    up to 1.
+    """Shares of each sub-layer in the last stream's E‖x‖², by kind, and the embedding's own; they
+    add up to 1.
     """
     streams: dict[str, _StreamPrediction] = field(default_factory=dict)
     """Every residual stream by the name that the formula gives it; of a history of values, the
@@ -150,13 +174,14 @@ class StackPrediction:
     attention: dict[str, _AttentionWeights] = field(default_factory=dict)
     """Its weights by kind of sub-layer: attention, cross_attention."""
     change: UpdateChange | None = None
-    """What the first update moves, where it was asked for."""
+    """The change by the first update, where it was asked for."""
     doubts: tuple[Doubt, ...] = ()
-    """Where it is known to be off, or was compared with nothing."""
+    """Doubts: where it is known to be off, or was compared with nothing."""
 
 
 @contextmanager
 def _numbers_in_words() -> Iterator[None]:
+    """Raises Unpredictable where numbers overflow within."""
     collects = gc.isenabled()
     # What it looks through while a stack grows is all in use: that took a sixth of the time.
     gc.disable()
@@ -176,12 +201,14 @@ def _numbers_in_words() -> Iterator[None]:
 def predict(
     placement: str, model: ModelSetting, *, scatter: bool = True, update: Update | None = None
 ) -> dict[str, StackPrediction]:
-    """Predictions by stack: "encoder", "decoder" or both.
+    """Returns predictions by stack: "encoder", "decoder" or both.
 
     scatter: False for the limit of infinite width, where norms divide by the same in every draw.
     update: the first one of a training, to be followed through the stack. Raises ValueError for an
     unknown placement, or one that is not defined for such a model; Unpredictable, which is one too,
     for a formula that theory does not follow.
+
+    Equations T1 to T24.
     """
     if model.loops > 1 and (update is not None or model.stack == "encoder-decoder"):
         raise Unpredictable(
@@ -201,6 +228,7 @@ def predict(
     if update is not None:
         raise Unpredictable(ONE_STACK)
     source_tokens = model.tokens if model.source_tokens is None else model.source_tokens
+    # The encoder runs first: its output is what cross-attention reads.
     encoder = _forward(
         made(model.shape("encoder")),
         replace(model, tokens=source_tokens),
@@ -216,7 +244,7 @@ def predict(
 
 
 def _placement(name: str, model: ModelSetting) -> type[Placement]:
-    """The placement of that name, with the model's norms on queries and keys."""
+    """Returns the placement of that name, with the model's norms on queries and keys."""
     plain = named(name)
     if model.query_key_norm == "none":
         return plain
@@ -230,6 +258,9 @@ def _forward(
     scatter: bool,
     encoder: MomentStack | None = None,
 ) -> MomentStack:
+    """Runs one stack of a model forward; an encoder's output is the decoder's memory. Equations T1
+    and T22. Equations T1 and T22.
+    """
     initial = InitialState(model.setting, placement)
     rotary = model.position_encoding == "rotary"
     setting = StreamSetting(
@@ -246,6 +277,7 @@ def _forward(
         memory_differing=encoder.output.differing if encoder is not None else RANDOM,
     )
     stack = stack_of(placement, setting)
+    # With W_Q = W_K = 0 nothing asks how tokens differ, which is half of the work.
     stack.atoms.draws = SCHEMES[initial.scheme].draws["query"].of != "zeros"
     sinusoidal = model.position_encoding == "sinusoidal"
     stack.forward(initial.parts(stack.tokens, text, sinusoidal=sinusoidal))
@@ -253,8 +285,8 @@ def _forward(
 
 
 def _norm_of(model: ModelSetting, placement: Placement) -> Norm:
-    """A placement whose idea is a norm of its own keeps it where a model has LayerNorm: it divides
-    by the RMS.
+    """Returns the norm that a stack has: a placement whose idea is a norm of its own keeps it where
+    a model has LayerNorm, and divides by the RMS. Equation T2.
     """
     own = model.norm in CENTRING and placement.default_norm not in CENTRING
     return "rms-norm" if own else model.norm
@@ -263,6 +295,9 @@ def _norm_of(model: ModelSetting, placement: Placement) -> Norm:
 def _prediction(
     stack: MomentStack, gradients: StackGradients, own_share: float = 0.0
 ) -> StackPrediction:
+    """Gathers a stack's curves, forward and back. Raises OverflowError for a stream that has no
+    size. Equation T1.
+    """
     shown = _curves(stack.depths)
     if np.isnan(shown.q).any():
         raise OverflowError("its mean square has no value")
@@ -279,6 +314,7 @@ def _prediction(
 
 
 def _curves(depths: Sequence[Products]) -> _StreamPrediction:
+    """Returns q and p by depth. Equation T1."""
     return _StreamPrediction(
         q=np.array([products.one for products in depths]),
         p=np.array([products.two for products in depths]),
@@ -297,7 +333,7 @@ _Stacks = dict[str, StackPrediction]
 def predict_many(
     placements: Sequence[str], model: ModelSetting, update: Update | None = None
 ) -> dict[str, _Stacks]:
-    """What `predict` says of each. Raises as it does."""
+    """Returns what `predict` says of each placement. Raises as it does."""
     found, refused = predict_or_refuse(placements, model, update)
     for reason in refused.values():
         raise reason
@@ -307,7 +343,9 @@ def predict_many(
 def predict_or_refuse(
     placements: Sequence[str], model: ModelSetting, update: Update | None = None
 ) -> tuple[dict[str, _Stacks], dict[str, Unpredictable]]:
-    """What `predict` says of each that theory follows, and why of those that it does not."""
+    """Returns what `predict` says of each placement that theory follows, and the reason for each
+    that it does not.
+    """
     both = dict(zip(placements, _each(placements, model, update), strict=True))
     refused = {name: one for name, one in both.items() if isinstance(one, Unpredictable)}
     return {name: one for name, one in both.items() if not isinstance(one, Unpredictable)}, refused
@@ -316,6 +354,9 @@ def predict_or_refuse(
 def _each(
     placements: Sequence[str], model: ModelSetting, update: Update | None
 ) -> "list[_Stacks | Unpredictable]":
+    """Predicts placements one after the other, or on all cores where that is worth starting
+    processes.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     processes = min(cores, len(placements))
     if processes == 1 or len(placements) * model.blocks * model.loops < _WORTH_PROCESSES / (
@@ -329,6 +370,7 @@ def _each(
 
 
 def _one(placement: str, model: ModelSetting, update: Update | None) -> "_Stacks | Unpredictable":
+    """Predicts one placement, or returns the reason why not."""
     try:
         return predict(placement, model, update=update)
     except Unpredictable as reason:

@@ -1,7 +1,7 @@
-"""The settings predictions are made in: initial weights and embedding as numbers, and the model
-they are for.
+"""The settings of predictions: initial weights and embedding as numbers, and the model they are
+for.
 
-The equations are T1 and T13 of docs/theory.md.
+The equations are T1, T13 and T22 of docs/theory.md.
 """
 
 import math
@@ -23,8 +23,8 @@ from .stream import Part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedTokens:
-    """How often two places have the same entry of the vocabulary; 0 where all tokens differ and
-    targets are random.
+    """Says how often two places have the same entry of the vocabulary; 0 where all tokens differ
+    and targets are random.
     """
 
     same_within: float = 0.0
@@ -47,29 +47,27 @@ could be tied to them.
 
 
 class InitialState:
-    """What a setting says of a placement's model before the first update: of the scheme that its
+    """Says what a setting gives a placement's model before the first update, by the scheme that its
     weights are drawn by.
 
     name: of a scheme, or `as-placement` for the one that the placement's source uses.
     """
 
     def __init__(self, name: str, placement: Placement) -> None:
-        self.placement, self.scheme = (
-            placement,
-            placement.initialisation if name == AS_PLACEMENT else name,
-        )
+        self.placement = placement
+        self.scheme = placement.initialisation if name == AS_PLACEMENT else name
         self._stds: dict[tuple[str, float], float] = {}
 
     @property
     def output_is_drawn(self) -> bool:
-        """False where attention has no last matrix: the identity stands for it, and no update moves
-        it.
+        """Returns False where attention has no last matrix: the identity stands for it, and no
+        update moves it.
         """
         return SCHEMES[self.scheme].draws["output"].of != "identity"
 
     def weight_std(self, weight: str, site: Site) -> float:
-        """Of every matrix; those whose vectors an update would put on the unit sphere start
-        there.
+        """Returns σ of every matrix; those whose vectors an update would put on the unit sphere
+        start there. Equation T22.
         """
         key = weight, self.placement.gain(weight, site)
         if key not in self._stds:
@@ -78,36 +76,45 @@ class InitialState:
 
     @property
     def row(self) -> float | None:
-        """E‖E_v‖² of the embedding's rows; None where there are none."""
-        return (
-            None
-            if self.scheme == _VECTORS
-            else self.width * embedding_std(self.placement, self.scheme) ** 2
-        )
+        """Returns r = E‖E_v‖² of the embedding's rows; None where there are none. Equations T13 and
+        T22.
+        """
+        if self.scheme == _VECTORS:
+            return None
+        return self.width * embedding_std(self.placement, self.scheme) ** 2
 
     @property
     def width(self) -> int:
+        """Returns d."""
         return self.placement.stack.width
 
     def parts(
         self, tokens: int | Places, text: RepeatedTokens, *, sinusoidal: bool = True
     ) -> list[Part]:
-        """Of the embedding of a sequence of so many tokens: what is looked up, and sinusoids."""
-        row, d = self.row, self.width
+        """Returns the parts of an embedded sequence: what is looked up, and sinusoids. Equation
+        T22.
+        """
+        row = self.row
+        d = self.width
         differing = repeated(text.same_within, d)
+        # Two tokens have a row in common as often as they are the same.
+        alike = Products(1.0, text.same_within, text.same_apart)
         if row is None:
-            return [Part(Products(1.0, text.same_within, text.same_apart), differing=differing)]
+            return [Part(alike, differing=differing)]
+        # A placement may multiply or norm what is looked up: its formula is read over one row.
         atoms = Atoms(d)
         looked_up: Moments = self.placement.input_rows(single(atoms, atoms.add(row / d, 0.0)))
-        rows = Products(1.0, text.same_within, text.same_apart).scaled(looked_up.one)
-        looked_up_part = Part(rows, differing=differing)
-        return [looked_up_part, *_sinusoids(d, tokens)] if sinusoidal else [looked_up_part]
+        rows = Part(alike.scaled(looked_up.one), differing=differing)
+        return [rows, *_sinusoids(d, tokens)] if sinusoidal else [rows]
 
 
 @lru_cache(maxsize=32)
 def _sinusoids(width: int, tokens: int | Places) -> list[Part]:
-    """What differs from feature to feature, and the mean over features."""
+    """Returns two parts of sinusoidal positions: what differs from feature to feature, and the mean
+    over features. Equation T22.
+    """
     count = tokens.total if isinstance(tokens, Places) else tokens
+    # As fairseq has them: sines, then cosines, of positions from 2 on, since its 1 is padding.
     half = width // 2
     frequency = np.exp(np.arange(half) * -(math.log(10000) / (half - 1)))
     angle = np.arange(2, count + 2)[:, None] * frequency
@@ -125,20 +132,28 @@ def _sinusoids(width: int, tokens: int | Places) -> list[Part]:
 
 
 def _products(gram: Array, places: int | Places) -> Products:
-    """Of inner products of all tokens of a sequence; another sequence has the same ones."""
+    """Returns moments of the inner products of all tokens of a sequence; two sequences have the
+    same ones. Equation T22.
+    """
     if isinstance(places, Places):
         return places.gathered(gram)
     tokens = len(gram)
-    diagonal, every = float(np.trace(gram)), float(gram.sum())
-    rest = (every - diagonal) / (tokens * (tokens - 1)) if tokens > 1 else 0.0
-    return Products(diagonal / tokens, rest, every / tokens**2)
+    diagonal = float(np.trace(gram))
+    every = float(gram.sum())
+    pairs = tokens * (tokens - 1)
+    two = (every - diagonal) / pairs if pairs else 0.0
+    # Of two sequences every place meets every place, itself among them.
+    return Products(diagonal / tokens, two, every / tokens**2)
 
 
 _ALL_DIFFER = RepeatedTokens()
 
 
 _MOST_BLOCKS = 100_000
+"""Blocks that are predicted in about a minute."""
 _MOST_LOOPED = 2000
+"""Blocks times squared loops that are predicted in about a minute: every pair of passes has a map.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +167,7 @@ class ModelSetting:
     blocks: int = 6
     """Number of blocks of each stack."""
     loops: int = 1
-    """How many times in turn the blocks are run, with the same weights each time."""
+    """Number of times that the blocks are run in turn, with the same weights each time."""
     width: int = 512
     """Width of the model."""
     ffn_width: int = 512
@@ -170,9 +185,9 @@ class ModelSetting:
     tokens: int = 16
     """Number of tokens of a sequence: of the target in an encoder-decoder."""
     source_tokens: int | None = None
-    """Of a source sequence, where it is not as long as the target."""
+    """Tokens of a source sequence, where it is not as long as the target."""
     sequences: int = 1
-    """Of the batch that the loss is a mean over."""
+    """Sequences of the batch that the loss is a mean over."""
     vocabulary: int = 10_000
     """Number of rows of the output projection."""
     setting: str = "theory"
@@ -249,7 +264,7 @@ class ModelSetting:
                 )
 
     def shape(self, kind: Literal["encoder", "decoder"]) -> StackShape:
-        """Of one of its stacks."""
+        """Returns the shape of one of its stacks."""
         return StackShape(
             kind=kind,
             width=self.width,

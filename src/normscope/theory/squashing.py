@@ -18,19 +18,21 @@ from .moments import Moments, Remainder, Unpredictable, single
 from .places import Factors, GradientMap
 
 _REACH = 9.0
+"""Standard deviations to either side over which a feature is integrated."""
 _STEP = 0.1
+"""The widest step of that, in standard deviations."""
 _FINEST = 1440
-"""Standard deviations to either side, their widest step, and the most steps."""
+"""The most steps, which are enough up to a variance of 4,000."""
 
 
 MOST = 0.03
-"""The largest share of a value's square that may be what another norm has bent; Post-LN has
-0.014.
+"""The largest share of a value's square that may be what a norm before has bent; Post-LN has 0.014.
+A choice: up to it streams were up to a fifth too small. Equation T16.
 """
 
 
 class _Squashed(NamedTuple):
-    """For a feature x of variance v: second moments of φ(x) and of φ'(x), which needs no other
+    """Holds, of a feature x of variance v, second moments of φ(x) and of φ'(x) that need no second
     feature.
     """
 
@@ -45,8 +47,8 @@ class _Squashed(NamedTuple):
 
 
 class _SquashedPair(NamedTuple):
-    """For two features of those variances and a covariance; by place, of the variances (K,) and
-    covariances (K, K).
+    """Holds the same of two features with those variances and a covariance; by place, of the
+    variances (K,) and covariances (K, K).
     """
 
     two: Entry
@@ -56,9 +58,15 @@ class _SquashedPair(NamedTuple):
 
 
 class Erf:
-    """Derf at initialisation, in closed form: the arcsine kernel (Williams 1997, eq. 11)."""
+    """Squashes by Derf at initialisation, in closed form: the arcsine kernel (Williams 1997, eq.
+    11).
+    """
 
     def single(self, variance: Entry) -> _Squashed:
+        """Returns E φ² = (2/π) arcsin(2a²v / (1 + 2a²v)) and its like, a the slope at 0. Equation
+        T16.
+        """
+        # Williams' kernel of erf(a x): 2a²v against 1 + 2a²v.
         twice = 2 * SQUASHING_SLOPE**2 * variance
         slope = 2 * SQUASHING_SLOPE / math.sqrt(math.pi)
         wide = root(1 + 2 * twice)
@@ -70,6 +78,9 @@ class Erf:
         )
 
     def pair(self, variance: Entry, covariance: Entry) -> _SquashedPair:
+        """Returns E φ φ' = (2/π) arcsin(2a²c / √((1 + 2a²v)(1 + 2a²v'))) and the product of slopes.
+        Equation T16.
+        """
         own = root(1 + 2 * SQUASHING_SLOPE**2 * variance)
         common = 2 * SQUASHING_SLOPE**2 * covariance
         own = np.outer(own, own) if isinstance(own, np.ndarray) else own * own
@@ -81,12 +92,16 @@ class Erf:
 
 
 class Tanh:
-    """DyT at initialisation, by the trapezoidal rule: exact to 1e-7 up to a variance of 4,000."""
+    """Squashes by DyT at initialisation, by the trapezoidal rule: exact to 1e-7 up to a variance of
+    4,000.
+    """
 
     def single(self, variance: Entry) -> _Squashed:
+        """Integrates over one Gaussian feature. Equation T16."""
         if isinstance(variance, np.ndarray):
             return _Squashed(*np.array([self.single(float(entry)) for entry in variance]).T)
         sigma = math.sqrt(variance)
+        # φ(σz) over a standard normal z.
         z, weights = _nodes(_steps(sigma))
         value = np.tanh(SQUASHING_SLOPE * sigma * z)
         slope = SQUASHING_SLOPE * (1 - value**2)
@@ -103,6 +118,9 @@ class Tanh:
         )
 
     def pair(self, variance: Entry, covariance: Entry) -> _SquashedPair:
+        """Integrates over two Gaussian features of one covariance; of arrays by Hermite's series.
+        Equation T16.
+        """
         if isinstance(variance, np.ndarray):
             size = np.sqrt(variance)
             z, weights = _nodes(_steps(float(size.max())))
@@ -122,6 +140,7 @@ class Tanh:
         correlated = rho * z[:, None] + math.sqrt(1 - rho**2) * z[None, :]
         first = np.tanh(SQUASHING_SLOPE * sigma * z)
         second = np.tanh(SQUASHING_SLOPE * sigma * correlated)
+        # Means over the second feature, given the first.
         given_first = second @ weights
         square_given_first = second**2 @ weights
         slope = weights * SQUASHING_SLOPE**2 * (1 - first**2)
@@ -132,12 +151,14 @@ class Tanh:
 
 
 def _steps(sigma: float) -> int:
+    """Returns so many steps that φ is smooth over one, wherever it squashes. Equation T16."""
     narrow = math.ceil(SQUASHING_SLOPE * sigma / 4)
     return min(_FINEST, round(2 * _REACH / _STEP) * max(1, narrow))
 
 
 @lru_cache(maxsize=8)
 def _nodes(steps: int) -> tuple[Array, Array]:
+    """Returns nodes and weights for means over a standard normal. Equation T16."""
     z = np.linspace(-_REACH, _REACH, steps + 1)
     weights = np.exp(-(z**2) / 2)
     return z, weights / weights.sum()
@@ -159,6 +180,9 @@ class SquashingNorms:
         self.squash = squash
 
     def __call__(self, x: Moments, /, *, groups: int | None = None) -> Moments:
+        """Returns what the norm makes of x. Raises Unpredictable where too much of x is a
+        remainder. Equation T16.
+        """
         known = x.atoms.normed.get(x)
         if known is None:
             known = x.atoms.normed[x] = self._squashed(x)
@@ -170,7 +194,11 @@ class SquashingNorms:
         return self
 
     def _squashed(self, x: Moments) -> Moments:
+        """Returns (E φ') x and a remainder, a part of its own with gradients of its own. Equation
+        T16.
+        """
         _refuse_bent(x)
+        # φ(x) = (E φ') x + rest, by parts E x φ(x) = v E φ'.
         alone = self.squash.single(x.one)
         square, pair = squared(alone.slope)
         two = self._of_two(x.one, x.two, pair)
@@ -181,6 +209,7 @@ class SquashingNorms:
             apart.two - pair * x.apart,
         )
         back: GradientMap
+        # Gradients at the rest: what of φ'² is beyond the square of its mean.
         of_one = alone.slope_one - square
         of_two = two.slope_two - pair
         of_apart = apart.slope_two - pair
@@ -194,8 +223,8 @@ class SquashingNorms:
         return made
 
     def _of_two(self, variance: Entry, covariance: Entry, slopes: Entry) -> _SquashedPair:
-        """Both functions are odd: of independent features nothing is left but the product of mean
-        slopes.
+        """Returns products of two features. φ is odd: of independent features nothing is left but
+        the product of mean slopes. Equation T16.
         """
         if vanishes(covariance):
             return _SquashedPair(0.0, slopes)
@@ -203,10 +232,13 @@ class SquashingNorms:
 
 
 def _refuse_bent(x: Moments) -> None:
-    """Many small remainders make a Gaussian sum, a large one does not."""
+    """Raises Unpredictable where too much of x is one remainder: many small ones make a Gaussian
+    sum, a large one does not. Equation T16.
+    """
     bent = [remainder.atom for remainder in x.atoms.remainders if remainder.atom < x.size]
     if not bent:
         return
+    # Squares of shares add up, as excess kurtosis does over independent parts.
     shares = x.coefficients[bent] ** 2 * x.atoms.squares[bent] / x.one
     share = math.sqrt(float(np.max((shares**2).sum(0))))
     x.atoms.bent = max(x.atoms.bent, share)

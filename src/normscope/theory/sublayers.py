@@ -37,24 +37,24 @@ NOTHING_INSIDE: _InsideF = MappingProxyType({})
 
 
 class Projection(NamedTuple):
-    """A matrix that F applies to what it reads."""
+    """Holds a matrix that F applies to what it reads."""
 
     name: str
     back: GradientMap
     """Gradients at F(x) to those at the matrix's output."""
     inputs: Products
     tokens: int | Places
-    """Of its inputs, in each sequence."""
+    """Tokens of its inputs, in each sequence."""
     onward: float
     """From there to its input."""
     of_query: bool = False
-    """Whether it reads what queries are made of, in cross-attention another thing than keys and
-    values are.
+    """True where it reads what queries are made of, which in cross-attention is not what keys and
+    values are made of.
     """
 
     @property
     def length(self) -> int:
-        """Returns how many tokens that are."""
+        """Returns how many tokens its inputs have in each sequence."""
         return self.tokens.total if isinstance(self.tokens, Places) else self.tokens
 
 
@@ -73,7 +73,9 @@ def gradient_square(
 
 
 class Map(NamedTuple):
-    """One F at one input: projections, what mixes or activates them, and a last matrix."""
+    """Holds what one F does with one input: projections, what mixes or activates them, and a last
+    matrix.
+    """
 
     output: Products
     spread: Entry
@@ -87,7 +89,7 @@ class Map(NamedTuple):
     last_mean: Entry = 0.0
     """E of an entry of the last matrix's inputs."""
     variance: Entry = 0.0
-    """Of what an activation reads, or of logits over keys."""
+    """The variance of what an activation reads, or of logits over keys."""
     differing: Differing = RANDOM
 
 
@@ -106,11 +108,12 @@ def feed_forward(
 ) -> Map:
     """Returns the map F(x) = W₂ φ(W₁ x); SwiGLU has a second W₁, the gate's, drawn as the first.
 
-    apart: False where tokens of other sequences are of no interest.
+    apart: False where products between sequences are not asked for.
 
     Equations T4, T5, T6.
     """
     places = tokens if isinstance(tokens, Places) else None
+    # d σ_in², the gain of W₁; what a function within F multiplies comes on top.
     into = width * ffn_in_std * ffn_in_std
     inner, _ = inner_scales(inside, "hidden", ffn_width, x.scaled(into), places=places)
     scaled, scaled_two = squared(inner)
@@ -119,6 +122,7 @@ def feed_forward(
     far = kernel(activation, variance, correlation(x.apart, x.one)) if apart else _UNASKED
     activated = make(Products, (near.one, near.two, far.two))
     hidden = _hidden_units(activated, near.mean, ffn_width, inside, places)
+    # d_ff σ_out², the gain of W₂ both ways.
     out = ffn_width * ffn_out_std * ffn_out_std
     kept, kept_two = hidden.scales
     back = out * kept * scaled
@@ -140,14 +144,25 @@ def feed_forward(
         gate = passed(near.gate_slope_one, near.gate_slope_two, far.gate_slope_two)
         projections.append(projection("ffn_gate", gate))
     output = hidden.products.scaled(out)
+    # 2 q² of Gaussian outputs, and the scatter of d_ff units (T4).
     typical = variance if places is None else float(variance.mean())
     spread = output.one * output.one * (2 + excess(activation, typical) * width / ffn_width)
-    gap = gap_of(x, places)
-    made = gap_of(output, places)
-    turned = into * mean_of(back_two * (near.slope_two + near.gate_slope_two)) * gap
-    made_of = differing.activated(turned / made if made else 0.0, ffn_width / width)
+    # What slopes make of q − p, as a share of what comes out of it (T10).
+    let_through = into * mean_of(back_two * (near.slope_two + near.gate_slope_two))
+    share = _share_of_gap(x, output, let_through, places)
+    made_of = differing.activated(share, ffn_width / width)
     matrices = (tuple(projections), silent, "ffn_out", hidden.products, ffn_width, hidden.mean)
     return make(Map, (output, spread, *matrices, variance, made_of))
+
+
+def _share_of_gap(
+    x: Products, output: Products, let_through: float, places: Places | None
+) -> float:
+    """Returns how much of an output's q − p is what slopes let through of the input's. Equation
+    T10.
+    """
+    made = gap_of(output, places)
+    return let_through * gap_of(x, places) / made if made else 0.0
 
 
 class _Hidden(NamedTuple):
@@ -157,17 +172,20 @@ class _Hidden(NamedTuple):
     mean: Entry
     """E of a unit."""
     scales: tuple[Entry, Entry]
-    """What a function within F multiplies them with less their mean: squares of one token, and
-    products of two.
+    """Factors by which a function within F multiplies units less their mean: squares of one token,
+    and products of two.
     """
 
 
 def _hidden_units(
     activated: Products, mean: Entry, ffn_width: int, inside: _InsideF, places: Places | None
 ) -> _Hidden:
-    """Returns what a function within F makes of units that an activation has made."""
+    """Returns what a function within F makes of units that an activation has made: a norm there
+    takes off part of their mean over features. Equations T2 and T5.
+    """
     if "output" not in inside:
         return _Hidden(activated, mean, _UNSCALED)
+    # A norm there takes off part of the units' mean, and the rest of them is another matter.
     square, pair = squared(mean)
     of_mean = Products(square, pair, pair)
     centred = activated.plus(of_mean, -1.0)
@@ -184,6 +202,9 @@ def _hidden_units(
 
 
 def correlation(two: Entry, one: Entry) -> Entry:
+    """Returns ρ = p / q of two tokens, 0 where there is nothing; by place p_st / √(q_s q_t).
+    Equation T5.
+    """
     if isinstance(one, np.ndarray):
         sizes = np.sqrt(np.outer(one, one))
         return np.divide(two, sizes, out=np.zeros_like(sizes), where=sizes > 0)
@@ -192,6 +213,7 @@ def correlation(two: Entry, one: Entry) -> Entry:
 
 _UNASKED = Kernel(0.0, 0.0, 0.0, 0.0, 0.0)
 _UNSCALED = (1.0, 1.0)
+"""Factors of a matrix's outputs where no function stands within F."""
 
 
 def attention(
@@ -216,12 +238,14 @@ def attention(
 
     Equations T7, T9 and T21.
     """
+    # d σ², the gain of each matrix.
     into_query = width * query_std * query_std
     into_key = width * key_std * key_std
     into_value = width * value_std * value_std
     out = width * output_std * output_std
     scaled = partial(_scaled_inside, inside, width)
     value = scaled(source.scaled(into_value), "value", source_tokens)
+    # Without both, all logits are 0 and no query or key has a gradient.
     query = key = _Scaled(NOTHING, _UNSCALED)
     if query_std and key_std:
         query = scaled(x.scaled(into_query), "query", tokens).turned(turned)
@@ -249,27 +273,29 @@ def attention(
         ]
     silent = () if weights.draws else ("query", "key")
     output = read.products.scaled(out)
-    # Two random matrices: values' and the last.
-    spread = 4 * output.one * output.one
+    spread = 4 * output.one * output.one  # two random matrices: values' and the last
     matrices = (tuple(projections), silent, "output", read.products, width, 0.0)
     return make(Map, (output, spread, *matrices, weights.variance, differing.attended()))
 
 
 class _Scaled(NamedTuple):
-    """What a matrix has made, after the function within F that stands there."""
+    """Holds the moments of what a matrix has made, behind the function within F that stands
+    there.
+    """
 
     products: Products
     scales: tuple[Entry, Entry]
-    """What it multiplies with: squares of one token, and products of two."""
+    """Its factors: squares of one token, and products of two."""
 
     def turned(self, by: Entry | None) -> "_Scaled":
-        """The same turned by where tokens stand, as rotary positions do."""
+        """Returns the same turned by where tokens stand, as rotary positions do. Equation T21."""
         return self if by is None else self._replace(products=rotated(self.products, by))
 
 
 def _scaled_inside(
     inside: _InsideF, width: int, products: Products, place: str, at: int | Places
 ) -> _Scaled:
+    """Returns what the function within F at that place makes of a matrix's outputs. Equation T2."""
     if place not in inside:
         return _Scaled(products, _UNSCALED)
     places = at if isinstance(at, Places) else None
@@ -279,6 +305,7 @@ def _scaled_inside(
 
 
 def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
+    """Multiplies products of one token and of two by factors of their own. Equation T1."""
     one, two = scales
     return make(Products, (products.one * one, products.two * two, products.apart * two))
 
@@ -286,7 +313,9 @@ def _by_scales(products: Products, scales: tuple[Entry, Entry]) -> Products:
 def _between(
     before: tuple[Entry, Entry], back: GradientMap, after: tuple[Entry, Entry]
 ) -> GradientMap:
-    """Gradients scaled, through a map, and scaled again."""
+    """Returns the map of gradients that are scaled, mapped, and scaled again. Equations T2 and
+    T9.
+    """
     if before is after is _UNSCALED:
         return back
     if isinstance(back, LinearMap):
@@ -306,11 +335,12 @@ def inner_scales(
     *,
     places: Places | None = None,
 ) -> tuple[Entry, Entry]:
-    """Returns what the functions a formula applies within F multiply a projection with, and its
-    mean over features.
+    """Returns the factors by which the function that a formula applies within F multiplies a
+    projection, and the projection's mean over features. Equation T2.
     """
     if place not in inside:
         return 1.0, 1.0
+    # The function is read as a formula's: over a stack of one part, and of a mean if there is one.
     atoms = Atoms(width, places=places)
     x = single(atoms, atoms.add(*centred))
     if not vanishes(mean.one):

@@ -286,6 +286,9 @@ class Following(TorchFunctionMode):
         return value
 
     def _read_as(self, place: Tensor, moves: tuple[_Move, ...]) -> Tensor:
+        """Returns what the new formula has a sub-layer read in the place of the stream: computed
+        once, and moved as the block has moved the stream's axes.
+        """
         for known in self.values:
             if known.place is place:
                 if self._version(known.read) != known.version:

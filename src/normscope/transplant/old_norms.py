@@ -85,7 +85,7 @@ def _module_of(model: nn.Module, use: NormUse, role: str) -> str:
 
 
 def final_norm(found: Stack) -> str | None:
-    """Returns the module of the norm after the stack, where it has one that the blocks do not."""
+    """Returns the module of the norm after the stack, None where the blocks alone have norms."""
     inside = {
         term.at
         for one in found.sublayers

@@ -162,7 +162,7 @@ def plan(
 
 
 def _placed(found: Stack, target: type[Placement], shape: StackShape) -> Placement:
-    """Returns the placement of such a stack. Raises TransplantRefused where it is none for it."""
+    """Returns the placement at that shape. Raises TransplantRefused where there is none for it."""
     try:
         return target(shape)
     except ValueError as error:
@@ -202,8 +202,8 @@ def _movable(model: nn.Module, norms: Sequence[Sequence[OldNorm]]) -> set[str]:
 
 
 def _with_final_norm(last: BlockPlan, module: str, *, fits: bool) -> BlockPlan:
-    """Returns the last block with the model's final norm as that of its program, or as one that
-    nothing applies any more.
+    """Returns the last block's plan with the model's final norm: reused at the end of the new
+    formula where it fits there, and idle where no part of the formula applies it any more.
     """
     if fits and ("finish", "main") in dict(last.program.norms):
         return replace(last, reused={**last.reused, ("finish", "main"): module})

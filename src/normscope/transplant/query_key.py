@@ -34,7 +34,9 @@ class NormedOutputs(nn.Module):
     """The norms of the queries and keys among the outputs of a module that makes them."""
 
     def __init__(self, norms: Mapping[str, nn.Module], places: Mapping[str, "_Rows"]) -> None:
-        """norms, places: of query and key, those that the module makes."""
+        """Takes the norms of queries and keys, those that the module makes, and where their rows
+        stand among its outputs.
+        """
         super().__init__()
         self.norms = nn.ModuleDict(norms)
         self.places = dict(places)

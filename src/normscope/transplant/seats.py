@@ -111,10 +111,11 @@ class _Watched:
 
 
 def seats(passes: Passes, plans: Sequence[StackPlan]) -> dict[str, Seat]:
-    """Finds the seat of the stream in every block.
+    """Returns every block's seat: the argument in which it is handed the residual stream, as a pass
+    of the model shows it.
 
-    Raises TransplantRefused where it does not show, or where a norm that is to be passed over norms
-    other things too.
+    Raises TransplantRefused where no argument has the shape of what the block returns, and where a
+    norm that is to be passed over norms more than the residual stream.
     """
     blocks = [block.module for one in plans for block in one.blocks]
     norms = Counter(name for one in plans for name in one.all_norms)

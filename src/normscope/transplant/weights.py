@@ -232,8 +232,10 @@ def written_by(model: nn.Module, one: StackPlan, wanted: Sequence[Drawing]) -> l
 
 
 def kept_by(model: nn.Module, one: StackPlan, wanted: Sequence[Drawing]) -> list[str]:
-    """Names of the parameters of the blocks that drawing leaves as they are, norms of the placement
-    apart, and of those of which it leaves some rows.
+    """Returns the names of the blocks' parameters that keep their values when the others are drawn
+    anew; "NAME (other rows)" where some rows alone are drawn.
+
+    Norms that the placement itself brings or reuses are not among them.
     """
     whole = [drawing.use.parameter for drawing in wanted]
     written = {id(parameter) for parameter in written_by(model, one, wanted)}

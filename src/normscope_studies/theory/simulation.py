@@ -6,7 +6,7 @@ batches of real text.
 # B = sentences, S = longest source, T = longest target
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from normscope.data.parallel.batches import TranslationBatch
 from normscope.measure import depth_points, recording
 from normscope.model import Context, Layout, ModelConfig, Stack, StackConfig, profile
+from normscope.model.context import SublayerModule
 from normscope.model.embedding import Embedding
 from normscope.model.initialisation import initialise
 from normscope.model.stack import PlacedEnd, norm_maker
@@ -114,7 +115,7 @@ class Simulation:
     """The model of a setting, to be drawn again and again.
 
     Raises ValueError for an unknown placement, or one that is not defined for such a model, and for
-    loops.
+    what is not drawn: loops, dropout, smoothed labels, and attention other than the paper's.
     """
 
     def __init__(self, placement: str, model: ModelSetting) -> None:
@@ -123,12 +124,14 @@ class Simulation:
                 "gradients are taken of matrices that are used once: loops must be 1, got "
                 f"{model.loops}"
             )
+        _refuse(model)
         self.model, self.placement = model, named(placement)
         kinds = stacks_of(model)
         placements = {kind: self.placement(model.shape(kind)) for kind in kinds}
         norm = "as-placement" if model.norm == "layer-norm" else model.norm
         self.stacks = {
-            kind: Stack(placed, StackConfig(norm=norm)) for kind, placed in placements.items()
+            kind: Stack(placed, StackConfig(norm=norm, activation=model.activation))
+            for kind, placed in placements.items()
         }
         self.layout = Layout(torch.full((SEQUENCES,), model.tokens))
         self.embedding = Embedding(model.vocabulary, model.width, placements[kinds[-1]])
@@ -143,7 +146,7 @@ class Simulation:
             _record_stream(stack, partial(self._add_moments, kind))
             for sublayer in stack.sublayers():
                 crosses = "cross_" if sublayer.site.kind == "cross_attention" else ""
-                for name, linear in sublayer.f.matrices():
+                for name, linear in _matrices(sublayer.f):
                     _record_gradient(linear, partial(self._add_square, kind, crosses + name))
 
     def draw(self, seed: int) -> dict[str, _StackDraw]:
@@ -201,6 +204,26 @@ class Simulation:
             x = stack(embedded, Context(layout=self.layout, causal=kind == "decoder", **memory))
             memory = {"memory_MD": x, "memory_layout": self.layout}
         return x
+
+
+def _matrices(f: SublayerModule) -> Iterator[tuple[str, nn.Linear]]:
+    """Yields a sub-layer's matrices by the names of `StackPrediction`: a gate, which is drawn as
+    the matrix beside it is, has a gradient of its own.
+    """
+    gate = getattr(f, "ffn_gate", None)
+    for name, linear in f.matrices():
+        yield ("ffn_gate" if linear is gate else name), linear
+
+
+def _refuse(model: ModelSetting) -> None:
+    """Raises ValueError for a setting that would be drawn otherwise than it is predicted."""
+    plain = ModelSetting()
+    for name in ("position_encoding", "query_key_norm", "dropout", "label_smoothing"):
+        asked = getattr(model, name)
+        if asked != getattr(plain, name):
+            raise ValueError(
+                f"stacks are drawn with {name}={getattr(plain, name)!r} alone, got {asked!r}"
+            )
 
 
 def draws_of(placement: str, model: ModelSetting, draws: int) -> list[dict[str, Any]]:

@@ -160,7 +160,9 @@ def _is_branch(term: Term, branch: Term) -> bool:
 
 def _sums(end: Term, start: Term) -> list[Term]:
     """Returns the sums of a segment, the outermost first."""
-    found, seen, todo = [], {id(start)}, [end]
+    found: list[Term] = []
+    seen = {id(start)}
+    todo = [end]
     while todo:
         term = todo.pop(0)
         if id(term) in seen:

@@ -205,7 +205,9 @@ def _weighs(graph: Graph, number: int) -> bool:
     """Tells whether a value only serves to weight others: queries or scores on their way to a
     softmax, or a gated part.
     """
-    todo, seen, weighs = [number], {number}, False
+    todo = [number]
+    seen = {number}
+    weighs = False
     while todo:
         at = todo.pop()
         norms = graph.norms_of.get(at, [])

@@ -191,7 +191,10 @@ class _Writer:
         words: Mapping[int, str],
         reads: list[Term],
     ) -> None:
-        self._key, self._owner, self._words, self.reads = key, owner, words, reads
+        self._key = key
+        self._owner = owner
+        self._words = words
+        self.reads = reads
         self._foreign: dict[int, bool] = {}
 
     def text(self, term: Term) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from typing import NamedTuple
 
 from ...placement import Placement, StackShape, registered
 from ...placement.symbol import number
@@ -44,6 +45,16 @@ class _NearestPlacement:
     """Each kind of sub-layer and formula once."""
 
 
+class _Candidate(NamedTuple):
+    """Holds a placement that a stack may be near to."""
+
+    order: tuple[int, bool, int, str]
+    """The edits over all sub-layers, whether it is not the stack's own, its year and its name: the
+    least comes first.
+    """
+    placement: _NearestPlacement
+
+
 def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
     """Returns the placement with the fewest edits over all sub-layers, of equals the one that is
     known longest.
@@ -51,7 +62,7 @@ def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
     None where formulas are too large, or no placement has as many sub-layers in as many pieces.
     """
     inside = [sublayer for sublayer in in_blocks(stack) if not sublayer.formula.over_depth]
-    found: list[tuple[int, bool, int, str, _NearestPlacement]] = []
+    found: list[_Candidate] = []
     for placement in registered().values():
         if shape.model not in placement.models or stack.streams > 1 or len(placement.streams) > 1:
             continue
@@ -65,10 +76,10 @@ def nearest(stack: Stack, shape: StackShape) -> _NearestPlacement | None:
             own = _NearestPlacement(
                 placement=placement, differences=tuple(one for one, _ in differences if one.edits)
             )
-            found.append(
-                (cost, placement.name != stack.placement, placement.year, placement.name, own)
-            )
-    return min(found, key=lambda one: one[:4])[4] if found else None
+            is_other = placement.name != stack.placement
+            order = (cost, is_other, placement.year, placement.name)
+            found.append(_Candidate(order, own))
+    return min(found, key=lambda one: one.order).placement if found else None
 
 
 def compared(near: _NearestPlacement) -> str:

@@ -4,6 +4,7 @@ that is a number in the code or a buffer, which no training changes.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -205,11 +206,22 @@ def first_nan(graph: Graph) -> str:
     return f"{value.op}{at} makes the first NaN"
 
 
+@dataclass(slots=True, eq=False)
+class _Added:
+    """Holds a tensor that is added to a stream."""
+
+    tensor: torch.Tensor
+    name: str
+    """Empty where no parameter or buffer shows it."""
+    sums: list[int]
+    """Numbers of the sums that it is added in."""
+
+
 def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yields tensors that are the same for every input, differ from token to token, and are added
     to a stream several times: the name of each with the numbers of the sums.
     """
-    groups: list[tuple[torch.Tensor, str, tuple[int, ...]]] = []
+    groups: list[_Added] = []
     for number in bits(stream.values):
         value, step = graph.values[number], graph.step(number)
         if (
@@ -228,13 +240,16 @@ def added_again(graph: Graph, stream: Stream) -> Iterator[tuple[str, tuple[int, 
             if bool((rows == rows[:1]).all()):
                 continue
             name = next((leaf.names[-1] for leaf in graph.trace.leaves(given) if leaf.names), "")
-            alike = [n for n, (one, *_) in enumerate(groups) if one.shape == tensor.shape]
-            at = next((n for n in alike if torch.equal(groups[n][0], tensor)), None)
-            if at is None:
-                groups.append((tensor, name, (number,)))
+            alike = [one for one in groups if one.tensor.shape == tensor.shape]
+            known = next((one for one in alike if torch.equal(one.tensor, tensor)), None)
+            if known is None:
+                groups.append(_Added(tensor, name, [number]))
             else:
-                groups[at] = (tensor, groups[at][1] or name, (*groups[at][2], number))
-    yield from ((name, places) for _, name, places in groups if len(places) > 1)
+                known.name = known.name or name
+                known.sums.append(number)
+    for one in groups:
+        if len(one.sums) > 1:
+            yield one.name, tuple(one.sums)
 
 
 def random_factors(graph: Graph) -> tuple[tuple[str, int], ...]:

@@ -70,7 +70,8 @@ def _reach(graph: Graph, branch: Branch, place: RecordedPlace | None) -> dict[st
     turned = _is_turned(graph, shape)
     places = shape[0 if turned else 1]
     generator = torch.Generator().manual_seed(0)
-    later, mixes, mirrored, misses = False, set[int](), False, False
+    later = mirrored = misses = False
+    mixes: set[int] = set()
     # The last token may be padding, which nothing looks at.
     for at in dict.fromkeys((places - 1, 2 * places // 3)):
         changed = _changed(at, shape[1 if turned else 0], places)

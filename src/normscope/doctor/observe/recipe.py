@@ -242,7 +242,9 @@ def _feed_forward(graph: Graph, branch: Branch, products: list[int]) -> BranchWe
         return None
     (hidden,) = graph.predecessors[last][:1] or [last]
     norms = [n for n in branch.computed if n in graph.norms]
-    starts, end, inside = [_with_bias(graph, n) for n in first], hidden, {}
+    starts = [_with_bias(graph, n) for n in first]
+    end = hidden
+    inside: dict[str, NormFunction] = {}
     if len(norms) > 1 or (norms and len(first) > 1) or any(graph.norms[n].is_curve for n in norms):
         return None
     if norms:

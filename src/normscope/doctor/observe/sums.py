@@ -92,7 +92,9 @@ class _Sums:
         """Returns the sums that a branch goes into first, each extended by the sums that it alone
         goes into.
         """
-        found, seen, todo = [], {output}, [output]
+        found: list[int] = []
+        seen = {output}
+        todo = [output]
         while todo:
             at = todo.pop()
             found += self._graph.mixtures_of.get(at, [])

@@ -16,7 +16,13 @@ from ..places import Differing
 
 
 class _Alike:
-    """Tokens that all are alike, so many queries of so many keys."""
+    """Attends with tokens that all are alike: each of n queries over the same m keys.
+
+    W_Q and W_K are random, so that over draws a logit is Gaussian with the variance q_Q (q_K −
+    p_K): what all keys share moves no weight.
+
+    Equations T8 and T10.
+    """
 
     def __init__(
         self,
@@ -36,27 +42,29 @@ class _Alike:
         self.differing = differing
         self.common = differing.narrow / width
         # Over random matrices a logit q·k/√K has the variance q_Q q_K; what all keys share moves no
-        # weight.
+        # weight, so that q_K − p_K is left.
         self.apart_keys = max(0.0, key.one - key.two) * differing.wider
         self.variance = query.one * self.apart_keys
         self.draws = bool(self.variance)
         self.weights = sharpened(keys, self.variance, query.two * self.apart_keys, self.common)
 
     def forward(self) -> Products:
-        """Products of what is mixed."""
+        """Returns the products of what is mixed. Equation T7."""
         return self.weights.forward(self.value)
 
     def back(self, factor: float) -> tuple[LinearMap, LinearMap, LinearMap]:
-        """From gradients at what is mixed, times the factor, to those at values, at queries and at
+        """Returns the maps of gradients at what is mixed to those at values, at queries and at
         keys.
 
-        A logit z_ij has the gradient w_ij g_i·(v_j - Σ_k w_ik v_k), which vanishes where values are
-        alike. A query's is Σ_j of that times k_j less the keys' mean; a key's Σ_i of that times
-        q_i, and over all keys they add up to 0. Values and keys are made of the same tokens, of
-        which m in so many directions are not orthogonal: the share `common` of (Σ_j w_j (1 - w_j))²
-        is left on average.
+        A logit z_ij has the gradient w_ij g_i·(v_j − Σ_k w_ik v_k), which vanishes where values are
+        alike. A query's gradient is Σ_j of that times k_j less the keys' mean; a key's is Σ_i of
+        that times q_i, and over all keys these add up to 0. Values and keys are made of the same
+        tokens: those differ in d / narrow directions, so that a share narrow / d of (Σ_j w_j (1 −
+        w_j))² is left where products of random vectors would average out.
 
-        Equation T9.
+        factor: d σ_out², the gain of W_O on the way back.
+
+        Equations T9 and T10.
         """
         n = self.queries
         m = self.keys
@@ -66,12 +74,14 @@ class _Alike:
         if not self.draws:
             return to_value, _NO_MAP, _NO_MAP
         apart_values = max(0.0, self.value.one - self.value.two) * wider * factor
+        # Values times keys: each product scatters by narrow / d of both squares (T10).
         own = 1 + self.common
         scatter = self.common * (1 - weights.self_one) ** 2
         # At logits, of one query and of two, in T9 U₁ and U₂ times the values' gap.
         one = apart_values * (weights.apart_one * own + scatter)
         two = apart_values * (weights.apart_two * own + scatter)
         to_query = LinearMap(one * self.apart_keys, 0.0, 0.0, two * self.apart_keys, 0.0)
+        # A key meets n queries with weights of 1/m on average, and pairs of queries as often.
         of_one_query = n / m * one * self.query.one * wider
         of_two_queries = n * (n - 1) / m * two * self.query.two * wider
         # What one key gets, the others together get with the other sign.
@@ -90,10 +100,13 @@ _NO_MAP = LinearMap(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def gradient_at_values(weights: Mixing, n: int, m: int, factor: float) -> LinearMap:
-    """Each key's share of the gradients of all queries: the transpose of the mixing.
+    """Returns the map of gradients at what n queries have mixed to those at m keys' values: the
+    transpose of the mixing.
 
-    The shares are Σ_j w_ij w_i'j, over one key, for one query and for two; over two keys it is what
-    is left of 1.
+    One key's share of two queries is Σ_j w_ij w_i'j / m; two keys share what is left of 1.
+
+    With 2 queries of 2 keys and uniform weights, gradients of 1 that agree (one = two = 1) give
+    each value 1, and those that do not (two = 0) give it 1/2.
 
     Equation T9.
     """

@@ -37,11 +37,14 @@ class _AtPlaces:
     differing: Differing
 
     def forward(self) -> Products:
-        """Products of what is mixed."""
+        """Returns the products of what queries at places have mixed. Equations T7 and T17."""
+        # Uniform weights first: products of means over the keys that two queries see.
         uniform = self._values.of_both
         far = self.keys.seen @ self.value.apart @ self.keys.seen.T
         if not self.draws:
             return Products(uniform.diagonal(), uniform, far)
+        # Logits move weights by ⟨q, k_j − k̄⟩, so that what they add is the product of centred
+        # keys and centred values, times that of the queries.
         more = self._centred_with_scatter(self._values)
         beyond = self._beyond_first_order
         one = uniform.diagonal() + self.query.one * beyond.one * more.diagonal()
@@ -49,8 +52,8 @@ class _AtPlaces:
         return Products(one, two, far)
 
     def back(self, factor: float) -> tuple[ByPlace, ByPlace, ByPlace]:
-        """From gradients at what is mixed, times the factor, to those at values, at queries and at
-        keys.
+        """Returns the maps of gradients at what is mixed, times the factor, to those at values, at
+        queries and at keys. Equations T9 and T17.
         """
         return (
             ByPlace(partial(self._to_value, factor), partial(self._of_values, factor)),
@@ -59,12 +62,14 @@ class _AtPlaces:
         )
 
     def _to_value(self, factor: float, g: Products) -> Products:
-        """Gradients at what is mixed to those at values."""
+        """Returns gradients at values, of gradients at what is mixed. Equations T9 and T17."""
+        # The transpose of the uniform weights, summed over all queries.
         shares = _shares_of_keys(self.queries, self.keys)
         uniform = shares.T @ self.queries.means(g.one, g.two) @ shares
         apart = shares.T @ np.broadcast_to(g.apart, (self.queries.count,) * 2) @ shares
         if not self.draws:
             return Products(uniform.diagonal(), uniform, apart).scaled(factor)
+        # And the transpose of what logits add, scaled to the total that its forward side has.
         at_weights = _times(g, self.query, self._beyond_first_order)
         total = self._over_queries(at_weights, self._centred_with_scatter(self._keys))
         more = self._centred_back(at_weights, self._keys, total)
@@ -72,8 +77,8 @@ class _AtPlaces:
         return found.scaled(factor)
 
     def _of_values(self, factor: float, changed: Array) -> Array:
-        """Returns what changes of values make of what is mixed: of both their Gram matrix, or
-        coefficients.
+        """Returns what changes of values make of what is mixed: of their Gram matrix, or of
+        coefficients of gradients. Equations T17 and T20.
         """
         changes = self._averaged(changed)
         if not self.draws:
@@ -83,52 +88,66 @@ class _AtPlaces:
         return factor * (changes.of_both + more)
 
     def _to_query(self, factor: float, g: Products) -> Products:
-        """Gradients at what is mixed to those at queries."""
+        """Returns gradients at queries, of gradients at what is mixed. Equations T9 and T17."""
+        # Two queries pass on what their gradients have in common, times U₂.
         passing = self._passing
         return Products(factor * g.one * passing.one, factor * g.two * passing.two)
 
     def _of_queries(self, factor: float, changed: Array) -> Array:
+        """Returns what changes of queries make of what is mixed. Equations T17 and T20."""
         return factor * changed * whole_of(self._passing)
 
     def _to_key(self, factor: float, g: Products) -> Products:
-        """Gradients at what is mixed to those at keys."""
+        """Returns gradients at keys, of gradients at what is mixed. Equations T9 and T17."""
         at_logits = _times(g, self.query)
+        # Keys get in all what queries pass on.
         total = self._over_queries(_times(at_logits, self._passing), 1.0)
         found = self._centred_back(_times(at_logits, self._passed), self._values, total)
         return found.scaled(factor)
 
     def _of_keys(self, factor: float, changed: Array) -> Array:
+        """Returns what changes of keys make of what is mixed. Equations T17 and T20."""
         passed = whole_of(self.query) * whole_of(self._passed)
         return factor * passed * self._centred(self._values, self._averaged(changed))
 
     @cached_property
     def _values(self) -> "_Averaged":
+        """Returns the values' moments with their means over the keys that queries see. Equation
+        T7.
+        """
         return self._averaged(self.value)
 
     @cached_property
     def _keys(self) -> "_Averaged":
+        """Returns the keys' moments with the same means; values and keys are often one object.
+        Equation T8.
+        """
         return self._values if self.key is self.value else self._averaged(self.key)
 
     @cached_property
     def _values_by_keys(self) -> Array:
+        """Returns centred values times centred keys. Equation T10."""
         return self._centred(self._values, self._keys)
 
     @cached_property
     def _keys_by_keys(self) -> Array:
+        """Returns centred keys times centred keys. Equation T10."""
         return self._centred(self._keys, self._keys)
 
     def _averaged(self, x: Products | Array) -> "_Averaged":
         """Averages moments over the keys that queries see, or coefficients of a change, which are
-        not the same both ways.
+        not the same both ways. Equations T7 and T17.
         """
         seen = self.keys.seen
         products = x if isinstance(x, Products) else Products(x.diagonal(), x)
+        # Within a place a token meets itself once in as many as stand there.
         means = self.keys.means(products.one, products.two)
         of_first = seen @ means
         of_both = of_first @ seen.T
         if products is not x:
             # A change is never asked for its gap.
             return _Averaged(products, of_first, means @ seen.T, of_both, gap=of_first)
+        # Σ_j w_j ‖x_j‖² less the squared mean: what keys differ by.
         gap = np.maximum(seen @ products.one - (of_first * seen).sum(1), 0.0)
         return _Averaged(products, of_first, of_first.T, of_both, gap)
 
@@ -136,8 +155,11 @@ class _AtPlaces:
         """Returns Σ_jj' w_ij w_i'j' ⟨v_j − v̄_i, v_j' − v̄_i'⟩ ⟨k_j − k̄_i, k_j' − k̄_i'⟩, (K, K).
 
         These are values less the mean that a query sees, times keys less theirs, as widths grow.
+
+        Equations T9 and T17.
         """
         seen = self.keys.seen
+        # Of wide models ⟨v, v'⟩ ⟨k, k'⟩ is the product of both means.
         one = values.moments.one * keys.moments.one
         two = values.moments.two * keys.moments.two
         every: Array = seen @ self.keys.means(one, two) @ seen.T
@@ -146,23 +168,29 @@ class _AtPlaces:
         return every - less_first - less_second + values.of_both * keys.of_both
 
     def _centred_with_scatter(self, values: "_Averaged") -> Array:
-        """Returns what `_centred` is of values, or of keys, and the keys in models of finite width.
+        """Returns `_centred` of these values and the keys, and what a finite width d adds to it.
 
-        Both are made of the same tokens, of which inner products scatter by a d-th of their
-        squares.
+        Values and keys are made of the same tokens, whose inner products scatter by narrow / d of
+        their squares, so that even centred products do not average out.
+
+        Equation T10.
         """
         wide = self._keys_by_keys if values is self._keys else self._values_by_keys
+        # Inner products of finite vectors scatter by a share of both squares (T10).
         gaps = np.sqrt(values.gap * self._keys.gap)
         return wide + np.outer(gaps, gaps) * self.differing.narrow / self.width
 
     def _centred_back(self, g: Products, x: "_Averaged", total: float) -> Products:
-        """Returns Σ_ii' g_ii' w_ij w_i'j' of two keys' x less the means of it that queries see: the
-        adjoint of `_centred`.
+        """Returns the adjoint of `_centred`: Σ_ii' g_ii' w_ij w_i'j' times the products of two
+        keys' x less the means of x that queries see.
 
-        total: what the products with the keys' own moments are to add up to, scatter and all.
+        total: what the products with the keys' own moments are to add up to, scatter included.
+
+        Equations T9 and T17.
         """
         shares = _shares_of_keys(self.queries, self.keys)
         gram = self.queries.means(g.one, g.two)
+        # The three terms of `_centred`, transposed: every pair, less each mean, plus both means.
         own = gram @ shares
         every = shares.T @ own
         one_sided = shares.T @ (x.of_first * own)
@@ -171,16 +199,23 @@ class _AtPlaces:
         two = every * x.moments.two + rest
         n = self.queries.tokens
         centred = self._keys_by_keys if x is self._keys else self._values_by_keys
+        # So that the adjoint gives back what the forward side has in all, scatter included.
         wide = float(n @ (gram * centred) @ n)
         return Products(one, two).scaled(total / wide if wide else 1.0)
 
     def _over_queries(self, g: Products, by: Array | float) -> float:
-        """Returns the sum over all pairs of queries of their gradients' products times `by`."""
+        """Returns the sum over all pairs of queries of their gradients' products times `by`.
+        Equation T17.
+        """
         n = self.queries.tokens
         return float(n @ (self.queries.means(g.one, g.two) * by) @ n)
 
     @cached_property
     def _sharpness(self) -> "_Sharpness":
+        """Returns how far logits take the weights of one query, and of two, from uniform ones.
+        Equations T8 and T17.
+        """
+        # Logits of one query, and what logits of two queries have in common.
         shared = _shared(self.queries, self.keys)
         # The variance over keys that are drawn, of which the gap has n - 1 of n parts.
         gap = self._keys.gap * shared.keys.one / np.maximum(shared.keys.one - 1, 1)
@@ -201,10 +236,13 @@ class _AtPlaces:
 
     @cached_property
     def _beyond_first_order(self) -> Products:
-        """Returns what Σ w² grows by, over what it grows by to first order in logits' variance."""
+        """Returns the growth of Σ w² over its growth to first order in the logits' variance, s² (1
+        − 1/n) / n. Equations T8 and T17.
+        """
         square, _, uniform, variance = self._sharpness
 
         def ratio(square: Array, uniform: Array, variance: Array) -> Array:
+            # dA₁/ds² at 0 is (1 − 1/n)/n.
             first_order = variance * (1 - uniform) * uniform
             return _ratio(square - uniform, first_order, least=_ROUNDING * uniform)
 
@@ -215,7 +253,9 @@ class _AtPlaces:
 
     @cached_property
     def _passed(self) -> Products:
-        """Returns how much more than uniform weights the softmax lets through to its logits."""
+        """Returns U₁ and U₂ over those of uniform weights: how much more a softmax lets through to
+        its logits. Equations T9 and T17.
+        """
         _, apart, uniform, _ = self._sharpness
         return Products(
             _ratio(apart.one, uniform.one * (1 - uniform.one)),
@@ -224,10 +264,12 @@ class _AtPlaces:
 
     @cached_property
     def _passing(self) -> Products:
-        """Returns what queries get of gradients, for the weights as they are: what `softmax_apart`
-        is of independent logits, times the gaps of values and of keys.
+        """Returns the share of a gradient at what is mixed that comes to queries, for the weights
+        as they are: U₁ or U₂ of independent logits, times the gaps of values and of keys. Equations
+        T9, T10 and T17.
         """
         square, _, uniform, _ = self._sharpness
+        # What sharp weights leave to differ from their mean.
         left = _ratio(1 - square.one, 1 - uniform.one)
         gaps = left * np.sqrt(self._values.gap * self._keys.gap)
         scatter = np.outer(gaps, gaps) * self.differing.narrow / self.width
@@ -238,11 +280,12 @@ class _AtPlaces:
 
     @property
     def variance(self) -> Entry:
-        """(K,) Of a query's logits over the keys that it sees."""
+        """Returns (K,) the variance of a query's logits over the keys that it sees. Equation T8."""
         return self._sharpness.variance.one if self.draws else np.zeros(self.queries.count)
 
     @cached_property
     def draws(self) -> bool:
+        """Tells whether queries and keys are drawn at all. Equation T8."""
         return bool(np.any(self.query.one))
 
 
@@ -251,12 +294,12 @@ _ROUNDING = 1e-9
 
 
 def _ratio(part: Array, of: Array, least: Array | float = 0.0) -> Array:
-    """Divides; 1 where there is next to nothing to divide by."""
+    """Divides; 1 where there is next to nothing to divide by. Equation T17."""
     return np.divide(part, of, out=np.ones_like(of), where=of > least)
 
 
 def _times(g: Products, *factors: Products) -> Products:
-    """Multiplies products within a sequence by those of one query and of two."""
+    """Multiplies products within a sequence by factors of one query and of two. Equation T17."""
     one = g.one
     two = g.two
     for factor in factors:
@@ -294,7 +337,9 @@ class _Sharpness(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _shares_of_keys(queries: Places, keys: Places) -> Array:
-    """(K, S) What each single key has of all queries of a place."""
+    """Returns (K, S) the weight that all queries of a place together give to one key. Equations T9
+    and T17.
+    """
     return queries.tokens[:, None] * keys.seen / keys.tokens
 
 
@@ -311,7 +356,8 @@ class _Shared(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _shared(queries: Places, keys: Places) -> _Shared:
-    """Counts the keys that one query sees, and that two share."""
+    """Counts the keys that one query sees, and that two share. Equation T17."""
+    # All tokens of a memory are one place, which every query sees whole.
     is_memory = len(keys.tokens) == 1
     counts = np.full(queries.count, int(keys.tokens[0])) if is_memory else queries.keys.astype(int)
     shared = np.minimum.outer(counts, counts)

@@ -40,8 +40,8 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateChange:
-    """What one update moves, to first order in its rate: mean squares over tokens, features and
-    draws of the model.
+    """Holds what one update moves, to first order in its rate: mean squares over tokens, features
+    and draws of the model.
 
     Curves are (L+1,) by completed blocks for the stream, whose embedding stays, and (L,) by block
     for sub-layers.
@@ -58,25 +58,27 @@ class UpdateChange:
     amplified: dict[str, Array]
     """The same of what F makes of the change at its input."""
     total: dict[str, Array]
-    """Of both together, which are not independent: both go down the loss."""
+    """The same of both together, which are not independent: both go down the loss."""
     output: float
     """E‖δy‖² / d of the stack's output."""
     output_two: float
     """E⟨δy_s, δy_t⟩ / d of two tokens."""
     loss: float
-    """What the update takes off the loss to first order, in nats: Σ_t E⟨g_t, δy_t⟩, which is
-    negative.
-    """
+    """The change of the loss to first order, in nats: Σ_t E⟨g_t, δy_t⟩, which is negative."""
 
 
 def change_of(
     placement: Placement, model: ModelSetting, setting: StreamSetting, update: Update
 ) -> UpdateChange:
-    """Of one stack, read anew with updates of the formula's own numbers.
+    """Returns the change of one stack, which is read anew with updates of the formula's own
+    numbers.
 
     Raises Unpredictable where theory does not follow.
+
+    Equations T19 and T20.
     """
     _refuse(model)
+    # Read anew, since numbers that a formula trains bring parts of their own.
     stack = MomentStack(placement, setting, follows=True)
     initial = InitialState(model.setting, placement)
     sinusoidal = model.position_encoding == "sinusoidal"
@@ -85,6 +87,7 @@ def change_of(
         raise Unpredictable(
             "theory follows an update through layer-norm and rms-norm, and not through dyt and derf"
         )
+    # The gradient first: a step is made of it.
     at_output, along = loss_gradient(stack, model)
     rule, gradients = UPDATES[update.optimizer], backward(stack, at_output, along)
     carried = Carried(stack, gradients, at_output, rule, last_is_drawn=initial.output_is_drawn)
@@ -103,6 +106,7 @@ def change_of(
 
 
 def _refuse(model: ModelSetting) -> None:
+    """Raises Unpredictable for a model through which no update is followed. Equation T19."""
     if model.sequences > 1:
         raise Unpredictable(f"theory follows an update by one sequence, not by {model.sequences}")
     if model.stack == "decoder" and model.tokens > MOST:
@@ -122,6 +126,7 @@ def _refuse(model: ModelSetting) -> None:
 
 
 def _by_kind(stack: MomentStack, values: list[float]) -> dict[str, Array]:
+    """Sorts values of sub-layers by their kind."""
     found: dict[str, list[float]] = {}
     for applied, value in zip(stack.applied, values, strict=True):
         found.setdefault(applied.site.kind, []).append(value)

@@ -26,10 +26,10 @@ _LEAST_GAP = 1e-9
 
 
 class InnerChange(NamedTuple):
-    """A change at the outputs of a first matrix."""
+    """Holds a change at the outputs of a first matrix."""
 
     coefficients: Tokens
-    """Of the gradients there."""
+    """The multiple of the gradients there."""
     rest: Tokens
     """An entry's square and two tokens' product, of what has no covariance with gradients."""
     sign: float = 0.0
@@ -40,6 +40,7 @@ class InnerChange(NamedTuple):
     inputs of variance 1 where all tokens are alike, and else for inputs as they are."""
 
     def plus(self, other: "InnerChange") -> "InnerChange":
+        """Returns the sum of two changes whose rests are independent. Equation T20."""
         return InnerChange(
             self.coefficients.plus(other.coefficients),
             self.rest.plus(other.rest),
@@ -60,7 +61,7 @@ def own(
     *,
     activated: bool,
 ) -> InnerChange:
-    """Returns what the matrix's own update moves."""
+    """Returns what the matrix's own update moves at its outputs. Equation T19."""
     inputs = over_tokens(projection.inputs)
     if rule == "sign" and activated:
         if gradient.one <= 0:
@@ -80,16 +81,20 @@ def attended(
     last_is_drawn: bool,
     more: Entry,
 ) -> MatrixStep:
-    """Through attention's mixing and its last matrix.
+    """Returns what moves at F's output of what moves at a projection of attention, through the
+    mixing and the last matrix.
 
-    more: what `met` says. last_is_drawn: False where the identity stands for the last matrix, and
-    scatters nothing.
+    What lies along the gradient comes out along the gradient; through a last matrix that is drawn,
+    its square comes out afresh as well.
+
+    last_is_drawn: False where the identity stands for the last matrix. more: what `met` returns.
 
     Equation T20.
     """
     tokens = projection.length
 
     def onward(matrix: Tokens) -> Tokens:
+        """Returns what the mixing makes of a Gram matrix, or of coefficients. Equation T20."""
         return forward(projection.back, matrix, tokens)
 
     scatter = onward(moved.rest)
@@ -100,11 +105,13 @@ def attended(
 
 
 def met(applied: Applied, projection: Projection) -> Entry:
-    """Returns how much more what moves along gradients scatters than as many fresh vectors would.
+    """Returns how much more a change of queries along their gradients moves than fresh vectors of
+    that size would; 1 of keys and values.
 
-    A query's gradient is made of the very keys that it meets, and a key's of the queries. To a
-    logit both add its own gradient times the other's square: twice the same, which is counted with
-    queries. Σ w⁴ over the keys says how few of them hold the weight.
+    A query's gradient is made of the very keys that it meets: Σ_j w_j ⟨k_j, k⟩ … times the width of
+    a head instead of 1. To a logit queries and keys both add their own gradient times the square of
+    the matrix they meet, twice the same, which is counted with queries. Σ w⁴ over the keys says how
+    few of them hold the weight.
 
     Equation T20.
     """
@@ -129,12 +136,13 @@ def activated(
     fan_out: int,
     activation: Activation,
 ) -> MatrixStep:
-    """Through the activation and the last matrix.
-
-    gradients: at F's output, and at the outputs of this matrix.
+    """Returns what moves at F's output of what moves at a first matrix of a feed-forward, through
+    the activation and the last matrix.
 
     What a token's gradient has moved passes the very slopes that the gradient came through, which
     is why second moments of slopes alone do not do.
+
+    gradients: at F's output, and at the outputs of this matrix.
 
     Equation T20.
     """
@@ -150,22 +158,31 @@ def activated(
         )
     assert isinstance(back_map, LinearMap)
     found = _slopes(projection, made, above, activation)
+    # What a square at W₁'s outputs has at F's output: the gain of W₂, and the slopes' mean square.
     back = back_map.one_one
+    # E‖g‖² at one output of the matrix.
     entry = below.one / fan_out
-    apart, every = moved.coefficients.one - moved.coefficients.two, moved.coefficients.two
-    gram = found.own.scaled(apart * apart * entry).plus(found.all_, every * every * entry)
+    size = math.sqrt(entry)
+    # The change is `apart` g_s + `every` Σ_t g_t.
+    every = moved.coefficients.two
+    apart = moved.coefficients.one - every
+    gram: Tokens = found.own.scaled(apart * apart * entry)
+    gram = gram.plus(found.all_, every * every * entry)
     gram = gram.plus(found.own_with_all, apart * every * entry)
     coefficients = forward(back_map, moved.coefficients, tokens)
     if moved.sign:
+        # And `sign` times the response to the gradients' sign.
         gram = gram.plus(found.sign, moved.sign**2)
-        gram = gram.plus(found.sign_with_own, moved.sign * apart * math.sqrt(entry))
-        gram = gram.plus(found.sign_with_all, moved.sign * every * math.sqrt(entry))
+        gram = gram.plus(found.sign_with_own, moved.sign * apart * size)
+        gram = gram.plus(found.sign_with_all, moved.sign * every * size)
+        # Single inputs scatter about their response: E φ'_s φ'_t u_s u_t less the response's own.
         correlation = inputs.two / inputs.one
         single = Alike(found.slope.one, found.slope.two * correlation)
         gram = gram.plus(single.plus(found.sign, -1.0), moved.scatter)
+        # What of the response goes along the gradients above, which go on along F's output.
         of_gradients = Alike(1.0, above.two / above.one)
         guess = solved(of_gradients, found.sign_with_gradient, tokens)
-        coefficients = coefficients.plus(guess, back * moved.sign / math.sqrt(entry))
+        coefficients = coefficients.plus(guess, back * moved.sign / size)
     return MatrixStep(coefficients, forward(back_map, moved.rest, tokens).plus(gram, back))
 
 
@@ -178,11 +195,13 @@ def _activated_by_place(
     fan_out: int,
     activation: Activation,
 ) -> MatrixStep:
-    """The same with slopes as they are, place by place."""
+    """Returns the same with slopes as they are, place by place. Equations T17 and T20."""
     above = whole(gradients[0], projection.length)
     inputs = whole_of(projection.inputs)
+    # Pre-activations have the inputs' correlations, and variances of their own.
     size = np.sqrt(np.diag(inputs))
-    z = inputs * np.outer(np.sqrt(made.variance) / size, np.sqrt(made.variance) / size)
+    gain = np.sqrt(made.variance) / size
+    z = inputs * np.outer(gain, gain)
     # Between the slopes and F's output is the last matrix: gradients above the slopes are so many
     # times those there.
     slopes = slope_squares(activation, gate=projection.name == "ffn_gate", z=z)
@@ -210,6 +229,7 @@ def _activated_by_place(
 
 
 def _slopes(projection: Projection, made: Map, above: Tokens, activation: Activation) -> Slopes:
+    """Returns the means over slopes that a projection's change is made of. Equation T20."""
     inputs = over_tokens(projection.inputs)
     # ReLU's slopes do not depend on the size of what it reads.
     variance = 1.0 if activation == "relu" else float(f"{made.variance:.3g}")

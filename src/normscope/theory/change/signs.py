@@ -1,8 +1,8 @@
-"""What the sign of a matrix's gradient does to the matrix's inputs: E[sign(Σ_t g_t u_t) u_s].
+"""The response of a matrix's inputs to the sign of its gradient: E[sign(Σ_t g_t u_t) u_s].
 
 An entry of the gradient is Σ_t g_t u_t over tokens, g the gradient at one output and u the value of
-one input. For one output, whose g the sum over inputs has in common, this is E over an input:
-`response`. Over the inputs, which are many, a matrix W with δW = -η sign G moves its output s by -η
+one input. For one output, whose g the sum over inputs has in common, the response is E over an
+input. Over the inputs, which are many, a matrix W with δW = −η sign G moves its output s by −η
 times as many responses, and by what single inputs scatter.
 
 Expectations over Gaussians that the tokens of a sequence share in part are means over fixed points.
@@ -10,7 +10,7 @@ There is one set of points for a number of tokens, whatever the correlation, so 
 depth are smooth and the same every time. A mean over points is one over tokens too: its error is
 below a hundredth.
 
-The equation is T19 of docs/theory.md.
+The equations are T19 and T20 of docs/theory.md.
 """
 
 import math
@@ -24,67 +24,88 @@ from ..mixing import Array
 from .tokens import Alike, Tokens, Whole, powered
 
 _VALUES = 24_000
-"""Of one set, over all of its tokens."""
+"""Values of one set of points, over all of its tokens: a mean over them errs by 1/√24,000, which is
+0.6 %.
+"""
 _FEWEST = 1000
+"""Points of a set at least, however many tokens it has."""
 
 
 @lru_cache(maxsize=16)
 def _points(tokens: int, seed: int) -> tuple[Array, Array]:
-    """Standard normals (S, tokens) as what tokens share, (S, 1), and the rest of them."""
+    """Returns standard normals (S, tokens) in two parts: what tokens share, (S, 1), and the rest of
+    them. Equation T19.
+    """
     count = max(_FEWEST, _VALUES // tokens)
     drawn = np.random.default_rng(seed).standard_normal((count, tokens))
+    # Scaled so that variances over the points are 1 to the last digit, and do not err by a mean's
+    # own scatter.
     drawn /= math.sqrt(float(np.square(drawn).mean()))
     shared = drawn.mean(1, keepdims=True)
+    # A mean over n tokens has the variance 1/n.
     shared /= math.sqrt(float(np.square(shared).mean()) * tokens)
     return shared, drawn - drawn.mean(1, keepdims=True)
 
 
 def normals(tokens: int, correlation: float, seed: int) -> Array:
-    """(S, tokens) of variance 1 and that correlation of two tokens; another seed, another
-    variable.
+    """Returns (S, tokens) of variance 1 and that correlation of two tokens. Different seeds give
+    independent variables. Equation T19.
     """
     shared, rest = _points(tokens, seed)
-    together = math.sqrt(max(0.0, 1 + (tokens - 1) * correlation))
-    return together * shared + math.sqrt(max(0.0, 1 - correlation)) * rest
+    # The eigenvalues of the correlations: of what tokens share, and of what they do not.
+    of_shared = max(0.0, 1 + (tokens - 1) * correlation)
+    of_rest = max(0.0, 1 - correlation)
+    return math.sqrt(of_shared) * shared + math.sqrt(of_rest) * rest
 
 
 def mean_product(left: Array, right: Array) -> Alike:
-    """E left_s right_s, and E left_s right_t of two tokens; (S, tokens) each."""
+    """Returns E left_s right_s and E left_s right_t of two tokens; (S, tokens) each. Equation
+    T19.
+    """
     points, tokens = left.shape
     one = float(np.vdot(left, right)) / (points * tokens)
     if tokens == 1:
         return Alike(one, 0.0)
+    # Over all pairs of tokens, a token with itself among them.
     every = float(left.sum(1) @ right.sum(1)) / points
-    return Alike(one, (every / tokens - one) / (tokens - 1))
+    two = (every / tokens - one) / (tokens - 1)
+    return Alike(one, two)
 
 
 def rounded(correlation: float) -> float:
-    """To three digits of what is left to 1, under which kernels are remembered."""
+    """Returns a correlation to three digits of what is left to 1, under which kernels are
+    remembered: 0.98765 becomes 0.9877, and 0.99998765 becomes 0.9999877. Equation T19.
+    """
     return 1 - float(f"{1 - min(1.0, correlation):.3g}")
 
 
 _GRADIENT = 1
+"""The seed of gradients g. Different seeds make variables independent."""
 _OWN = 2
+"""The seed of pre-activations z."""
 _GATE = 3
-"""Seeds of variables that are independent of one another."""
-_GRADIENTS, _INPUTS = 1000, 1500
-"""Points at most where both are summed over."""
+"""The seed of a gate's partner u."""
+_GRADIENTS = 1000
+"""Points for gradients at most where points for inputs are summed over as well."""
+_INPUTS = 1500
+"""Points for inputs there."""
 _LEAST = 1e-12
+"""A square below which a gradient is rounding of 0, as a share of the largest."""
 
 
 class Response(NamedTuple):
+    """Holds the Gram matrix of responses, and their products with gradients."""
+
     gram: Tokens
-    """Of responses at two tokens."""
+    """The Gram matrix of responses at two tokens."""
     with_gradient: Tokens
     """E g_t · response_s."""
 
 
 @lru_cache(maxsize=4096)
 def to_gaussian(tokens: int, inputs: float, gradients: float) -> Response:
-    """Of Gaussian inputs and gradients of variance 1 and those correlations: √(2/π) Σg / √(gᵀ Σ g),
-    Σ the inputs' covariance.
-
-    Equation T19.
+    """Returns the response of Gaussian inputs to gradients, all of variance 1 and with those
+    correlations of two tokens: √(2/π) Σ g / √(gᵀ Σ g), Σ the inputs' covariance. Equation T19.
     """
     g = normals(tokens, gradients, _GRADIENT)
     found = _to_gaussian(g, inputs)
@@ -92,11 +113,18 @@ def to_gaussian(tokens: int, inputs: float, gradients: float) -> Response:
 
 
 def _to_gaussian(g: Array, inputs: float | Array) -> Array:
-    by_place = isinstance(inputs, np.ndarray)
-    covariance = g @ inputs if by_place else (1 - inputs) * g + inputs * g.sum(1, keepdims=True)
-    square = np.maximum((g * covariance).sum(1, keepdims=True), 0.0)
-    least = _LEAST * float(square.max()) if by_place else _LEAST
-    unit: Array = np.divide(covariance, np.sqrt(square), out=np.zeros_like(g), where=square > least)
+    """Returns (S, tokens) √(2/π) Σ g / √(gᵀ Σ g), 0 where the gradient is. Equation T19."""
+    least = _LEAST
+    if isinstance(inputs, np.ndarray):
+        sigma_g = g @ inputs
+    else:
+        # Σ is 1 on the diagonal and `inputs` elsewhere.
+        sigma_g = (1 - inputs) * g + inputs * g.sum(1, keepdims=True)
+    square = np.maximum((g * sigma_g).sum(1, keepdims=True), 0.0)
+    if isinstance(inputs, np.ndarray):
+        least = _LEAST * float(square.max())
+    unit: Array = np.divide(sigma_g, np.sqrt(square), out=np.zeros_like(g), where=square > least)
+    # E |z| of a standard normal: what the sign of a Gaussian has of the Gaussian itself.
     return math.sqrt(2 / math.pi) * unit
 
 
@@ -109,41 +137,47 @@ def to_hidden(
     gradients: float,
     mean: float,
 ) -> Response:
-    """Of hidden units φ(z), z with that correlation of tokens and that variance.
+    """Returns the response of hidden units φ(z), z with that variance and that correlation of two
+    tokens.
 
-    mean: what the units have for a mean, of their root mean square; a norm within F may have taken
-    it off.
+    Averaged over points for gradients and points for inputs. mean: of the units, as a share of
+    their root mean square; a norm within F may have taken it off.
 
-    By points for gradients and points for inputs: as many inputs as there are, a real matrix would
-    have.
+    Equation T19.
     """
     units = _units(tokens, activation, variance, inputs, mean)
     g = normals(tokens, gradients, _GRADIENT)[:_GRADIENTS]
     count = len(units)
-    found = np.sign(g @ units.T) @ units / count
-    # A mean over finitely many inputs scatters about the one over all.
-    own, gram = mean_product(units, units), mean_product(found, found)
-    return Response(gram.plus(own, -1 / count).scaled(1 / (1 - 1 / count)), mean_product(g, found))
+    signs = np.sign(g @ units.T)
+    responses = signs @ units / count
+    # A mean over finitely many inputs scatters about the one over all: its square has 1/count of
+    # an input's own square, since a sign's square is 1.
+    own = mean_product(units, units)
+    gram = mean_product(responses, responses)
+    unbiased = gram.plus(own, -1 / count).scaled(1 / (1 - 1 / count))
+    return Response(unbiased, mean_product(g, responses))
 
 
 @lru_cache(maxsize=64)
 def _units(
     tokens: int, activation: Activation, variance: float, inputs: float, mean: float
 ) -> Array:
-    """(S, tokens) of mean square 1 and that mean."""
+    """Returns (S, tokens) hidden units of mean square 1 and that mean. Equation T19."""
     z = math.sqrt(variance) * normals(tokens, max(0.0, inputs), _OWN)[:_INPUTS]
     units = activated(activation, z)
     if activation in GATED:
         units = units * normals(tokens, max(0.0, inputs), _GATE)[:_INPUTS]
+    # Given the mean they are to have, by what stands between activation and matrix.
     units -= units.mean()
-    units *= math.sqrt(max(0.0, 1 - mean**2) / float(np.square(units).mean()))
+    variance_of_units = max(0.0, 1 - mean**2)
+    units *= math.sqrt(variance_of_units / float(np.square(units).mean()))
     shifted: Array = units + mean
     return shifted
 
 
 class Slopes(NamedTuple):
-    """Means over what hidden units let through: slopes φ' of mean square 1, gradients b above them
-    of variance 1.
+    """Holds means over what hidden units let through: slopes φ' of mean square 1, gradients b above
+    them of variance 1.
     """
 
     slope: Alike
@@ -153,10 +187,10 @@ class Slopes(NamedTuple):
     again.
     """
     all_: Alike
-    """Of φ'_s Σ_t φ'_t b_t."""
+    """The Gram matrix of φ'_s Σ_t φ'_t b_t: what all tokens' gradients make of each token."""
     own_with_all: Alike
     sign: Alike
-    """Of φ'_s times the response to gradients φ' b."""
+    """The Gram matrix of φ'_s times the response to gradients φ' b."""
     sign_with_own: Alike
     sign_with_all: Alike
     sign_with_gradient: Alike
@@ -172,93 +206,104 @@ def slopes(
     inputs: float,
     gradients: float,
 ) -> Slopes:
-    """Given the correlation of inputs, that of gradients above the activation, and the variance of
-    z.
+    """Returns the means over slopes, given the correlation of inputs, that of gradients above the
+    activation, and the variance of z. Equation T20.
     """
-    z = normals(tokens, inputs, _OWN)
-    other = normals(tokens, inputs, _GATE)
     sigma = math.sqrt(variance)
-    found = (
-        gate_slope(activation, sigma * z, sigma * other) if gate else slope(activation, sigma * z)
-    )
-    found /= math.sqrt(float(np.square(found).mean()))
+    z = sigma * normals(tokens, inputs, _OWN)
+    if gate:
+        partner = sigma * normals(tokens, inputs, _GATE)
+        phi = gate_slope(activation, z, partner)
+    else:
+        phi = slope(activation, z)
+    phi /= math.sqrt(float(np.square(phi).mean()))
     b = normals(tokens, gradients, _GRADIENT)
-    g = found * b
-    own, all_ = found * g, found * g.sum(1, keepdims=True)
-    sign = found * _to_gaussian(g, inputs)
+    # Below the activation a gradient has come through the slope, and a change that it made goes
+    # through the same slope again.
+    g = phi * b
+    own = phi * g
+    every = phi * g.sum(1, keepdims=True)
+    sign = phi * _to_gaussian(g, inputs)
     return Slopes(
-        slope=mean_product(found, found),
+        slope=mean_product(phi, phi),
         own=mean_product(own, own),
-        all_=mean_product(all_, all_),
-        own_with_all=_both_ways(own, all_),
+        all_=mean_product(every, every),
+        own_with_all=_both_ways(own, every),
         sign=mean_product(sign, sign),
         sign_with_own=_both_ways(sign, own),
-        sign_with_all=_both_ways(sign, all_),
+        sign_with_all=_both_ways(sign, every),
         sign_with_gradient=mean_product(b, sign),
     )
 
 
 def _both_ways(left: Array, right: Array) -> Alike:
-    """Twice the product of two different values: what their sum's Gram matrix has of them."""
+    """Returns twice the product of two different values, which is what the Gram matrix of their sum
+    has of it. Equation T20.
+    """
     return mean_product(left, right).scaled(2.0)
 
 
 def normals_by_place(gram: Array, seed: int) -> Array:
-    """(S, tokens) with that covariance."""
+    """Returns (S, tokens) with that covariance. Equation T19."""
     found: Array = _whitened(len(gram), seed) @ powered(gram, 0.5)
     return found
 
 
 @lru_cache(maxsize=16)
 def _whitened(tokens: int, seed: int) -> Array:
+    """Returns (S, tokens) whose covariance over the points is the identity. Equation T19."""
     drawn = normals(tokens, 0.0, seed)
     found: Array = drawn @ powered(mean_by_place(drawn, drawn).matrix, -0.5)
     return found
 
 
 def mean_by_place(left: Array, right: Array) -> Whole:
-    """E left_s right_t; (S, tokens) each."""
+    """Returns E left_s right_t of every pair of tokens; (S, tokens) each. Equation T19."""
     return Whole(left.T @ right / len(left))
 
 
 def to_gaussian_by_place(inputs: Array, gradients: Array) -> Response:
-    """As `to_gaussian`, of inputs and gradients with those Gram matrices."""
+    """Returns the response of Gaussian inputs, inputs and gradients with those Gram matrices.
+    Equations T17 and T19.
+    """
     g = normals_by_place(gradients, _GRADIENT)
-    found = _to_gaussian(g, inputs)
-    return Response(mean_by_place(found, found), mean_by_place(g, found))
+    responses = _to_gaussian(g, inputs)
+    return Response(mean_by_place(responses, responses), mean_by_place(g, responses))
 
 
 def to_hidden_by_place(
     activation: Activation, z: Array, inputs: Array, mean: Array, gradients: Array
 ) -> Response:
-    """As `to_hidden`: z with that Gram matrix, whose units have those squares (the diagonal of
-    `inputs`) and means.
+    """Returns the response of hidden units φ(z), z with that Gram matrix, whose units have those
+    squares (the diagonal of `inputs`) and means. Equations T17 and T19.
     """
     values = normals_by_place(z, _OWN)[:_INPUTS]
     units = activated(activation, values)
     if activation in GATED:
         units = units * normals_by_place(z, _GATE)[:_INPUTS]
+    # Given the mean and the square that they are to have at each place.
     units = units - units.mean(0)
-    size = np.sqrt(
-        np.maximum(np.diag(inputs) - mean**2, 0.0) / np.maximum(np.square(units).mean(0), _TINY)
-    )
+    variance = np.maximum(np.diag(inputs) - mean**2, 0.0)
+    size = np.sqrt(variance / np.maximum(np.square(units).mean(0), _TINY))
     units = units * size + mean
-    g, count = normals_by_place(gradients, _GRADIENT)[:_GRADIENTS], len(units)
-    found = np.sign(g @ units.T) @ units / count
-    gram = (
-        mean_by_place(found, found)
-        .plus(mean_by_place(units, units), -1 / count)
-        .scaled(1 / (1 - 1 / count))
-    )
-    return Response(gram, mean_by_place(g, found))
+    g = normals_by_place(gradients, _GRADIENT)[:_GRADIENTS]
+    count = len(units)
+    signs = np.sign(g @ units.T)
+    responses = signs @ units / count
+    # As in `to_hidden`: less the scatter of a mean over finitely many inputs.
+    own = mean_by_place(units, units)
+    gram = mean_by_place(responses, responses)
+    unbiased = gram.plus(own, -1 / count).scaled(1 / (1 - 1 / count))
+    return Response(unbiased, mean_by_place(g, responses))
 
 
 _TINY = 1e-300
+"""A square that stands in for 0 where it divides 0."""
 
 
 class _Passed(NamedTuple):
-    """What hidden units let through of what moves before them, as `Slopes` says, and what of it
-    goes along b.
+    """Holds what hidden units let through of what moves before them, and what of it goes along
+    b.
     """
 
     gram: Whole
@@ -269,11 +314,19 @@ class _Passed(NamedTuple):
 
 
 def slope_squares(activation: Activation, *, gate: bool, z: Array) -> Array:
-    """(tokens,) E φ'² over the points that `through_units` takes."""
-    first, second = normals_by_place(z, _OWN), normals_by_place(z, _GATE)
-    found = gate_slope(activation, first, second) if gate else slope(activation, first)
-    squares: Array = np.square(found).mean(0)
+    """Returns (tokens,) E φ'² over the points that `through_units` takes. Equations T17 and T20."""
+    squares: Array = np.square(_slopes_at(activation, gate, z)).mean(0)
     return squares
+
+
+def _slopes_at(activation: Activation, gate: bool, z: Array) -> Array:
+    """Returns (S, tokens) φ' at points of pre-activations with the Gram matrix z; of a gate, the
+    slope by the gate. Equations T6 and T20.
+    """
+    own = normals_by_place(z, _OWN)
+    if gate:
+        return gate_slope(activation, own, normals_by_place(z, _GATE))
+    return slope(activation, own)
 
 
 def through_units(
@@ -286,18 +339,22 @@ def through_units(
     coefficients: Array,
     sign: float,
 ) -> _Passed:
-    """Of changes: those coefficients of the gradients below the activation, and so much of the
-    response to their sign.
+    """Returns what hidden units let through of a change: those coefficients of the gradients below
+    the activation, and `sign` times the response to their sign.
 
-    gradients: the Gram matrix of b, above the slopes. inputs: of an entry of what the matrix reads.
+    gradients: the Gram matrix of b, above the slopes. inputs: that of an entry of what the matrix
+    reads.
+
+    Equations T17 and T20.
     """
-    first, second = normals_by_place(z, _OWN), normals_by_place(z, _GATE)
-    found = gate_slope(activation, first, second) if gate else slope(activation, first)
+    phi = _slopes_at(activation, gate, z)
     b = normals_by_place(gradients, _GRADIENT)
-    g = found * b
-    response = found * _to_gaussian(g, inputs) if sign else np.zeros_like(g)
-    moved = found * (g @ coefficients) + sign * response
-    single = Whole(mean_by_place(found, found).matrix * inputs).plus(
-        mean_by_place(response, response), -1.0
-    )
+    # Below the activation a gradient has come through the slope, and the change that it made goes
+    # through the same slope again.
+    g = phi * b
+    response = phi * _to_gaussian(g, inputs) if sign else np.zeros_like(g)
+    moved = phi * (g @ coefficients) + sign * response
+    # A single input adds u_s u_t times both slopes, of which the mean response is known already.
+    every_input = Whole(mean_by_place(phi, phi).matrix * inputs)
+    single = every_input.plus(mean_by_place(response, response), -1.0)
     return _Passed(mean_by_place(moved, moved), mean_by_place(b, sign * response), single)

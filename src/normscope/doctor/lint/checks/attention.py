@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from ...attended import AttentionMeasurements
 from ...record import Stack, Sublayer
@@ -152,7 +153,7 @@ def attention_scale(patient: Patient, stack: Stack) -> Iterator[Fault]:
     # What a scale has saturated already, in any block, is told as that.
     saturated = any(_is_saturated(seen) for _, seen in sites)
     rest = [site for site in sites if site not in odd and not saturated]
-    for asked, severity, told in _TOLD:
+    for asked, severity, told in _SCALE_TESTS:
         found = [site for site in rest if asked(site[1], stack.width)]
         rest = [site for site in rest if site not in found]
         if found:
@@ -301,29 +302,43 @@ def _is_by_heads(seen: AttentionMeasurements, width: int) -> bool:
     )
 
 
-_TOLD: tuple[tuple[Callable[[AttentionMeasurements, int], bool], Severity, str], ...] = (
-    (
+class _ScaleTest(NamedTuple):
+    """Holds a test of a scale."""
+
+    holds: Callable[[AttentionMeasurements, int], bool]
+    """Given attention and its stream's width."""
+    severity: Severity
+    words: str
+    """Said where it holds."""
+
+
+_SCALE_TESTS = (
+    _ScaleTest(
         _is_by_heads,
         Severity.WARNING,
         "this is 1/√H of the number of heads, not 1/√d of the width of one",
     ),
-    (
+    _ScaleTest(
         _is_unscaled,
         Severity.WARNING,
         "no 1/√d takes off what the width of a head multiplies logits with",
     ),
-    (_is_of_width, Severity.WARNING, "this is 1/√d of the stream, not of a head"),
-    (_is_by_width_of_stream, Severity.WARNING, "this is 1/d of the stream, not 1/√d of a head"),
-    (
+    _ScaleTest(_is_of_width, Severity.WARNING, "this is 1/√d of the stream, not of a head"),
+    _ScaleTest(
+        _is_by_width_of_stream, Severity.WARNING, "this is 1/d of the stream, not 1/√d of a head"
+    ),
+    _ScaleTest(
         lambda seen, _: seen.head_width > 1 and _is_over(seen, seen.head_width),
         Severity.INFO,
         "this is 1/d, as µP has it",
     ),
-    (_is_by_keys, Severity.WARNING, "this is 1/√T of the tokens, another number for another batch"),
+    _ScaleTest(
+        _is_by_keys,
+        Severity.WARNING,
+        "this is 1/√T of the tokens, another number for another batch",
+    ),
 )
-"""The tests of a scale, given attention and its stream's width, each with the severity and the
-words where it holds.
-"""
+"""The tests of a scale, in the order in which sites are told of one of them."""
 
 
 @stack_rule("softmax-axis")

@@ -64,7 +64,9 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
         # The rule about embeddings says why: the output is tied to one.
         return
     head = next((one for one in seen.output_matrices if one.outputs == seen.classes), None)
-    message, fix, severity = "", _smaller(head), Severity.WARNING
+    message = ""
+    fix = _smaller(head)
+    severity = Severity.WARNING
     chance = f"ln {seen.classes} = {math.log(seen.classes):.2f}"
     if seen.loss_nats is None or seen.loss_is_stand_in:
         if seen.logit_deviation is not None and seen.logit_deviation > LARGEST_DEVIATION:
@@ -88,12 +90,8 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
             )
             because = _because(patient, head)
             message += because
-            fix += (
-                ""
-                if because
-                else "; where logits are small, see that the loss is a mean over tokens and not a "
-                "sum"
-            )
+            if not because:
+                fix += _SEE_THE_MEAN
             if head and _answers_its_own_row(seen, head):
                 severity, fix = (
                     Severity.INFO,
@@ -114,6 +112,7 @@ def loss_far_from_chance(patient: Patient) -> Iterator[Fault]:
         yield Fault(severity=severity, where=where, message=message, fix=fix)
 
 
+_SEE_THE_MEAN = "; where logits are small, see that the loss is a mean over tokens and not a sum"
 _MEAN = "take the mean over the tokens that count (reduction='mean'), and no sum of parts of it"
 _OFF_MEAN = 0.3
 """Smoothed targets, which cannot be told from a smaller weight at the start, are off by a tenth."""
@@ -248,10 +247,9 @@ def embedding_too_large(patient: Patient) -> Iterator[Fault]:
     if not tables or any(True for _ in embedding_swamps_blocks.check(patient)):
         return
     size = max(tables.values())
-    tied = (
-        " The output matrix is the same table, so that logits are as much too large."
-        * _is_output(patient, tables)
-    )
+    tied = ""
+    if _is_output(patient, tables):
+        tied = " The output matrix is the same table, so that logits are as much too large."
     yield Fault(
         where=tables,
         message=(

@@ -117,9 +117,10 @@ def _uneven(found: Iterable[likes.OddOne[float]], what: _Kind) -> Iterator[Fault
                 f"the gain {worst.name} starts at 0 and those of its counterparts do not: of what "
                 "it norms nothing goes on"
             )
-        more = f"; so {'do' if what == 'weights' else 'are'} {len(some) - 1} more of this block" * (
-            len(some) > 1
-        )
+        more = ""
+        if len(some) > 1:
+            verb = "do" if what == "weights" else "are"
+            more = f"; so {verb} {len(some) - 1} more of this block"
         yield Fault(
             where=some, message=f"block {worst.block} of {worst.likes}: {said}{more}", fix=fix
         )
@@ -250,10 +251,10 @@ def _in_states(odd: Iterable[likes.OddOne[str]], said: str = "{}") -> Iterator[F
     """
     for some in _by_block(odd, lambda one: (one.value, one.usual)):
         one = some[0]
-        rest = (
-            f", and so {'is' if len(some) == 2 else 'are'} {len(some) - 1} more of this block"
-            * (len(some) > 1)
-        )
+        rest = ""
+        if len(some) > 1:
+            verb = "is" if len(some) == 2 else "are"
+            rest = f", and so {verb} {len(some) - 1} more of this block"
         yield Fault(
             where=some,
             message=(

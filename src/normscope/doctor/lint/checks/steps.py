@@ -53,6 +53,9 @@ def scores_not_logits(patient: Patient) -> Iterator[Fault]:
     seen = patient.observed
     if seen.scores_are and not seen.loss_is_stand_in:
         probable = seen.scores_are == "probabilities"
+        fix = "return the last matrix's product as it is"
+        if probable:
+            fix += ", or take the loss of the log-probabilities"
         yield Fault(
             where=type(patient.model).__name__,
             message="the loss is a cross-entropy of the outputs, and these "
@@ -61,8 +64,7 @@ def scores_not_logits(patient: Patient) -> Iterator[Fault]:
                 if probable
                 else "are cut off at 0"
             ),
-            fix="return the last matrix's product as it is"
-            + (", or take the loss of the log-probabilities" * probable),
+            fix=fix,
         )
 
 

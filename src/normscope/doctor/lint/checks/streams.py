@@ -248,7 +248,9 @@ def _keeps_square(found: Sublayer) -> bool:
     """Tells whether the factors of skip and branch, a² + b² = 1, replace what is lost, as Muse
     Spark's gates do.
     """
-    skip, branch, both = found.skip_scale, found.branch_scale, factor_of_sum(found)
+    skip = found.skip_scale
+    branch = found.branch_scale
+    both = factor_of_sum(found)
     # Without any skip nothing is kept.
     return (
         bool(skip)

@@ -224,7 +224,7 @@ def _beside_what_rests(patient: Patient, path: str, unused: set[str]) -> bool:
     """
     while path:
         around = path.rpartition(".")[0]
-        start = around + "." * bool(around)
+        start = f"{around}." if around else ""
         read: dict[str, bool] = {}
         for name, parameter in patient.model.named_parameters():
             if parameter.ndim > 1 and name.startswith(start) and not _within(name, path):
