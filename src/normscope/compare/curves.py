@@ -241,12 +241,12 @@ class EndedRun:
 
 
 def rate_curves(
-    runs: Sequence[EndedRun], names: Mapping[Arm, contents.Name]
+    runs: Sequence[EndedRun], names: Mapping[Arm, contents.Name], unit: str = "nats per token"
 ) -> tuple[list[contents.RateCurve], list[float]]:
     """A curve for each placement, warm-up and optimiser, and the rates that all have; none where
     there is one rate.
 
-    names: of all configurations, for those who look for the run of a point.
+    names: of all configurations, for those who look for the run of a point. unit: of losses.
     """
     several_optimizers = len({ran.arm.optimizer for ran in runs}) > 1
     groups: dict[contents.Name, list[EndedRun]] = {}
@@ -261,7 +261,8 @@ def rate_curves(
     if max(map(len, rates), default=0) < 2:
         return [], []
     shared = sorted(set.intersection(*rates))
-    return [_rate_curve(name, group, shared, names) for name, group in groups.items()], shared
+    curves = [_rate_curve(name, group, shared, names, unit) for name, group in groups.items()]
+    return curves, shared
 
 
 def best_of_each(runs: Sequence[EndedRun]) -> set[Arm]:
@@ -295,6 +296,7 @@ def _rate_curve(
     runs: Sequence[EndedRun],
     shared: Sequence[float],
     names: Mapping[Arm, contents.Name],
+    unit: str,
 ) -> contents.RateCurve:
     rates = sorted({ran.arm.peak_lr for ran in runs})
     seeds = sorted({ran.result.seed for ran in runs})
@@ -326,7 +328,9 @@ def _rate_curve(
         initial_nats=[initial[seed] for seed in seeds],
         sensitivity=found,
         configurations=[names[arms[rate]] for rate in rates],
-        summary=_in_words(found, shared) if found else f"no learning-rate sensitivity: {why_not}",
+        summary=_in_words(found, shared, unit)
+        if found
+        else f"no learning-rate sensitivity: {why_not}",
     )
 
 
@@ -377,7 +381,7 @@ def _sensitivity(
     ), ""
 
 
-def _in_words(found: contents.RateSensitivity, shared: Sequence[float]) -> str:
+def _in_words(found: contents.RateSensitivity, shared: Sequence[float], unit: str) -> str:
     spread = (
         "one seed"
         if found.seeds == 1
@@ -388,7 +392,7 @@ def _in_words(found: contents.RateSensitivity, shared: Sequence[float]) -> str:
         verb = "counts" if found.replaced == 1 else "count"
         replaced = f"; {counted(found.replaced, 'run')} {verb} as the loss at initialisation"
     return (
-        f"learning-rate sensitivity {number(found.value)} nats per token ({spread}) over "
+        f"learning-rate sensitivity {number(found.value)} {unit} ({spread}) over "
         f"{len(shared)} rates from {learning_rate(shared[0])} to {learning_rate(shared[-1])}; best "
         f"at {learning_rate(found.best_lr)}{replaced}"
     )

@@ -23,6 +23,7 @@ from ..processes.surroundings import is_held
 from ..provenance import provenance
 from ..report.comparison import contents
 from ..report.comparison.page import PAGE, write
+from ..report.comparison.targets import TargetWords
 from ..report.plain import plain_values
 from ..report.words import learning_rate, short_name
 from ..train.record import RunRecord, record_of
@@ -38,6 +39,7 @@ from .facts import (
 from .grid import Arm, Cell
 from .manifest import Manifest
 from .pool import train_command
+from .targets import words_for
 from .verdict import ConfigurationOutcome, JudgedRuns, judged, summary, verdict
 
 
@@ -49,6 +51,11 @@ def results(page: contents.ComparisonPage) -> dict[str, Any]:
         **provenance(),
         "conclusion": list(page.conclusion),
         "chance_nll_nats": page.unigram_loss_nats,
+        "targets": {
+            "one": page.words.one,
+            "commonest_label_share": page.words.commonest_share,
+            "labels": page.words.classes,
+        },
         "arms": [_configuration_data(configuration) for configuration in page.configurations],
         "validation": [
             {
@@ -140,7 +147,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     """All runs of the grid as the contents of their page. A run whose log is damaged is one that
     failed.
     """
-    unigram = manifest.corpus.unigram_nats
+    unigram, words = manifest.corpus.unigram_nats, words_for(manifest.corpus.targets)
     by_arm, failed = _by_arm(cells, manifest.failed)
     names = configuration_names(list(by_arm))
     rows = _rows(by_arm, failed, names, manifest.own_placement)
@@ -150,7 +157,7 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
         for (arm, runs), row in zip(by_arm.items(), rows, strict=True)
         for (_, record), result in zip(runs, row.seeds, strict=True)
     ]
-    by_rate, shared_lrs = curves.rate_curves(ran, names)
+    by_rate, shared_lrs = curves.rate_curves(ran, names, words.short_unit)
     drawn = _drawn(ran, has_rates=bool(by_rate))
     named_runs = [(names[arm], runs) for arm, runs in by_arm.items() if arm in drawn]
     left_out = [(names[arm], runs) for arm, runs in by_arm.items() if arm not in drawn]
@@ -160,12 +167,13 @@ def read(cells: list[Cell], manifest: Manifest) -> contents.ComparisonPage:
     return contents.ComparisonPage(
         title=manifest.title,
         subtitle=f"The same model{same} in every row; what differs is named in the row.",
-        conclusion=conclusion(found, unigram),
+        conclusion=conclusion(found, unigram, words),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         configurations=[
-            _configuration(arm, one, unigram) for arm, one in zip(by_arm, found, strict=True)
+            _configuration(arm, one, unigram, words) for arm, one in zip(by_arm, found, strict=True)
         ],
         unigram_loss_nats=unigram,
+        words=words,
         valid_curves=[curves.curve(name, runs, "validation") for name, runs in named_runs],
         train_curves=[curves.curve(name, runs, "update") for name, runs in named_runs],
         gradient_profiles=curves.gradient_profiles(named_runs),
@@ -239,7 +247,12 @@ def _what(
     ]
     seeds = [len(runs) for runs in by_arm.values()]
     return [
-        *facts([cell.config for cell in cells], manifest.corpus.facts, seeds=seeds),
+        *facts(
+            [cell.config for cell in cells],
+            manifest.corpus.facts,
+            seeds=seeds,
+            words=words_for(manifest.corpus.targets),
+        ),
         *facts_of_stopping(rows),
         *facts_of_absence(records),
         *facts_of_costs(manifest.costs),
@@ -290,7 +303,7 @@ def _settings(arms: Sequence[Arm]) -> dict[Arm, str]:
 
 
 def _configuration(
-    arm: Arm, one: ConfigurationOutcome, unigram: float
+    arm: Arm, one: ConfigurationOutcome, unigram: float, words: TargetWords
 ) -> contents.ComparedConfiguration:
     return contents.ComparedConfiguration(
         name=one.row.name,
@@ -298,8 +311,8 @@ def _configuration(
         peak_lr=arm.peak_lr,
         optimizer=arm.optimizer,
         seeds=one.row.seeds,
-        verdict=verdict(one),
-        summary=summary(one, unigram),
+        verdict=verdict(one, words),
+        summary=summary(one, unigram, words),
     )
 
 
@@ -317,6 +330,7 @@ def _seed_result(cell: Cell, record: RunRecord, failure: str | None) -> contents
         if status is contents.Status.NON_FINITE
         else _last_finite(record.column("validation", "nll_nats")),
         scores=_scores(cell, record),
+        accuracy=_accuracy(record),
         summed_lr=math.fsum(rates[np.isfinite(rates)]),
         message=failure or last.get("reason", ""),
     )
@@ -328,12 +342,26 @@ def _last_finite(column: NDArray[np.float64]) -> float | None:
     return float(known[-1]) if len(known) else None
 
 
+_ACCURACY = "accuracy"
+
+
+def _accuracy(record: RunRecord) -> float | None:
+    """The share of right answers at the last validation; None where none was logged."""
+    found = record.metrics.get(_ACCURACY)
+    return found if found is not None and 0 <= found <= 1 else None
+
+
 def _scores(cell: Cell, record: RunRecord) -> dict[str, float]:
     """Scores of every split that the best checkpoint was evaluated on, and the last of those made
     while training.
     """
     in_training = _last_finite(record.column("validation", "bleu"))
     found = {} if in_training is None else {"BLEU, valid, while training": in_training}
+    for name, value in record.metrics.items():
+        if name != _ACCURACY:
+            found[f"{short_name(name)}, valid"] = value
+    if (right := _accuracy(record)) is not None:
+        found["accuracy, valid (%)"] = 100 * right
     for name, scores in cell.evaluations().items():
         split = short_name(name)
         for key, heading in (

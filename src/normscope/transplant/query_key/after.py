@@ -26,7 +26,7 @@ def put_after(
         seen = understood(stack, sublayer)
         path = _attention_of(model, sublayer)
         if path in found:
-            raise TransplantRefused(f"{path} holds several attentions: which is meant does not show")
+            raise TransplantRefused(f"{path} holds several attentions: which one does not show")
         found[path] = stack, seen
     for path in found:
         if within := [one for one in found if one.startswith(f"{path}.")]:
